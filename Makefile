@@ -1,0 +1,63 @@
+# Every target sets up what it needs. `make demo` and `make test` are the two to start with.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test test-slow lint types bench dist-test clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+# The plain install: what a user of the command line gets.
+$(VENV)/.core: $(BIN)/python setup.cfg pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+# Everything that the tests, the linters and the benchmarks use.  PyTorch is an extra that the
+# tests skip without; the CPU wheel is taken where one is at hand (TORCH= to leave it out).
+TORCH ?= torch==2.13.0
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/python -c "import torch" 2>/dev/null || [ -z "$(TORCH)" ] || \
+	    $(BIN)/python -m pip install --quiet "$(TORCH)" || \
+	    echo "PyTorch could not be installed; its tests will be skipped."
+	$(BIN)/python -m pip install --quiet --editable ".[test,dev]"
+	touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/fstgrad grad data/cmudict2000.tsv --tokens-y words --loss edit --order 2 \
+	    --random-weights 0 --output build/demo.npz > build/demo.jsonl
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# mypy reads the tree as it is installed: cli/ and grammars/ inside the package.
+types: $(VENV)/.dev
+	rm -rf build/types && mkdir -p build/types/fstgrad
+	for entry in fstgrad/* cli grammars; do \
+	    ln -s "$(CURDIR)/$$entry" build/types/fstgrad/; done
+	cd build/types && "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p fstgrad
+
+bench: $(VENV)/.dev
+	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
+
+# The built wheel, installed into an empty environment, against the tests of this checkout.
+dist-test: $(VENV)/.dev
+	rm -rf build/dist build/dist-venv && mkdir -p build
+	$(BIN)/python -m build --quiet --wheel --outdir build/dist .
+	$(PYTHON) -m venv build/dist-venv
+	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest
+	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
+	    --rootdir .. ../tests/dist
+
+clean:
+	rm -rf build dist $(VENV) *.egg-info

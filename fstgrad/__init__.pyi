@@ -1,0 +1,13 @@
+from ._version import __version__ as __version__
+from .alphabet import Alphabet as Alphabet
+from .distribution import ArrayDistribution as ArrayDistribution
+from .distribution import Distribution as Distribution
+from .errors import AlphabetError as AlphabetError
+from .errors import FstError as FstError
+from .errors import FstgradError as FstgradError
+from .errors import InfeasibleError as InfeasibleError
+from .errors import InvalidInputError as InvalidInputError
+from .errors import MemoryLimitError as MemoryLimitError
+from .errors import MissingDependencyError as MissingDependencyError
+from .errors import NotSupportedError as NotSupportedError
+from .errors import StateLimitError as StateLimitError

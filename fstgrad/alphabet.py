@@ -1,0 +1,136 @@
+"""Alphabets: symbols in a fixed order, and sequences as integer ids.
+
+Symbol number i has the id i, 0 <= i < n, in every array of fstgrad and the label i + 1 in OpenFst,
+where the label 0 is epsilon.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import IntArray
+from fstgrad.errors import AlphabetError
+
+EPSILON = "<eps>"
+SequenceLike = str | Sequence[str] | Sequence[int] | npt.NDArray[np.integer]
+
+
+class Alphabet:
+    """A finite, ordered set of distinct symbols.
+
+    Parameters
+    ----------
+    symbols : str or iterable of str
+        A string gives one symbol a character; otherwise any non-empty strings.
+
+    Raises
+    ------
+    AlphabetError
+        No symbols, a repeated, empty or reserved one ("<eps>").
+
+    Examples
+    --------
+    >>> abc = Alphabet("acgt")
+    >>> abc.encode("gat")
+    array([2, 0, 3])
+    >>> abc.decode([2, 0, 3])
+    ['g', 'a', 't']
+    """
+
+    def __init__(self, symbols: str | Iterable[str]) -> None:
+        self.symbols: tuple[str, ...] = tuple(symbols)
+        self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
+        if not self.symbols:
+            raise AlphabetError("symbols is empty; an alphabet needs at least one symbol")
+        if len(self._ids) < len(self.symbols):
+            repeated = next(s for i, s in enumerate(self.symbols) if self._ids[s] != i)
+            raise AlphabetError(f"symbols has {repeated!r} more than once; list each symbol once")
+        for symbol in self.symbols:
+            if not isinstance(symbol, str) or symbol in ("", EPSILON):
+                raise AlphabetError(
+                    f"symbols has {symbol!r}; a symbol is a non-empty str other than {EPSILON!r}"
+                )
+
+    @classmethod
+    def from_sequences(cls, sequences: Iterable[str | Sequence[str]]) -> "Alphabet":
+        """Return the sorted alphabet of all symbols in `sequences`."""
+        return cls(sorted({symbol for sequence in sequences for symbol in sequence}))
+
+    @cached_property
+    def is_characters(self) -> bool:
+        """Whether every symbol is one character, so that a str is a sequence of symbols."""
+        return all(len(symbol) == 1 for symbol in self.symbols)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.symbols)
+
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alphabet) and self.symbols == other.symbols
+
+    def __hash__(self) -> int:
+        return hash(self.symbols)
+
+    def __repr__(self) -> str:
+        shown = "".join(self.symbols) if self.is_characters else list(self.symbols)
+        return f"Alphabet({shown!r})"
+
+    def encode(self, sequence: SequenceLike, *, name: str = "sequence") -> IntArray:
+        """Return the ids of a sequence as an int64 array of shape (length,).
+
+        Parameters
+        ----------
+        sequence : str, sequence of symbols, or integer array of ids
+            A str is read character by character.
+        name : str
+            What the sequence is called in an error.
+
+        Raises
+        ------
+        AlphabetError
+            A symbol or an id is not in the alphabet.
+        """
+        if isinstance(sequence, np.ndarray) and sequence.dtype.kind in "iu":
+            return self._checked_ids(sequence.astype(np.int64), name)
+        if not isinstance(sequence, str) and all(
+            isinstance(item, int | np.integer) for item in sequence
+        ):
+            return self._checked_ids(np.array(sequence, dtype=np.int64), name)
+        ids = np.empty(len(sequence), dtype=np.int64)
+        for position, symbol in enumerate(sequence):
+            number = self._ids.get(str(symbol))
+            if number is None:
+                raise AlphabetError(
+                    f"{name}[{position}] is {symbol!r}, which is not in the alphabet of "
+                    f"{len(self)} symbols ({self._preview()}); add it to the alphabet or "
+                    "correct the sequence"
+                )
+            ids[position] = number
+        return ids
+
+    def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[str]:
+        """Return the symbols of `ids`."""
+        array = np.asarray(ids, dtype=np.int64)
+        return [self.symbols[i] for i in self._checked_ids(array, "ids")]
+
+    def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
+        if ids.ndim != 1:
+            raise AlphabetError(f"{name} has shape {ids.shape}; a sequence of ids is 1-dimensional")
+        bad = np.flatnonzero((ids < 0) | (ids >= len(self)))
+        if bad.size:
+            raise AlphabetError(
+                f"{name}[{bad[0]}] is {ids[bad[0]]}; ids of this alphabet run from 0 to "
+                f"{len(self) - 1}"
+            )
+        return ids
+
+    def _preview(self, most: int = 10) -> str:
+        shown = " ".join(self.symbols[:most])
+        return shown if len(self) <= most else shown + " ..."

@@ -1,0 +1,137 @@
+"""Checks of public arguments: the one place where input is looked at.
+
+Index
+-----
+- `log_weights` : scores, finite or -inf.
+- `real_array` : finite numbers of a given shape.
+- `index_array` : integers in a range.
+- `positive_number`, `positive_integer`, `one_of` : scalars and modes.
+- `generator` : a random generator from a generator, a seed or None.
+- `extra` : import an optional package or say how to get it.
+
+Shapes are written as tuples in which None stands for any length.
+"""
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.errors import InvalidInputError, MissingDependencyError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+Shape = tuple[int | None, ...]
+Seed = np.random.Generator | int | None
+
+
+def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return `values` as float64 log-weights; NaN and +inf are errors, -inf forbids."""
+    array = _as_float(name, values, shape)
+    bad = np.isnan(array) | (array == np.inf)
+    if bad.any():
+        where = _first(bad)
+        raise InvalidInputError(
+            f"{name}{list(where)} is {array[where]}; scores are log-weights in nats: "
+            "finite, or -inf to forbid"
+        )
+    return array
+
+
+def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return `values` as a float64 array; NaN and infinities are errors."""
+    array = _as_float(name, values, shape)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = _first(bad)
+        raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
+    return array
+
+
+def index_array(
+    name: str, values: npt.ArrayLike, size: int, shape: Shape | None = None, *, lower: int = 0
+) -> IntArray:
+    """Return `values` as int64 indices in [lower, size)."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
+        raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
+    array = array.astype(np.int64)
+    _check_shape(name, array, shape)
+    bad = (array < lower) | (array >= size)
+    if bad.any():
+        where = _first(bad)
+        raise InvalidInputError(
+            f"{name}{list(where)} is {array[where]}; indices run from {lower} to {size - 1}"
+        )
+    return array
+
+
+def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
+    """Return `value` as a finite float above zero (or not below it)."""
+    number = float(value)
+    if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
+        bound = "a finite number >= 0" if allow_zero else "a finite number > 0"
+        raise InvalidInputError(f"{name} is {value!r}; give {bound}")
+    return number
+
+
+def positive_integer(name: str, value: int, *, minimum: int = 1) -> int:
+    """Return `value` as an int not below `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise InvalidInputError(f"{name} is {value!r}; give an integer >= {minimum}")
+    return int(value)
+
+
+def one_of(name: str, value: str, options: Sequence[str]) -> str:
+    """Return `value` if it is one of `options`."""
+    if value not in options:
+        raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(options)}")
+    return value
+
+
+def generator(rng: Seed) -> np.random.Generator:
+    """Return a numpy Generator from a Generator (used as it is), a seed or None (fresh entropy)."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is None or (isinstance(rng, int | np.integer) and rng >= 0):
+        return np.random.default_rng(rng)
+    raise InvalidInputError(f"rng is {rng!r}; give a numpy Generator, an integer seed >= 0 or None")
+
+
+def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
+    """Import an optional package; where it is missing, name the extra that brings it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{purpose} needs the package {package.split('.')[0]!r}, which is not installed: "
+            f"pip install 'fstgrad[{extra_name}]'"
+        ) from error
+
+
+def _as_float(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArray:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+    _check_shape(name, array, shape)
+    return array
+
+
+def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None) -> None:
+    if shape is None:
+        return
+    fits = array.ndim == len(shape) and all(
+        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InvalidInputError(f"{name} has shape {array.shape}; the shape must be ({wanted})")
+
+
+def _first(mask: BoolArray) -> tuple[int, ...]:
+    """Return the index of the first True as plain integers."""
+    return tuple(int(i) for i in np.argwhere(mask)[0])

@@ -1,0 +1,129 @@
+"""The contract that every family of distributions meets.
+
+A distribution over structures y is log-linear in a table of scores theta (log-weights in nats):
+
+    p(y) = exp( <theta, t(y)> + b(y) ) / Z,
+
+where t(y) is the table of parts that y uses (0, 1 or a count for each entry of theta) and b is a
+fixed base measure (the loss in loss-augmented strings; 0 elsewhere).  Then
+
+    d log Z / d theta  = E[t] = marginals,        d^2 log Z / d theta^2 = Cov[t].
+
+A family writes the abstract methods; everything below them is built from those.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, Seed
+
+Table = TypeVar("Table")
+Scalar = Any  # float, or a float64 array of the batch shape in batched families
+
+
+class Distribution(ABC, Generic[Table]):
+    """A log-linear distribution with score table `scores` and structures y."""
+
+    scores: Table
+
+    @abstractmethod
+    def log_partition(self) -> Scalar:
+        """Return log Z in nats."""
+
+    @abstractmethod
+    def marginals(self) -> Table:
+        """Return E[t], the gradient of log Z in the scores; a table like `scores`."""
+
+    @abstractmethod
+    def parts(self, structure: Any) -> Table:
+        """Return t(y), the table of parts of one structure; a table like `scores`."""
+
+    @abstractmethod
+    def covariance_product(self, direction: Table) -> Table:
+        """Return Cov[t] applied to `direction`: the change of the marginals along it."""
+
+    @abstractmethod
+    def sample(self, k: int, rng: Seed = None) -> Any:
+        """Return k independent structures drawn exactly from the distribution."""
+
+    @abstractmethod
+    def mode(self) -> Any:
+        """Return a structure of the highest probability."""
+
+    @abstractmethod
+    def inner(self, weights: Table, values: Table) -> Scalar:
+        """Return <weights, values> with 0 * inf = 0, for each item of a batch."""
+
+    def log_base(self, structure: Any) -> Scalar:
+        """Return b(y), the log of the base measure of one structure."""
+        return 0.0
+
+    def expected_log_base(self, other: "Distribution[Table]") -> Scalar:
+        """Return E[b'(y)], the expected log base measure of `other` under this distribution."""
+        return 0.0
+
+    # Everything below is built from the methods above.
+
+    def expectation(self, r: Table) -> Scalar:
+        """Return E[<r, t(y)>] for an additively decomposable r, a table like `scores`."""
+        return self.inner(self.marginals(), r)
+
+    def covariance(self, r: Table, s: Table) -> Scalar:
+        """Return Cov[<r, t(y)>, <s, t(y)>] for two tables like `scores`."""
+        return self.inner(self.covariance_product(s), r)
+
+    def log_prob(self, structure: Any) -> Scalar:
+        """Return log p(y) in nats; -inf for a structure that is forbidden."""
+        score = self.inner(self.parts(structure), self.scores)
+        return score + self.log_base(structure) - self.log_partition()
+
+    def nll(self, gold: Any) -> tuple[Scalar, Table]:
+        """Return -log p(gold) in nats and its gradient in the scores, marginals - t(gold)."""
+        return -self.log_prob(gold), self._difference(self.marginals(), self.parts(gold))
+
+    def entropy(self) -> Scalar:
+        """Return the entropy -E[log p(y)] in nats."""
+        return self.cross_entropy(self)
+
+    def cross_entropy(self, other: "Distribution[Table]") -> Scalar:
+        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        expected_score = self.inner(self.marginals(), other.scores)
+        return other.log_partition() - expected_score - self.expected_log_base(other)
+
+    def kl(self, other: "Distribution[Table]") -> Scalar:
+        """Return the Kullback-Leibler divergence E[log p(y) - log q(y)] in nats, q = `other`."""
+        return self.cross_entropy(other) - self.entropy()
+
+    @abstractmethod
+    def _difference(self, left: Table, right: Table) -> Table:
+        """Return left - right, entry by entry."""
+
+
+class ArrayDistribution(Distribution[FloatArray]):
+    """A distribution whose score table is one array, the last `event_ndim` axes of it a structure.
+
+    Leading axes are a batch; `expectation` and `covariance` take tables with further trailing axes
+    (vector-valued r) where the family says so.
+    """
+
+    event_ndim: int
+
+    def inner(self, weights: FloatArray, values: FloatArray) -> Scalar:
+        """Return the sum over the event axes of weights * values, where 0 * inf = 0."""
+        return masked_inner(weights, values, self.event_ndim)
+
+    def _difference(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        return np.subtract(left, right)
+
+
+def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:
+    """Return the sum over the last `event_ndim` axes of weights * values, where 0 * inf = 0."""
+    left, right = np.broadcast_arrays(
+        np.asarray(weights, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    )
+    product = np.multiply(left, right, out=np.zeros(left.shape), where=(left != 0) & (right != 0))
+    total = product.sum(axis=tuple(range(-event_ndim, 0)))
+    return float(total) if total.ndim == 0 else total

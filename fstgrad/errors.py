@@ -1,0 +1,67 @@
+"""The errors of fstgrad: one base class, one class for each thing that can go wrong.
+
+Every message names the argument, the values that clash and what to do about it.
+"""
+
+
+class FstgradError(Exception):
+    """Base of every error that fstgrad raises on purpose."""
+
+
+class InvalidInputError(FstgradError, ValueError):
+    """An argument has the wrong shape, type, range or content."""
+
+
+class AlphabetError(InvalidInputError):
+    """A symbol or an id is outside the alphabet."""
+
+
+class FstError(FstgradError):
+    """OpenFst cannot do what was asked: arc types or labels clash, an operation failed."""
+
+
+class InfeasibleError(FstgradError):
+    """No structure has a finite score: the partition function is zero."""
+
+
+class StateLimitError(FstgradError):
+    """A determinization would pass its state limit.
+
+    Parameters
+    ----------
+    states : int
+        Number of states that were reached or predicted.
+    limit : int
+        The limit that was passed, `max_states`.
+    where : str
+        Which computation stopped, with its sizes.
+    remedy : str
+        What the caller can do instead.
+    """
+
+    def __init__(self, states: int, limit: int, *, where: str, remedy: str) -> None:
+        super().__init__(f"{where}: {states:,} states pass max_states={limit:,}. {remedy}")
+        self.states = states
+        self.limit = limit
+        self.where = where
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross process borders: pickle by the arguments, not by the message."""
+        return _state_limit_error, (self.states, self.limit, self.where, self.remedy)
+
+
+def _state_limit_error(states: int, limit: int, where: str, remedy: str) -> StateLimitError:
+    return StateLimitError(states, limit, where=where, remedy=remedy)
+
+
+class MemoryLimitError(FstgradError):
+    """A computation would need more memory than it is allowed; predicted before allocating."""
+
+
+class NotSupportedError(FstgradError):
+    """The family cannot do this exactly; the message names the alternative."""
+
+
+class MissingDependencyError(FstgradError, ImportError):
+    """An optional package is not installed; the message gives the command that installs it."""

@@ -1,0 +1,1 @@
+"""Generalized root models for counts (Inouye, Ravikumar, Dhillon, 2016)."""

@@ -1,0 +1,1 @@
+"""Builders of transducers: plain functions to a pynini.Fst."""

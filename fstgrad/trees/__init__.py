@@ -1,0 +1,1 @@
+"""Spanning trees (Zmigrod, Vieira, Cotterell, TACL 2021)."""

@@ -1,0 +1,1 @@
+"""Edit grammars written in pynini, each a module with one public builder."""

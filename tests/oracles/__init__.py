@@ -1,0 +1,1 @@
+"""Enumeration oracles: slow, obvious, and importing nothing of fstgrad but data types."""
