@@ -3,7 +3,7 @@
 This is the only module that imports pynini.  What follows holds everywhere behind it:
 
 - Weights pass through OpenFst's binary form, so float64 ("log64") and float32 ("standard") come
-  over bit by bit.  `float(weight)` in pynini goes through a string of nine digits.
+  over bit by bit.  What pynini returns as a weight has gone through a string of nine digits.
 - Operations return a new FST; `delta`, the grid on which OpenFst quantises weights, is explicit.
 - Arc types and symbol tables are compared before OpenFst sees them, because OpenFst says only
   "Operation failed" and gives the reason on stderr.
@@ -329,13 +329,36 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     A distance is the semiring sum over all paths: a minimum in "standard", -log sum exp(-cost)
     in "log64".  +inf where there is no path.  `delta` decides when a cycle has converged.
     """
-    weights = _call(pynini.shortestdistance, fst, delta=delta, reverse=reverse)
-    # float(weight) has nine digits; final weights leave OpenFst whole
-    carrier = Fst(arc_type=fst.arc_type())
-    carrier.add_states(fst.num_states())
-    for state, weight in enumerate(weights):
-        carrier.set_final(state, weight)
-    return to_arrays(carrier).final
+    arrays = to_arrays(fst)
+    states, steps = arrays.num_states, arrays.num_arcs
+    if arrays.start == -1:
+        return np.full(states, np.inf)
+    every, end = np.arange(states), states + 1
+    first, last = (arrays.target, arrays.source) if reverse else (arrays.source, arrays.target)
+    ends = np.flatnonzero(np.isfinite(arrays.final)) if reverse else np.array([arrays.start])
+    entry = arrays.final[ends] if reverse else np.zeros(1)
+    # pynini prints distances with nine digits.  So every arc becomes an epsilon, every state p
+    # gets an exit with the label p + 1, and removing the epsilons leaves the distance of p as the
+    # weight of the exit p + 1 of the start: one shortest-distance run, in full precision.
+    # (Only with its default, connect=True, does rmepsilon pass over the states behind epsilons.)
+    label = np.concatenate([np.zeros(len(ends) + steps), every + 1])
+    exits = FstArrays(
+        arc_type=arrays.arc_type,
+        start=states,
+        final=np.append(np.full(states + 1, np.inf), 0.0),
+        source=np.concatenate([np.full(len(ends), states), first, every]),
+        ilabel=label,
+        olabel=label,
+        target=np.concatenate([ends, last, np.full(states, end)]),
+        weight=np.concatenate([entry, arrays.weight, np.zeros(states)]),
+    )
+    result = from_arrays(exits)
+    _call(result.rmepsilon, delta=delta)
+    found = to_arrays(result)
+    distance = np.full(states, np.inf)
+    leaves = found.source == found.start
+    distance[found.ilabel[leaves] - 1] = found.weight[leaves]
+    return distance
 
 
 def _records(weight: type[np.floating]) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
