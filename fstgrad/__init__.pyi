@@ -11,3 +11,9 @@ from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
 from .errors import StateLimitError as StateLimitError
+from .losses import EditDistance as EditDistance
+from .losses import Hamming as Hamming
+from .losses import NGram as NGram
+from .losses import SmithWaterman as SmithWaterman
+from .losses import TransducerLoss as TransducerLoss
+from .automaton import LossAutomaton as LossAutomaton
