@@ -29,8 +29,9 @@ def determinized(
     delta : float, optional
         The grid of residual weights, in nats: 2^-24 in "standard" and 2^-33 in "log64".
     prune : float, optional
-        Drops the paths of M that cost more than the best one plus this ("standard" only), as the
-        paper does.  What is dropped has an infinite loss.
+        Drops the arcs of M that lie on no path within this of the best one ("standard" only), as
+        the paper does.  Losses up to the least one plus `prune` stay as they are; the others stay,
+        grow or become infinite.
 
     Raises
     ------
@@ -45,12 +46,13 @@ def determinized(
         machine = openfst.prune(machine, prune)
     if machine.arc_type() == "standard":
         result = openfst.determinize(machine, delta=delta, max_states=max_states + 1)
-        if result.num_states() > max_states:
-            raise too_many(result.num_states(), max_states)
-        return result
-    machine = with_merged_futures(machine)
-    _check_growth(machine, max_states, delta)
-    return openfst.determinize(machine, delta=delta)
+    else:
+        machine = with_merged_futures(machine)
+        _check_growth(machine, max_states, delta)
+        result = openfst.determinize(machine, delta=delta)
+    if result.num_states() > max_states:
+        raise too_many(result.num_states(), max_states)
+    return result
 
 
 def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
