@@ -41,7 +41,8 @@ def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
     number[alive] = inverse
     levels: list[RawLevel] = []
     for level in reversed(raw.levels):
-        merged, number = _merged(RawLevel(number_of(level.target, number), level.cost))
+        nothing = np.zeros(level.target.shape)
+        merged, number = _merged(RawLevel(number_of(level.target, number), nothing))
         levels.append(merged)
     return RawAutomaton(tuple(reversed(levels)), raw.initial, final)
 
