@@ -98,7 +98,7 @@ class LossAutomaton:
     def num_arcs(self) -> int:
         """Number of arcs over symbols (an arc of a class counts once for each of its symbols)."""
         size = np.bincount(self.class_of, minlength=self.num_classes)
-        return int(sum(((level.target != DEAD) * size).sum() for level in self.levels))
+        return sum(int(((level.target != DEAD) * size).sum()) for level in self.levels)
 
     @property
     def num_classes(self) -> int:

@@ -15,6 +15,7 @@ Canonical form of a row, with r symbols left:
 Exact determinization takes exponentially many states in l in the worst case.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -173,7 +174,10 @@ class SupportForm:
         return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
 
 
-_CANONICAL = {TROPICAL.name: TropicalForm, PROBABILITY.name: SupportForm}
+_CANONICAL: dict[str, Callable[[TargetMachine, int], Canonical]] = {
+    TROPICAL.name: TropicalForm,
+    PROBABILITY.name: SupportForm,
+}
 
 
 def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:

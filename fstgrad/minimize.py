@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automaton import DEAD
 from fstgrad.checks import IntArray
-from fstgrad.determinize import DEAD, RawAutomaton, RawLevel, unique_columns
+from fstgrad.determinize import RawAutomaton, RawLevel, unique_columns
 
 
 def minimize(raw: RawAutomaton) -> RawAutomaton:

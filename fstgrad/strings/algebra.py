@@ -59,7 +59,7 @@ class Real:
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return products by the product rule."""
         if len(left) == 1:
-            return left * right
+            return np.multiply(left, right)
         return np.stack([left[0] * right[0], left[1] * right[0] + left[0] * right[1]])
 
     def matmul(self, left: FloatArray, right: FloatArray) -> FloatArray:
@@ -83,10 +83,10 @@ class Real:
     def normalized(self, values: FloatArray) -> FloatArray:
         """Divide by the sum."""
         total = values[0].sum()
-        share = values[0] / total
+        share = np.divide(values[0], total)
         if len(values) == 1:
             return share[None]
-        change = values[1] / total
+        change = np.divide(values[1], total)
         return np.stack([share, change - share * change.sum()])
 
 
@@ -101,7 +101,7 @@ class Log:
 
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return sums of logarithms."""
-        return left + right
+        return np.add(left, right)
 
     def matmul(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return log-sum-exp products, a block of the inner axis at a time."""
