@@ -103,7 +103,7 @@ class LossAutomaton:
     @property
     def num_classes(self) -> int:
         """Number of symbol classes."""
-        return self.levels[0].target.shape[1]
+        return int(self.levels[0].target.shape[1])
 
     @property
     def nbytes(self) -> int:

@@ -59,13 +59,14 @@ class Real:
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return products by the product rule."""
         if len(left) == 1:
-            return np.multiply(left, right)
+            return np.multiply(left, right, dtype=np.float64)
         return np.stack([left[0] * right[0], left[1] * right[0] + left[0] * right[1]])
 
     def matmul(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return matrix products by the product rule."""
         if len(left) == 1:
-            return np.matmul(left, right)
+            product: FloatArray = np.matmul(left, right)
+            return product
         return np.stack(
             [left[0] @ right[0], np.matmul(left[1], right[0]) + np.matmul(left[0], right[1])]
         )
@@ -85,7 +86,7 @@ class Real:
         total = values[0].sum()
         share = np.divide(values[0], total)
         if len(values) == 1:
-            return share[None]
+            return np.expand_dims(share, 0)
         change = np.divide(values[1], total)
         return np.stack([share, change - share * change.sum()])
 
@@ -101,7 +102,7 @@ class Log:
 
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return sums of logarithms."""
-        return np.add(left, right)
+        return np.add(left, right, dtype=np.float64)
 
     def matmul(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return log-sum-exp products, a block of the inner axis at a time."""
@@ -136,7 +137,7 @@ class Log:
         """Subtract the log of the sum and return to probabilities."""
         share = np.exp(values[0] - _log_sum(values[0].reshape(1, -1, 1), -2))
         if len(values) == 1:
-            return share[None]
+            return np.expand_dims(share, 0)
         return np.stack([share, share * (values[1] - (share * values[1]).sum())])
 
 
