@@ -1,5 +1,6 @@
 from ._version import __version__ as __version__
 from .alphabet import Alphabet as Alphabet
+from .automaton import LossAutomaton as LossAutomaton
 from .distribution import ArrayDistribution as ArrayDistribution
 from .distribution import Distribution as Distribution
 from .errors import AlphabetError as AlphabetError
@@ -16,4 +17,6 @@ from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
-from .automaton import LossAutomaton as LossAutomaton
+from .strings import StringDistribution as StringDistribution
+from .strings import risk as risk
+from .strings import softmax_margin as softmax_margin
