@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import transducers
+from fstgrad import pipeline, transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
@@ -24,6 +24,7 @@ from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import (
+    ArcType,
     Fst,
     compose,
     is_acceptor,
@@ -193,7 +194,18 @@ class TransducerLoss:
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
-        raise NotImplementedError
+        arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
+        acceptor = pipeline.loss_acceptor(
+            [with_arc_type(factor, arc_type) for factor in self.factors],
+            self.alphabet,
+            with_arc_type(self._target_acceptor(target), arc_type),
+            length,
+            smoothing=self.smoothing,
+            log=self.log,
+            cap=cap,
+            max_states=max_states,
+        )
+        return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
         result = self._target_acceptor(target)
