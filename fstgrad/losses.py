@@ -157,6 +157,8 @@ class TransducerLoss:
         """
         one_of("engine", engine, ("layered", "openfst"))
         positive_integer("max_states", max_states)
+        if not isinstance(target, Fst) and len(target) == 0:
+            raise InvalidInputError("target is empty; give at least one symbol")
         if length is None:
             if isinstance(target, Fst):
                 raise InvalidInputError("length is missing; give it with a target acceptor")
@@ -164,8 +166,6 @@ class TransducerLoss:
         positive_integer("length", length)
         if cap is not None:
             cap = float(real_array("cap", cap, ()))
-        if not isinstance(target, Fst) and len(target) == 0:
-            raise InvalidInputError("target is empty; give at least one symbol")
         if engine == "openfst":
             return self._compile_reference(target, length, cap, max_states)
         machine = self.machine(target)
