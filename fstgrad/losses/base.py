@@ -1,11 +1,4 @@
-"""Losses: a transducer between hypotheses and targets, read in a semiring.
-
-A loss is U(y, y_i), the sum over the paths of a transducer that read the hypothesis y and write the
-target y_i: in the tropical semiring the cheapest path (edit distances, alignments), in the
-probability semiring a count or kernel value u, turned into -log(u + smoothing) or -u.
-
-Index: `TransducerLoss` (any transducer), `EditDistance`, `SmithWaterman`, `Hamming`, `NGram`.
-"""
+"""What every loss stands on: a transducer, its machine against one target, and compilation."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +23,6 @@ from fstgrad.openfst import (
     is_acceptor,
     is_acyclic,
     project,
-    read,
     to_arrays,
     with_arc_type,
 )
@@ -241,126 +233,3 @@ class TransducerLoss:
                     f"the transducer has label {labels.max()} on its {side} side; the alphabet "
                     f"has labels 1 .. {len(self.alphabet)}"
                 )
-
-
-class EditDistance(TransducerLoss):
-    """Edit distance: the least total cost of insertions, deletions and substitutions.
-
-    L(y, y_i) = min over alignments of insert_cost #ins + delete_cost #del + substitute_cost #sub.
-
-    Parameters
-    ----------
-    alphabet : Alphabet
-        n symbols.
-    insert_cost, delete_cost, substitute_cost : float
-        An insertion adds a symbol of the target, a deletion removes a symbol of the hypothesis.
-    confusion : (n, n) array, optional
-        confusion[a, b] is the cost of aligning a in the hypothesis with b in the target, instead
-        of 0 on the diagonal and `substitute_cost` off it.
-    factored : bool
-        Use the two factors whose size is linear in n (Figure 4b) instead of the one transducer.
-
-    Examples
-    --------
-    >>> from fstgrad import Alphabet
-    >>> EditDistance(Alphabet("eginkst"))("sitting", "kitten")
-    3.0
-    """
-
-    def __init__(
-        self,
-        alphabet: Alphabet,
-        insert_cost: float = 1.0,
-        delete_cost: float = 1.0,
-        substitute_cost: float = 1.0,
-        *,
-        confusion: npt.ArrayLike | None = None,
-        factored: bool = False,
-    ) -> None:
-        costs: dict[str, Any] = {
-            "insert_cost": insert_cost,
-            "delete_cost": delete_cost,
-            "substitute_cost": substitute_cost,
-            "arc_type": "log64",
-        }
-        if not factored:
-            fst = transducers.edit_transducer(alphabet, confusion=confusion, **costs)
-            super().__init__(fst, alphabet)
-        elif confusion is None:
-            super().__init__(transducers.edit_factors(alphabet, **costs), alphabet)
-        else:
-            raise InvalidInputError(
-                "confusion has a cost for each pair of symbols and does not factor; "
-                "leave factored=False"
-            )
-
-
-class SmithWaterman(TransducerLoss):
-    """Smith-Waterman local alignment with linear gaps; never positive.
-
-    L(y, y_i) = min over aligned factors of the sum of the costs; a match has a negative cost, and
-    aligning nothing costs 0.
-
-    Examples
-    --------
-    >>> from fstgrad import Alphabet
-    >>> SmithWaterman(Alphabet("acgt"))("ggacgg", "tact")
-    -4.0
-    """
-
-    def __init__(
-        self,
-        alphabet: Alphabet,
-        match: float = -2.0,
-        substitute: float = 1.0,
-        insert: float = 1.0,
-        delete: float = 1.0,
-    ) -> None:
-        fst = transducers.smith_waterman_transducer(
-            alphabet,
-            match=match,
-            substitute=substitute,
-            insert=insert,
-            delete=delete,
-            arc_type="log64",
-        )
-        super().__init__(fst, alphabet)
-
-
-class Hamming(TransducerLoss):
-    """Hamming distance: `cost` for each position that differs; +inf for another length.
-
-    Examples
-    --------
-    >>> from fstgrad import Alphabet
-    >>> Hamming(Alphabet("acgt"))("gat", "cat")
-    1.0
-    """
-
-    def __init__(self, alphabet: Alphabet, cost: float = 1.0) -> None:
-        fst = transducers.hamming_transducer(alphabet, cost=cost, arc_type="log64")
-        super().__init__(fst, alphabet)
-
-
-class NGram(TransducerLoss):
-    """The n-gram loss: -log(U + smoothing), or -U, with U = sum_u c_u(y) c_u(y_i).
-
-    u runs over the n-grams and c_u counts occurrences.  With smoothing = 0, as in the paper, a
-    hypothesis that shares no n-gram with the target has the loss +inf and is left out.
-
-    Examples
-    --------
-    >>> from fstgrad import Alphabet
-    >>> NGram(Alphabet("ab"), order=2, log=False)("abab", "bab")
-    -3.0
-    """
-
-    def __init__(
-        self, alphabet: Alphabet, order: int = 2, *, smoothing: float = 0.0, log: bool = True
-    ) -> None:
-        counter = transducers.ngram_counter(alphabet, order)
-        inverted = read(counter).invert()
-        super().__init__(
-            (counter, inverted), alphabet, semiring="probability", smoothing=smoothing, log=log
-        )
-        self.order = order
