@@ -11,6 +11,7 @@ from .errors import InvalidInputError as InvalidInputError
 from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
+from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
 from .features import Features as Features
 from .features import InputFeatures as InputFeatures
@@ -21,3 +22,4 @@ from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
+from .objective import PairObjective as PairObjective

@@ -40,9 +40,13 @@ class Features(Protocol):
 
     Attributes
     ----------
+    alphabet : Alphabet
+        The n symbols of the strings.
     shape : tuple of int
         The shape of w and of every gradient in w.
     """
+
+    alphabet: Alphabet
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ Every error names the file and, where there is one, the line.
 
 Index
 -----
-- `read_rows`, `Row` : the lines of a TSV file of pairs; `Row.pair` splits one into tokens.
+- `read_pairs` : the pairs of a TSV file; the first bad row ends it.
+- `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
 - `read_alphabet` : one symbol a line.
 - `read_weights`, `write_arrays` : npz.
 """
@@ -22,7 +23,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
-from fstgrad.errors import AlphabetError, InvalidInputError
+from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 
 Tokens = Literal["chars", "words"]
 Path = str | os.PathLike[str]
@@ -59,11 +60,11 @@ class Row:
         try:
             text = self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InvalidInputError(f"{self.place}: not UTF-8 text ({error.reason})") from error
+            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
         columns = text.split("\t")
         if len(columns) != 2:
             raise InvalidInputError(
-                f"{self.place}: {len(columns)} column(s) in {text[:60]!r}; a row is x, one tab, y"
+                f"{len(columns)} column(s) in {text[:60]!r}; a row is x, one tab, y"
             )
         return columns[0], columns[1]
 
@@ -71,6 +72,31 @@ class Row:
         """Return the row as tuples of symbols: characters, or words between spaces."""
         x, y = self.columns()
         return Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
+
+
+@contextmanager
+def located(row: Row) -> Iterator[None]:
+    """Give the errors raised inside the place of a row."""
+    try:
+        yield
+    except FstgradError as error:
+        raise RowError(f"{row.place}: {error}") from error
+
+
+def read_pairs(
+    path: Path, *, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars"
+) -> Iterator[Pair]:
+    """Yield the pairs of a TSV file, or of standard input where `path` is "-".
+
+    Raises
+    ------
+    RowError
+        A row is not UTF-8 or does not have two columns.
+    """
+    for row in read_rows(path):
+        with located(row):
+            pair = row.pair(tokens_x, tokens_y)
+        yield pair
 
 
 def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
