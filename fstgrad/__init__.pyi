@@ -23,3 +23,6 @@ from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
 from .objective import PairObjective as PairObjective
+from .strings import StringDistribution as StringDistribution
+from .strings import risk as risk
+from .strings import softmax_margin as softmax_margin

@@ -9,7 +9,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.openfst import FstArrays, from_arrays
+from fstgrad.openfst import Fst, FstArrays, from_arrays
 
 DEAD = -1
 
@@ -27,7 +27,7 @@ class Level:
 
     @cached_property
     def segments(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-        """For each class (sources, starts, targets): arcs sorted by target, as ufunc.reduceat takes.
+        """For each class (sources, starts, targets), as ufunc.reduceat takes them.
 
         sources[starts[i] : starts[i + 1]] are the states that lead to targets[i].
         """
@@ -98,12 +98,12 @@ class LossAutomaton:
     def num_arcs(self) -> int:
         """Number of arcs over symbols (an arc of a class counts once for each of its symbols)."""
         size = np.bincount(self.class_of, minlength=self.num_classes)
-        return int(sum(((level.target != DEAD) * size).sum() for level in self.levels))
+        return sum(int(((level.target != DEAD) * size).sum()) for level in self.levels)
 
     @property
     def num_classes(self) -> int:
         """Number of symbol classes."""
-        return self.levels[0].target.shape[1]
+        return int(self.levels[0].target.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -143,7 +143,7 @@ class LossAutomaton:
             state = int(level.target[state, symbol_class])
         return total + float(self.final[state])
 
-    def to_fst(self) -> "object":
+    def to_fst(self) -> Fst:
         """Return B as a pynini.Fst over symbols in log64: the weight of y is -L(y), that is e^L."""
         return from_arrays(self.to_arrays())
 

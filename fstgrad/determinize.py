@@ -15,19 +15,20 @@ Canonical form of a row, with r symbols left:
 Exact determinization takes exponentially many states in l in the worst case.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automaton import DEAD
 from fstgrad.checks import BoolArray, IntArray
-from fstgrad.errors import StateLimitError
+from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import PROBABILITY, TROPICAL
 
 Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
-DEAD = -1
 _MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
 
 
@@ -68,10 +69,16 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
     ------
     StateLimitError
         The levels so far have more than `max_states` states.
+    InfeasibleError
+        No hypothesis of this length has a path.
     """
     canonical = _CANONICAL[machine.semiring.name](machine, length)
     rows, offset, alive = canonical(machine.initial[:, None].copy(), length)
-    rows = rows[:, alive]
+    if not alive.all():
+        raise InfeasibleError(
+            f"no hypothesis of length {length} has a finite loss against the target; "
+            "change the length"
+        )
     levels: list[RawLevel] = []
     states = rows.shape[1]
     for remaining in reversed(range(length)):
@@ -85,8 +92,7 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
                 where=f"determinization at position {length - remaining} of {length}",
                 remedy=REMEDY,
             )
-    initial = offset[0] if alive.all() else machine.semiring.zero
-    return RawAutomaton(tuple(levels), initial, machine.value(rows))
+    return RawAutomaton(tuple(levels), offset[0], machine.value(rows))
 
 
 REMEDY = (
@@ -168,7 +174,10 @@ class SupportForm:
         return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
 
 
-_CANONICAL = {TROPICAL.name: TropicalForm, PROBABILITY.name: SupportForm}
+_CANONICAL: dict[str, Callable[[TargetMachine, int], Canonical]] = {
+    TROPICAL.name: TropicalForm,
+    PROBABILITY.name: SupportForm,
+}
 
 
 def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:

@@ -8,6 +8,7 @@ Index: `TransducerLoss` (any transducer), `EditDistance`, `SmithWaterman`, `Hamm
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, reduce
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from fstgrad import transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
-from fstgrad.determinize import RawAutomaton, determinize
+from fstgrad.determinize import determinize
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
@@ -27,7 +28,6 @@ from fstgrad.openfst import (
     compose,
     is_acceptor,
     is_acyclic,
-    is_empty,
     project,
     read,
     to_arrays,
@@ -103,18 +103,11 @@ class TransducerLoss:
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
         ids = self.alphabet.encode(y, name="y")
-        fst = self._machine_fst(target)
-        if is_empty(fst):
-            return float(self._finished(np.zeros(1) if self.semiring != "tropical" else [np.inf])[0])
-        machine = target_machine(to_arrays(fst), len(self.alphabet), SEMIRINGS[self.semiring])
+        machine = self._machine(target)
         row = machine.initial[:, None]
         for symbol_class in machine.class_of[ids]:
             row = machine.advance(row, symbol_class)
-        value = machine.value(row)
-        weight = np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
-        if self.semiring == "probability":
-            weight = value
-        return float(self._finished(weight)[0])
+        return float(self._finished(machine.value(row), machine)[0])
 
     def machine(self, target: Target) -> TargetMachine:
         """Return M = Pi_1(U o Y_i) as arrays.
@@ -124,14 +117,14 @@ class TransducerLoss:
         InfeasibleError
             The transducer rejects the target.
         """
-        fst = self._machine_fst(target)
-        if is_empty(fst):
-            shown = target if not isinstance(target, Fst) else "the target acceptor"
+        machine = self._machine(target)
+        if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
+            shown = "acceptor" if isinstance(target, Fst) else " ".join(map(str, target))
             raise InfeasibleError(
-                f"the transducer rejects the target {shown!r}: no hypothesis has a finite loss "
-                "against it; let the transducer write every symbol of the target"
+                f"the transducer rejects the target {shown!r}: no hypothesis has a "
+                "finite loss against it; let the transducer write every symbol of the target"
             )
-        return target_machine(to_arrays(fst), len(self.alphabet), SEMIRINGS[self.semiring])
+        return machine
 
     def compile(
         self,
@@ -176,55 +169,47 @@ class TransducerLoss:
             return self._compile_reference(target, length, cap, max_states)
         machine = self.machine(target)
         if machine.semiring is TROPICAL:
-            if cap is not None:
-                machine = machine.with_constant(cap)
+            machine = machine if cap is None else machine.with_constant(cap)
             raw = minimize(determinize(machine, length, max_states=max_states))
+            unit = machine.unit
         else:
             raw = determinize(machine, length, max_states=max_states)
-            losses = self._finished(raw.final)
+            losses = self._finished(raw.final, machine)
             losses = losses if cap is None else np.minimum(losses, cap)
-            raw = minimize_finals(RawAutomaton(raw.levels, 0.0, losses))
-        return self._automaton(raw, machine)
-
-    def _automaton(self, raw: RawAutomaton, machine: TargetMachine) -> LossAutomaton:
-        if not len(raw.levels[0].target) or (raw.levels[0].target < 0).all():
-            raise InfeasibleError(
-                f"no hypothesis of length {len(raw.levels)} has a finite loss; change the length"
-                + ("" if self.semiring == "tropical" else " or give smoothing > 0")
-            )
-        tropical = machine.semiring is TROPICAL
-        levels = tuple(
-            Level(level.target, level.cost * machine.unit)
-            if tropical
-            else Level(level.target, np.zeros(level.target.shape))
-            for level in raw.levels
+            if not np.isfinite(losses).any():
+                raise InfeasibleError(
+                    f"every hypothesis of length {length} has an infinite loss (nothing in common "
+                    "with the target); change the length or give smoothing > 0"
+                )
+            raw, unit = minimize_finals(replace(raw, initial=0.0, final=losses)), 1.0
+        return LossAutomaton(
+            self.alphabet,
+            machine.class_of,
+            tuple(Level(level.target, level.cost * unit) for level in raw.levels),
+            float(raw.initial * unit),
+            raw.final * unit,
         )
-        initial = float(raw.initial) * machine.unit if tropical else 0.0
-        final = np.asarray(raw.final, dtype=np.float64)
-        return LossAutomaton(self.alphabet, machine.class_of, levels, initial, final)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
         raise NotImplementedError
 
-    def _finished(self, value: npt.ArrayLike) -> FloatArray:
-        """Return the loss in nats of semiring values: costs stay, sums u become -log u or -u."""
-        array = np.asarray(value, dtype=np.float64)
-        if self.semiring == "tropical":
-            return array
-        if not self.log:
-            return -array
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(array + self.smoothing))
-
-    def _machine_fst(self, target: Target) -> Fst:
+    def _machine(self, target: Target) -> TargetMachine:
         result = self._target_acceptor(target)
         for factor in reversed(self.factors):
             result = compose(factor, result)
-            if is_empty(result):
-                return result
-        return project(result, "input")
+        fst = to_arrays(project(result, "input"))
+        return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
+
+    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
+        if machine.semiring is TROPICAL:
+            return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
+        if not self.log:
+            return -value
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(value + self.smoothing))
 
     def _target_acceptor(self, target: Target) -> Fst:
         if not isinstance(target, Fst):

@@ -37,9 +37,10 @@ class Arcs:
 class TargetMachine:
     """M with K states, in one semiring, over symbol classes.
 
-    States 0..K-1, start in the row `initial` (K,) and end by the row `final` (K,).  `arcs[c]` are the arcs of class c, `class_of` (n,) gives the class of each
-    symbol, `epsilon` the epsilon arcs in topological order.  Weights are in the semiring's dtype;
-    tropical ones count `unit`, a cost in nats.
+    States 0..K-1, start in the row `initial` (K,) and end by the row `final` (K,).  `arcs[c]` are
+    the arcs of class c, `class_of` (n,) gives the class of each symbol, `epsilon` the epsilon arcs
+    in topological order.  Weights are in the semiring's dtype; tropical ones count `unit`, a cost
+    in nats.
     """
 
     semiring: Semiring
@@ -54,6 +55,11 @@ class TargetMachine:
     def num_states(self) -> int:
         """Number of states K."""
         return len(self.final)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hypothesis has a path."""
+        return bool(self.semiring.is_zero(self.final).all())
 
     def advance(self, rows: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
         """Return closed rows (K, S) after one symbol of the class, from closed rows.
@@ -178,6 +184,7 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
 
 
 def concatenated(parts: tuple[Arcs, ...]) -> Arcs:
+    """Return the arcs of all parts, one after the other."""
     return Arcs(
         np.concatenate([part.source for part in parts]),
         np.concatenate([part.target for part in parts]),

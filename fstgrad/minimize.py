@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automaton import DEAD
 from fstgrad.checks import IntArray
-from fstgrad.determinize import DEAD, RawAutomaton, RawLevel, unique_columns
+from fstgrad.determinize import RawAutomaton, RawLevel, unique_columns
 
 
 def minimize(raw: RawAutomaton) -> RawAutomaton:
@@ -41,7 +42,8 @@ def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
     number[alive] = inverse
     levels: list[RawLevel] = []
     for level in reversed(raw.levels):
-        merged, number = _merged(RawLevel(number_of(level.target, number), level.cost))
+        nothing = np.zeros(level.target.shape)
+        merged, number = _merged(RawLevel(number_of(level.target, number), nothing))
         levels.append(merged)
     return RawAutomaton(tuple(reversed(levels)), raw.initial, final)
 

@@ -1,7 +1,7 @@
 """From OpenFst's M to a small, ordered target machine.
 
-Symbols with the same arcs form a class; epsilon arcs are put in topological order or removed; states
-with the same future are merged.
+Symbols with the same arcs form a class; epsilon arcs are put in topological order or removed;
+states with the same future are merged.
 """
 
 from dataclasses import replace
@@ -40,10 +40,10 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
     Raises
     ------
     FstError
-        M is empty, has an epsilon cycle of negative cost, or one whose weights do not converge.
+        M has an epsilon cycle of negative cost, or one whose weights do not converge.
     """
     if fst.start < 0:
-        raise FstError("the transducer and the target have no pair in common")
+        return _empty_machine(num_symbols, semiring)
     weights, final, unit = _semiring_weights(fst, semiring)
     all_arcs = Arcs(fst.source, fst.target, weights)
     is_epsilon = fst.ilabel == 0
@@ -56,6 +56,14 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
         semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
     )
     return merge_equal_futures(order_epsilons(machine))
+
+
+def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
+    """Return the machine that no hypothesis passes: one state, no arcs."""
+    nothing = semiring.full((1,))
+    none = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+    classes = np.zeros(num_symbols, dtype=np.int64)
+    return TargetMachine(semiring, classes, (none,), none, nothing, nothing, 1.0)
 
 
 def _semiring_weights(

@@ -54,7 +54,8 @@ def edit_transducer(
     label = labels(alphabet)
     n = len(alphabet)
     if confusion is None:
-        costs = np.full((n, n), *_checked_costs(substitute_cost=substitute_cost))
+        (substitute,) = _checked_costs(substitute_cost=substitute_cost)
+        costs = np.full((n, n), substitute)
         np.fill_diagonal(costs, 0.0)
     else:
         costs = real_array("confusion", confusion, (n, n))

@@ -15,13 +15,13 @@ def all_strings(n, length):
     return list(itertools.product(range(n), repeat=length))
 
 
-def edit_distance(y, z, *, insert=1.0, delete=1.0, substitute=1.0, confusion=None):
-    """Least cost of turning y into z; `confusion[a][b]` replaces 0 / `substitute` throughout."""
+def edit_distance(y, z, *, match=0.0, insert=1.0, delete=1.0, substitute=1.0, confusion=None):
+    """Least cost of turning y into z; `confusion[a][b]` replaces `match` and `substitute`."""
 
     def pair(a, b):
         if confusion is not None:
             return float(confusion[a][b])
-        return 0.0 if a == b else substitute
+        return match if a == b else substitute
 
     row = [j * insert for j in range(len(z) + 1)]
     for i, a in enumerate(y, start=1):
@@ -31,18 +31,15 @@ def edit_distance(y, z, *, insert=1.0, delete=1.0, substitute=1.0, confusion=Non
     return row[-1]
 
 
+def factors(s):
+    """All factors (substrings) of s, the empty one included."""
+    return {s[i:j] for i in range(len(s) + 1) for j in range(i, len(s) + 1)}
+
+
 def smith_waterman(y, z, *, match=-2.0, substitute=1.0, insert=1.0, delete=1.0):
-    """Least edit cost over all pairs of factors of y and z, the empty ones included."""
-    best = 0.0
-    above = [0.0] * (len(z) + 1)
-    for a in y:
-        row = [0.0]
-        for j, b in enumerate(z, start=1):
-            step = match if a == b else substitute
-            row.append(min(0.0, above[j - 1] + step, above[j] + delete, row[j - 1] + insert))
-        # a factor may start with an insertion at column 0 only for a negative insert cost
-        best, above = min(best, *row), row
-    return best
+    """Least edit cost over all pairs of factors of y and z."""
+    costs = {"match": match, "substitute": substitute, "insert": insert, "delete": delete}
+    return min(edit_distance(u, v, **costs) for u in factors(y) for v in factors(z))
 
 
 def hamming(y, z, *, cost=1.0):
