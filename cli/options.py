@@ -128,7 +128,12 @@ reading_options = group(
 loss_options = group(
     "choice",
     LossChoice,
-    click.option("--loss", default="edit", show_default=True, help="edit, edit-factored, smith-waterman, ngram, hamming or none."),
+    click.option(
+        "--loss",
+        default="edit",
+        show_default=True,
+        help="edit, edit-factored, smith-waterman, ngram, hamming or none.",
+    ),
     click.option("--insert-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
     click.option("--delete-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
     click.option(
