@@ -26,7 +26,9 @@ $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --editable ".[test,dev]"
 	touch $@
 
+# The exact gradient of 2,000 real pairs under the edit distance: about a minute on one core.
 demo: $(VENV)/.core
+	mkdir -p build
 	$(BIN)/fstgrad grad data/cmudict2000.tsv --tokens-y words --loss edit --order 2 \
 	    --random-weights 0 --output build/demo.npz > build/demo.jsonl
 

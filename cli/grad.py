@@ -79,10 +79,11 @@ def grad(
     )
 
     def of_row(row: Row) -> tuple[PairGradient, float]:
-        start = time.perf_counter()
+        begin = time.perf_counter()
         part = function(weights, *row.pair(reading.tokens_x, reading.tokens_y))
-        return part, time.perf_counter() - start
+        return part, time.perf_counter() - begin
 
+    start = time.perf_counter()
     loop = RowLoop(of_row, skip_errors)
     value, gradient = 0.0, np.zeros(features.shape)
     for row, result in loop.run(progress(rows, "gradient")):
@@ -104,7 +105,8 @@ def grad(
         )
     print_table(
         f"{objective}, {_loss_name(choice, compilation, function)}: mean {value:.6f} nats over "
-        f"{loop.done:,} pairs; largest of {gradient.size:,} entries of the gradient",
+        f"{loop.done:,} pairs in {time.perf_counter() - start:.1f} s; largest of "
+        f"{gradient.size:,} entries of the gradient",
         (f"{model.order}-gram", "gradient", "weight"),
         [
             (qgram(alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")

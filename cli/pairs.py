@@ -78,7 +78,9 @@ class RowLoop(Generic[Result]):
         Raises
         ------
         RowError
-            A row failed and errors are not skipped, or every row failed.
+            A row failed and errors are not skipped.
+        FstgradError
+            There is no row, or every row failed.
         """
         for row in rows:
             try:
@@ -96,8 +98,8 @@ class RowLoop(Generic[Result]):
         self._finish()
 
     def _finish(self) -> None:
-        if self.failed and not self.done:
-            raise FstgradError(f"all {self.failed:,} rows failed")
+        if not self.done:
+            raise FstgradError(f"all {self.failed:,} rows failed" if self.failed else "no rows")
         if self.failed:
             total = self.done + self.failed
             click.echo(f"fstgrad: skipped {self.failed:,} of {total:,} rows", err=True)

@@ -21,7 +21,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.checks import FloatArray
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 
@@ -71,7 +71,10 @@ class Row:
     def pair(self, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars") -> Pair:
         """Return the row as tuples of symbols: characters, or words between spaces."""
         x, y = self.columns()
-        return Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
+        pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
+        if EPSILON in pair.x or EPSILON in pair.y:
+            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; use another word")
+        return pair
 
 
 @contextmanager

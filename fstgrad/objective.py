@@ -93,7 +93,7 @@ class PairObjective:
         if len(ids) == 0:
             raise InvalidInputError("y is empty; give at least one symbol")
         scores = self.features.scores(w, x, len(ids))
-        b = self.automaton(ids)
+        b = self.automaton(y)
         if b is not None and self.kind == "risk":
             value, table = risk(scores, b)
             log_partition = StringDistribution(scores, _support(b)).log_partition()

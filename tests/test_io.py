@@ -52,6 +52,12 @@ def test_malformed_rows_name_their_place_and_the_next_is_read(tmp_path, bad, sai
     assert rows[2].columns() == ("c", "d")
 
 
+def test_reserved_symbol(tmp_path):
+    (row,) = rows_of(tmp_path, b"a\tb <eps>")
+    with pytest.raises(fg.InvalidInputError, match="'<eps>' stands for no symbol"):
+        row.pair("chars", "words")
+
+
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
     (row,) = read_rows("-")
