@@ -13,6 +13,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.errors import FstError
 from fstgrad.losses import EditDistance
 from fstgrad.openfst import (
+    ArcType,
     Fst,
     FstArrays,
     compose,
@@ -140,7 +141,7 @@ def _version(package: str) -> str:
         return "not installed (optional)" if package in OPTIONAL else "MISSING"
 
 
-def _two_paths(arc_type: str, first: float, second: float) -> Fst:
+def _two_paths(arc_type: ArcType, first: float, second: float) -> Fst:
     """Return an acceptor of the label 1 with two arcs of the given costs."""
     return from_arrays(
         FstArrays(

@@ -29,9 +29,7 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
             fields = {field.name: values.pop(field.name) for field in dataclasses.fields(record)}
             return command(**values, **{name: record(**fields)})
 
-        for declaration in reversed(declarations):
-            packed = declaration(packed)
-        return packed
+        return functools.reduce(lambda made, option: option(made), reversed(declarations), packed)
 
     return decorate
 
