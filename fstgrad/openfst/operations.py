@@ -90,7 +90,7 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
 
 
 def minimize(fst: Fst, *, delta: float) -> Fst:
-    """Return the minimal deterministic FST of a deterministic one; weights are compared by `delta`."""
+    """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
     result = read(fst)
     _call(result.minimize, delta=delta)
     return result
