@@ -29,7 +29,10 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
             fields = {field.name: values.pop(field.name) for field in dataclasses.fields(record)}
             return command(**values, **{name: record(**fields)})
 
-        return functools.reduce(lambda made, option: option(made), reversed(declarations), packed)
+        made: Callable[..., Any] = packed
+        for declaration in reversed(declarations):
+            made = declaration(made)
+        return made
 
     return decorate
 

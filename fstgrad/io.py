@@ -73,7 +73,7 @@ class Row:
         x, y = self.columns()
         pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
         if EPSILON in pair.x or EPSILON in pair.y:
-            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; use another word")
+            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
         return pair
 
 

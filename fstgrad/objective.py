@@ -98,7 +98,7 @@ class PairObjective:
             value, table = risk(scores, b)
             log_partition = StringDistribution(scores, _support(b)).log_partition()
         else:
-            value, table = softmax_margin(scores, ids, b)
+            value, table = softmax_margin(scores, ids, b, engine=self.engine)
             log_partition = value + gold_score(scores, ids)
         states = 0 if b is None else b.num_states
         return PairGradient(value, self.features.gradient(table, x), log_partition, states)

@@ -130,6 +130,15 @@ def test_grad_is_the_mean_over_the_pairs(run, pairs, tmp_path, objective, order)
     assert f"mean {np.mean(values):.6f} nats over 3 pairs" in err
 
 
+def test_the_reference_engine_gives_the_same(run, pairs):
+    lines = [
+        [json.loads(line) for line in run("grad", pairs, "--engine", engine)[1].splitlines()]
+        for engine in ("layered", "openfst")
+    ]
+    for layered, reference in zip(*lines, strict=True):
+        assert layered["objective"] == pytest.approx(reference["objective"], rel=1e-6)
+
+
 def test_grad_reads_standard_input_and_words(run):
     code, out, _ = run("grad", "-", "--tokens-y", "words", stdin="cat\tK AE T\n")
     assert code == 0

@@ -70,6 +70,16 @@ def test_gradient_in_w_is_the_central_difference(kind):
         assert gradient[index] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+def test_engines_agree(kind):
+    features, loss = fg.QGramCounts(ABC, 2), fg.EditDistance(ABC)
+    w = np.random.default_rng(1).normal(size=features.shape)
+    layered = fg.PairObjective(features, loss, kind).mean(w, PAIRS)
+    reference = fg.PairObjective(features, loss, kind, engine="openfst").mean(w, PAIRS)
+    assert layered[0] == pytest.approx(reference[0], rel=1e-6)
+    np.testing.assert_allclose(layered[1], reference[1], atol=1e-6)
+
+
 def test_crf_takes_no_loss():
     features = fg.QGramCounts(ABC, 2)
     w = np.ones(features.shape)
