@@ -6,24 +6,52 @@ probability semiring a count or kernel value u, turned into -log(u + smoothing) 
 
 Index
 -----
-- `TransducerLoss` : any transducer.
-- `EditDistance`, `Hamming` : symbols inserted, deleted, substituted.
-- `SmithWaterman` : local alignment.
-- `NGram` : common n-grams.
+- `Loss` : what every loss offers; `a + b` (`SumLoss`) and `2 * a` (`ScaledLoss`) are losses.
+- `TransducerLoss` : any transducer, from memory or from a file.
+- `EditDistance`, `Hamming`, `OptimalStringAlignment`, `LongestCommonSubsequence` : symbols
+  inserted, deleted, substituted, transposed.
+- `WordErrorRate`, `CharacterErrorRate` : edit distance a symbol of the target.
+- `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
+- `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
+- `LossReport` : what `loss.check(samples)` found.
 """
 
-from fstgrad.losses.alignment import SmithWaterman
-from fstgrad.losses.base import MAX_STATES, Engine, Target, TransducerLoss
-from fstgrad.losses.edit import EditDistance, Hamming
-from fstgrad.losses.ngram import NGram
+from fstgrad.losses.algebra import ScaledLoss, SumLoss
+from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
+from fstgrad.losses.base import MAX_STATES, Engine, Loss, Target
+from fstgrad.losses.edit import (
+    CharacterErrorRate,
+    EditDistance,
+    Hamming,
+    LongestCommonSubsequence,
+    OptimalStringAlignment,
+    WordErrorRate,
+)
+from fstgrad.losses.matrices import SubstitutionMatrix
+from fstgrad.losses.ngram import GappyNGram, MismatchNGram, NGram, NGramSum
+from fstgrad.losses.report import LossReport
+from fstgrad.losses.transducer import TransducerLoss
 
 __all__ = [
     "MAX_STATES",
+    "CharacterErrorRate",
     "EditDistance",
     "Engine",
+    "GappyNGram",
+    "GlobalAlignment",
     "Hamming",
+    "LongestCommonSubsequence",
+    "Loss",
+    "LossReport",
+    "MismatchNGram",
     "NGram",
+    "NGramSum",
+    "OptimalStringAlignment",
+    "ScaledLoss",
     "SmithWaterman",
+    "SubstitutionMatrix",
+    "SumLoss",
     "Target",
     "TransducerLoss",
+    "WordErrorRate",
 ]

@@ -1,97 +1,53 @@
-"""What every loss stands on: a transducer, its machine against one target, and compilation."""
+"""What every loss offers: a value for a pair, a machine against one target, and compilation."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property, reduce
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import pipeline, transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
+from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
-from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.losses.report import LossReport, examine
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
-from fstgrad.openfst import (
-    ArcType,
-    Fst,
-    compose,
-    is_acceptor,
-    is_acyclic,
-    project,
-    to_arrays,
-    with_arc_type,
-)
-from fstgrad.reduction import target_machine
-from fstgrad.semiring import SEMIRINGS, TROPICAL
+from fstgrad.openfst import Fst
+from fstgrad.semiring import TROPICAL
 
 Engine = Literal["layered", "openfst"]
 Target = SequenceLike | Fst
 MAX_STATES = 2_000_000
 
 
-class TransducerLoss:
-    """The loss of any transducer over one alphabet.
+class Loss(ABC):
+    """A loss L(y, y_i) of hypotheses y against targets y_i over one alphabet.
 
-    L(y, y_i) = min over paths of the cost (semiring="tropical"), or -log(u + smoothing) with u the
-    sum over paths of exp(-cost) (semiring="probability"); `log=False` gives -u instead.  With
-    smoothing = 0, as in the paper, a hypothesis with u = 0 has the loss +inf and is left out of
-    every sum; a positive smoothing keeps all hypotheses.
-
-    Parameters
-    ----------
-    fst : pynini.Fst, or a sequence of them
-        Reads the hypothesis on its input side, writes the target on its output side; several are
-        composed.  Weights are costs: in "standard" float32, in "log64" float64.
-    alphabet : Alphabet
-        Label i + 1 is symbol i, on both sides.
-    semiring : {"tropical", "probability"}
-    smoothing : float
-        In units of u; probability semiring only.
-    log : bool
-        Whether the loss is -log(u + smoothing) or -u; probability semiring only.
-
-    Raises
-    ------
-    FstError
-        A label of the transducer is not one of the alphabet.
-
-    Examples
-    --------
-    >>> from fstgrad import Alphabet
-    >>> from fstgrad.transducers import hamming_transducer
-    >>> abc = Alphabet("acgt")
-    >>> TransducerLoss(hamming_transducer(abc), abc)("gat", "cat")
-    1.0
+    A loss that is one transducer is a `TransducerLoss`.  `a + b` and `2 * a` are losses too.
+    A subclass gives `_machine`, the automaton M of the loss against one target; all else follows.
     """
 
-    def __init__(
-        self,
-        fst: Fst | Sequence[Fst],
-        alphabet: Alphabet,
-        *,
-        semiring: Literal["tropical", "probability"] = "tropical",
-        smoothing: float = 0.0,
-        log: bool = True,
-    ) -> None:
-        one_of("semiring", semiring, tuple(SEMIRINGS))
-        self.alphabet = alphabet
-        self.semiring = semiring
-        self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
-        self.log = log
-        parts = [fst] if not isinstance(fst, Sequence) else list(fst)
-        self.factors = tuple(with_arc_type(part, "log64") for part in parts)
-        self._check_labels()
+    alphabet: Alphabet
+    semiring: Literal["tropical", "probability", "mixed"]
 
-    @cached_property
+    @property
+    @abstractmethod
     def transducer(self) -> Fst:
-        """The pynini.Fst U: arc type "standard" if tropical (float32 costs), "log64" otherwise."""
-        whole = reduce(compose, self.factors)
-        return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
+        """The pynini.Fst U of the loss; NotSupportedError where it is no single transducer."""
+
+    @abstractmethod
+    def _machine(self, target: Target) -> TargetMachine:
+        """Return M as arrays, empty where the transducer rejects the target."""
+
+    @abstractmethod
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        """Return B by OpenFst's determinization."""
 
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
@@ -183,53 +139,41 @@ class TransducerLoss:
             raw.final * unit,
         )
 
-    def _compile_reference(
-        self, target: Target, length: int, cap: float | None, max_states: int
-    ) -> LossAutomaton:
-        arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
-        acceptor = pipeline.loss_acceptor(
-            [with_arc_type(factor, arc_type) for factor in self.factors],
-            self.alphabet,
-            with_arc_type(self._target_acceptor(target), arc_type),
-            length,
-            smoothing=self.smoothing,
-            log=self.log,
-            cap=cap,
-            max_states=max_states,
-        )
-        return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
+    def check(self, samples: Iterable[SequenceLike]) -> LossReport:
+        """Return what the loss does to sample strings: identity, symmetry, sign, sizes.
 
-    def _machine(self, target: Target) -> TargetMachine:
-        result = self._target_acceptor(target)
-        for factor in reversed(self.factors):
-            result = compose(factor, result)
-        fst = to_arrays(project(result, "input"))
-        return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
+        Every sample is taken as a hypothesis against every sample: O(samples^2) losses.
+
+        Raises
+        ------
+        FstError
+            The loss cannot be used: it has an epsilon cycle of negative cost, or of weights that do
+            not converge.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> report = fg.EditDistance(fg.Alphabet("abc"), insert_cost=2.0).check(["ab", "cab"])
+        >>> report.zero_at_identity, report.symmetric, report.negative
+        (True, False, False)
+        """
+        return examine(self, samples)
+
+    def __mul__(self, factor: float) -> "Loss":
+        """Return the loss in another unit: factor * L(y, y_i), factor > 0."""
+        # here and in __add__, as the results are losses themselves
+        from fstgrad.losses.algebra import ScaledLoss
+
+        return ScaledLoss(self, factor)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: "Loss") -> "Loss":
+        """Return the sum of two losses over the same alphabet."""
+        from fstgrad.losses.algebra import SumLoss
+
+        return SumLoss([self, other])
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
-        if machine.semiring is TROPICAL:
-            return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
-        if not self.log:
-            return -value
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(value + self.smoothing))
-
-    def _target_acceptor(self, target: Target) -> Fst:
-        if not isinstance(target, Fst):
-            ids = self.alphabet.encode(target, name="target")
-            return transducers.string_acceptor(self.alphabet, ids, arc_type="log64")
-        if not is_acceptor(target):
-            raise FstError("target is a transducer; give an acceptor (project it to one side)")
-        if not is_acyclic(target):
-            raise FstError("target is cyclic; give an acceptor of finitely many strings")
-        return with_arc_type(target, "log64")
-
-    def _check_labels(self) -> None:
-        first, last = to_arrays(self.factors[0]), to_arrays(self.factors[-1])
-        for side, labels in (("input", first.ilabel), ("output", last.olabel)):
-            if labels.size and labels.max() > len(self.alphabet):
-                raise FstError(
-                    f"the transducer has label {labels.max()} on its {side} side; the alphabet "
-                    f"has labels 1 .. {len(self.alphabet)}"
-                )
+        """Return the loss in nats of values of the machine."""
+        return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
