@@ -12,7 +12,7 @@ from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.features import Features
-from fstgrad.losses import MAX_STATES, Engine, TransducerLoss
+from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.strings import StringDistribution, risk, softmax_margin
 
 Kind = Literal["softmax-margin", "risk", "crf"]
@@ -49,11 +49,11 @@ class PairObjective:
     Parameters
     ----------
     features : Features
-    loss : TransducerLoss, optional
+    loss : Loss, optional
         None stands for L = 0.
     kind : {"softmax-margin", "risk", "crf"}
     cap, engine, max_states
-        As in `TransducerLoss.compile`.
+        As in `Loss.compile`.
 
     References
     ----------
@@ -70,7 +70,7 @@ class PairObjective:
     """
 
     features: Features
-    loss: TransducerLoss | None = None
+    loss: Loss | None = None
     kind: Kind = "softmax-margin"
     cap: float | None = None
     engine: Engine = "layered"
