@@ -50,7 +50,7 @@ def seconds_of(call: Callable[[], Any]) -> float:
 
 
 def median_seconds(call: Callable[[], Any], repeat: int = 5, *, least: float = 0.02) -> float:
-    """Return the median over `repeat` >= 5 timings of the seconds of one call, after one to warm up.
+    """Return the median of `repeat` >= 5 timings of one call in seconds, after one to warm up.
 
     Short calls are repeated within a timing until it lasts `least` seconds.
     """
