@@ -5,12 +5,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError
 from fstgrad.strings import search
+from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
 
@@ -55,9 +56,7 @@ class StringDistribution(ArrayDistribution):
         self.scores.flags.writeable = False
         self.event_ndim = self.scores.ndim
         self.b = b
-        length, n = len(self.scores), self.scores.shape[-1]
-        alphabet = b.alphabet if b is not None else Alphabet(str(i) for i in range(n))
-        self._automaton = b if b is not None else LossAutomaton.trivial(alphabet, length)
+        self._automaton = b if b is not None else no_loss(self.scores.shape[-1], self.length)
 
     @property
     def length(self) -> int:
@@ -147,9 +146,7 @@ class StringDistribution(ArrayDistribution):
 
     @cached_property
     def _solved(self) -> tuple[float, FloatArray]:
-        passes = Passes(self.scores, self._paths)
-        log_z, _ = passes.forward()
-        return log_z, passes.backward()[0]
+        return solve(self.scores, self._automaton)
 
     def _slope(self, paths: PathWeights) -> tuple[float, float]:
         """Return log Z of the paths and the expectation of their tangent."""
