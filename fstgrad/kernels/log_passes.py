@@ -22,7 +22,7 @@ def log_pass(
     order: int,
 ) -> float:
     """Return log Z, -inf if there is no path, and turn `table` into Q; O(sum_t S_t n^q)."""
-    length, contexts, n = table.shape
+    length, contexts, _ = table.shape
     alpha = np.full((offsets[-1], contexts), -np.inf)
     alpha[0, contexts - 1] = 0.0
     for t in range(length):

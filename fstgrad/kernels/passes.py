@@ -21,7 +21,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
 
-REAL, LOG, BAD, EMPTY = 0, 1, 2, 3
+REAL, LOG, EMPTY = 0, 1, 2
 BLAS_STATES = 2  # levels with fewer states are multiplied by plain loops
 
 
@@ -40,8 +40,8 @@ def shifted_scores(
 
     Returns
     -------
-    (domain, position, shift): REAL or LOG and the sum of what was subtracted; BAD at a position
-    with NaN or +inf, EMPTY at a position where no symbol is allowed.
+    (domain, position, shift): REAL or LOG and the sum of what was subtracted, or EMPTY and a
+    position where no symbol is allowed.
     """
     length, contexts, n = scores.shape
     order = len(used)
@@ -51,16 +51,11 @@ def shifted_scores(
     for t in range(length):
         for b in range(n):
             high[b], low[b] = -np.inf, np.inf
-        wrong = 0
         for k in range(contexts):
-            for b in range(n):
-                wrong += not scores[t, k, b] < np.inf
             if used[min(t, order - 1), k]:
                 for b in range(n):
                     high[b] = max(high[b], scores[t, k, b])
                     low[b] = min(low[b], scores[t, k, b])
-        if wrong:
-            return BAD, t, 0.0
         largest, least, apart = -np.inf, np.inf, 0.0
         for b in range(n):
             largest, least = max(largest, high[b]), min(least, low[b])
@@ -249,7 +244,7 @@ def _divided_by_largest(values: FloatArray) -> float:
 def _expand(
     alpha: FloatArray, table: FloatArray, ahead: FloatArray, before: FloatArray, younger: int
 ) -> None:
-    """Fill `before` with the ways on from each context, and multiply `table` by the mass of both."""
+    """Fill `before` with the ways on from a context; multiply `table` by the mass of both."""
     states, contexts = alpha.shape
     n = table.shape[1]
     mass = np.empty(n)

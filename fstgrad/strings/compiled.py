@@ -6,7 +6,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automaton import LossAutomaton
-from fstgrad.checks import BoolArray, FloatArray, log_weights
+from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.errors import InfeasibleError
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
@@ -22,8 +22,6 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
 
     Raises
     ------
-    InvalidInputError
-        A score is NaN or +inf.
     InfeasibleError
         No string has a finite score and a finite loss.
 
@@ -40,8 +38,6 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     table = np.empty(rows.shape)
     used = used_contexts(order, n)
     domain, position, shift = passes.shifted_scores(rows, used, flat.spread, SAFE_RANGE, table)
-    if domain == passes.BAD:
-        log_weights("scores", scores)
     if domain == passes.EMPTY:
         raise InfeasibleError(
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
