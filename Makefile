@@ -45,7 +45,7 @@ types: $(VENV)/.dev
 	rm -rf build/types && mkdir -p build/types/fstgrad
 	for entry in fstgrad/* cli grammars; do \
 	    ln -s "$(CURDIR)/$$entry" build/types/fstgrad/; done
-	cd build/types && "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml" -p fstgrad
+	cd build/types && $(abspath $(BIN))/mypy --config-file "$(CURDIR)/pyproject.toml" -p fstgrad
 
 bench: $(VENV)/.dev
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
