@@ -121,7 +121,7 @@ class ArcTable:
             marginals = marginals[..., None] * self.shares
         return marginals.reshape(self.scores.shape)
 
-    def centered(self, *, single_root: bool) -> tuple[FloatArray, FloatArray]:
+    def centered(self) -> tuple[FloatArray, FloatArray]:
         """Return the scores less what every tree shares, -inf as 0, and that total (b,).
 
         Expectations of centered scores lose no digits to a constant of each dependent.
@@ -129,7 +129,7 @@ class ArcTable:
         from fstgrad.trees.kernels import matrix_tree
 
         centered, shift = np.empty_like(self.arcs), np.empty(len(self.arcs))
-        matrix_tree.center_batch(self.arcs, self.lengths, single_root, centered, shift)
+        matrix_tree.center_batch(self.arcs, self.lengths, False, centered, shift)
         allowed = centered > -np.inf
         if not self.labeled:
             return np.where(allowed, centered, 0.0).reshape(self.scores.shape), shift

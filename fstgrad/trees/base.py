@@ -165,7 +165,7 @@ class TreeDistribution(MomentDistribution):
 
     @cached_property
     def _centering(self) -> tuple[FloatArray, FloatArray]:
-        return self._table.centered(single_root=self.single_root)
+        return self._table.centered()
 
     @property
     def _centered(self) -> FloatArray:

@@ -92,19 +92,24 @@ class Solution:
         gradient, marginals = np.zeros((2, *v.shape))
         if elimination.solve(weights, v, n, single, True, gradient, marginals, change) > -np.inf:
             return change
-        centered = self.centered(item)
-        if self.single_root and not single:
-            centered[0, self.marginals[item, 0, : n + 1] == 0] = -np.inf
-        return logdomain.solve(centered, v, single=single).change
+        log_weights, _ = self.log_weights(item)
+        return logdomain.solve(log_weights, v, single=single).change
 
-    def centered(self, item: int) -> FloatArray:
-        """Return the logarithms of the weights of one item, (n+1, n+1), without underflow."""
+    def log_weights(self, item: int) -> tuple[FloatArray, float]:
+        """Return the logarithms of one item's weights, (n+1, n+1), and the shift of log Z.
+
+        Where the single root arc was fixed its rivals are gone, and it counts as any other arc.
+        """
         from fstgrad.trees.kernels import matrix_tree
 
         n = int(self.lengths[item])
+        single = bool(self.single[item])
+        scores = self.scores[item, : n + 1, : n + 1].copy()
+        if self.single_root and not single:
+            scores[0, self.marginals[item, 0, : n + 1] == 0] = -np.inf
         table = np.empty((n + 1, n + 1))
-        matrix_tree.center(self.scores[item], n, self.single_root, table)
-        return table
+        shift, _ = matrix_tree.center(scores, n, single, table)
+        return table, shift
 
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
@@ -128,7 +133,7 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
             shift[item] = _solve_with_lapack(solution, item)
     if not trusted.all():
         for item in np.flatnonzero(~trusted).tolist():
-            _solve_stably(solution, item)
+            shift[item] = _solve_stably(solution, item, shift[item])
     log_partition += shift
     return solution
 
@@ -142,7 +147,7 @@ def _solve_with_lapack(solution: Solution, item: int) -> float:
 
     n = int(solution.lengths[item])
     weights, single = solution.weights[item], solution.single_root
-    shift = matrix_tree.center(solution.scores[item], n, single, weights)
+    shift, root = matrix_tree.center(solution.scores[item], n, single, weights)
     np.exp(weights, out=weights)
     matrix = np.empty((n, n))
     matrix_tree.laplacian(weights, n, single, matrix)
@@ -151,38 +156,41 @@ def _solve_with_lapack(solution: Solution, item: int) -> float:
         return shift
     solution.log_partition[item] = np.log(np.abs(factors.diagonal())).sum()
     lapack.dgetri(factors, pivots, lwork=64 * n, overwrite_lu=True)
-    solution.trusted[item] = matrix_tree.differentiate(
+    good = matrix_tree.differentiate(
         matrix, weights, n, single, solution.gradient[item], solution.marginals[item]
     )
+    solution.trusted[item] = good and root < matrix_tree.ROOT_LIMIT
     return shift
 
 
-def _solve_stably(solution: Solution, item: int) -> None:
-    """Solve one item without subtractions, on logarithms if the weights' range asks for it."""
+def _solve_stably(solution: Solution, item: int, shift: float) -> float:
+    """Solve one item without subtractions, on logarithms if the weights' range asks for it.
+
+    Return its shift, which moves if the root arc is fixed: with a certain root arc among the
+    others there are no pivots that nearly vanish and are made good by a large root weight.
+    """
     if _eliminate(solution, item):
-        return
-    single = bool(solution.single[item])
-    centered = solution.centered(item)
-    result = logdomain.solve(centered, np.zeros_like(centered), single=single)
-    solution.log_partition[item] = result.log_partition
-    if result.log_partition == -np.inf:
-        return
+        return shift
     n = int(solution.lengths[item])
-    if single:
-        chance = result.log_gradient[0] + centered[0]
+    log_weights, shift = solution.log_weights(item)
+    result = logdomain.solve(log_weights, np.zeros_like(log_weights), single=solution.single[item])
+    if solution.single[item] and result.log_partition > -np.inf:
+        chance = result.log_gradient[0] + log_weights[0]
         child = int(np.argmax(chance))
         if np.logaddexp.reduce(np.delete(chance, child)) < CERTAIN:
-            # With its root arc fixed, log Z has no first-order pivots that nearly vanish.
             solution.single[item] = False
-            centered[0, np.arange(n + 1) != child] = -np.inf
-            solution.weights[item, 0, np.arange(len(solution.weights[item])) != child] = 0.0
+            solution.marginals[item, 0] = 0.0
+            solution.marginals[item, 0, child] = 1.0
+            log_weights, shift = solution.log_weights(item)
+            solution.weights[item, : n + 1, : n + 1] = np.exp(log_weights)
             if _eliminate(solution, item):
-                return
-            result = logdomain.solve(centered, np.zeros_like(centered), single=False)
-            solution.log_partition[item] = result.log_partition
+                return shift
+            result = logdomain.solve(log_weights, np.zeros_like(log_weights), single=False)
+    solution.log_partition[item] = result.log_partition
     solution.gradient[item] = 0.0
     solution.marginals[item] = 0.0
     solution.marginals[item, : n + 1, : n + 1] = result.marginals
+    return shift
 
 
 def _eliminate(solution: Solution, item: int) -> bool:

@@ -15,6 +15,8 @@ from fstgrad.kernels.compiler import kernel
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits.
 CONDITION_LIMIT = 100.0
+# With a root arc so far above its rivals, marginals of 1e-17 in place of 0 would count.
+ROOT_LIMIT = 1e4
 SMALLEST_PIVOT = 1e-280
 
 
@@ -26,14 +28,14 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
             for j in range(lengths[item] + 1):
                 for y in range(scores.shape[3]):
                     if not scores[item, i, j, y] < np.inf:
-                        row: int = item * scores.shape[1] + i
-                        return (row * scores.shape[2] + j) * scores.shape[3] + y
+                        row = item * scores.shape[1] + i
+                        return int((row * scores.shape[2] + j) * scores.shape[3] + y)
     return -1
 
 
 @kernel
-def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> float:
-    """Write scores - c_j (single root: the root's row less its maximum too); return sum of c.
+def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float]:
+    """Write scores - c_j (single root: the root's row less its maximum c_0); return sum c and c_0.
 
     A column's constant c_j is its largest score, over non-root heads if only one arc may leave
     the root.
@@ -44,25 +46,30 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> float:
             value = scores[i, j]
             if i != j and not (single and i == 0) and value > top[j]:
                 top[j] = value
-    shift = 0.0
     for j in range(1, n + 1):
         if top[j] == -np.inf and scores[0, j] > -np.inf:
             top[j] = scores[0, j]
         if top[j] == -np.inf:
             top[j] = 0.0
-        shift += top[j]
     out[:] = -np.inf
     for i in range(n + 1):
         for j in range(1, n + 1):
             out[i, j] = scores[i, j] - top[j]
         out[i, i] = -np.inf
-    if single:
-        root = out[0].max()
-        if root > -np.inf:
-            shift += root
-            for j in range(1, n + 1):
-                out[0, j] -= root
-    return shift
+    root = 0.0
+    child = np.argmax(out[0]) if single else 0
+    if single and out[0, child] > -np.inf:
+        root = out[0, child]
+        for j in range(1, n + 1):
+            out[0, j] -= root
+    else:
+        child = 0
+    # the constants of the child and of the root add up to one score, whose digits they may lack
+    shift = scores[0, child] if child > 0 else 0.0
+    for j in range(1, n + 1):
+        if j != child:
+            shift += top[j]
+    return shift, root
 
 
 @kernel
@@ -71,7 +78,7 @@ def center_batch(
 ) -> None:
     """Center every item."""
     for item in range(scores.shape[0]):
-        shift[item] = center(scores[item], lengths[item], single, out[item])
+        shift[item], _ = center(scores[item], lengths[item], single, out[item])
 
 
 @kernel
@@ -199,7 +206,7 @@ def solve_batch(
         trusted[item] = False
         if n > limit:
             continue
-        shift[item] = center(scores[item], n, single, w[item])
+        shift[item], root = center(scores[item], n, single, w[item])
         for i in range(n + 1):
             for j in range(1, n + 1):
                 w[item, i, j] = np.exp(w[item, i, j])
@@ -214,7 +221,8 @@ def solve_batch(
         value = invert(a, n)
         log_partition[item] = value
         if value > -np.inf:
-            trusted[item] = differentiate(a, w[item], n, single, g[item], mu[item])
+            good = differentiate(a, w[item], n, single, g[item], mu[item])
+            trusted[item] = good and root < ROOT_LIMIT
 
 
 @kernel
