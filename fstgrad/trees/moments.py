@@ -73,10 +73,13 @@ class MomentDistribution(ArrayDistribution):
         r : scores.shape + (R,), or a sparse (n_parts, R) array where there is no batch: then only
         its non-zeros are read.
         """
+        return self._expectations("r", r)
+
+    def _expectations(self, name: str, r: Any) -> FloatArray:
         mu = self.marginals()
-        if not isinstance(r, np.ndarray) and hasattr(r, "tocsr"):
-            return np.asarray(self._sparse("r", r).T @ mu.reshape(-1))
-        table = self._features("r", r)
+        if _is_sparse(r):
+            return np.asarray(self._sparse(name, r).T @ mu.reshape(-1))
+        table = self._features(name, r)
         batch = mu.ndim - self.event_ndim
         size = mu.shape[:batch]
         flat = table.reshape(*size, -1, table.shape[-1])
@@ -133,14 +136,14 @@ class MomentDistribution(ArrayDistribution):
         The gradient is one Hessian-vector product, Cov (F (E f - target)), where Druck and Smith
         (2009) form all covariances.
         """
-        expected = self.expectations(features)
-        gap = expected - checks.real_array("target", target)
-        if gap.shape != expected.shape:
+        expected = self._expectations("features", features)
+        wanted = checks.real_array("target", target)
+        if wanted.shape not in (expected.shape, expected.shape[-1:]):
             raise InvalidInputError(
-                f"target has shape {np.shape(target)}; it must fit the expectations, "
-                f"{expected.shape}"
+                f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"
             )
-        if not isinstance(features, np.ndarray) and hasattr(features, "tocsr"):
+        gap = expected - wanted
+        if _is_sparse(features):
             direction = (self._sparse("features", features) @ gap).reshape(self.scores.shape)
         else:
             spread = (..., *(None,) * self.event_ndim, slice(None), None)
@@ -220,7 +223,7 @@ class MomentDistribution(ArrayDistribution):
         from scipy.sparse import csr_array
 
         size = self.scores.size
-        if isinstance(values, np.ndarray) or not hasattr(values, "tocsr"):
+        if not _is_sparse(values):
             array = self._features(name, values)
             return csr_array(array.reshape(size, -1))
         if self.scores.ndim > self.event_ndim or values.shape[0] != size:
@@ -230,3 +233,8 @@ class MomentDistribution(ArrayDistribution):
             )
         checks.real_array(f"{name}.data", values.data)
         return csr_array(values)
+
+
+def _is_sparse(values: Any) -> bool:
+    """Whether `values` is a matrix or array of scipy.sparse."""
+    return hasattr(values, "tocsr")

@@ -250,10 +250,10 @@ def test_a_ragged_batch_is_its_items(single_root):
 def test_constraints_condition_the_distribution(single_root):
     scores = CASES["five"]
     structures, tables = oracle.tables(scores.shape, single_root=single_root)
-    constrained = trees(scores, single_root).with_arcs(required=[(3, 1)], forbidden=[(0, 2), (5, 4)])
-    kept = [
-        t for t in tables if t[3, 1] and not t[0, 2] and not t[5, 4]
-    ]
+    constrained = trees(scores, single_root).with_arcs(
+        required=[(3, 1)], forbidden=[(0, 2), (5, 4)]
+    )
+    kept = [t for t in tables if t[3, 1] and not t[0, 2] and not t[5, 4]]
     totals = np.array([(t * scores).sum() for t in kept])
     assert constrained.log_partition() == pytest.approx(np.logaddexp.reduce(totals), abs=TIGHT)
     np.testing.assert_array_equal(constrained.parts(constrained.mode()), kept[totals.argmax()])

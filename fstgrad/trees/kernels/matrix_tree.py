@@ -178,7 +178,7 @@ def differentiate(
             part = w[i, j] * value
             smallest = min(smallest, part)
             total[j] += part
-            mu[i, j] = max(part, 0.0)
+            mu[i, j] = min(max(part, 0.0), 1.0)
     error = 0.0
     for j in range(1, n + 1):
         error = max(error, abs(total[j] - 1.0))
