@@ -136,3 +136,65 @@ def long_solution(scores, *, single_root, digits):
                     gradient = inverse[j - 1, j - 1] - (inverse[j - 1, i - 1] if i > 0 else 0)
                 marginals[i, j] = float(w[i][j] * gradient)
         return float(log_z), marginals
+
+
+def smith_eisner_entropy(scores):
+    """Entropy with a single root as Smith and Eisner (2007) have it: a determinant a dependent.
+
+    E[score] is the sum over dependents j of Z with the weights into j times their scores, over Z.
+    O(n^4).
+    """
+    centered = scores - scores[:, 1:].max()
+    weights = np.where(_arcs(scores), np.exp(centered), 0.0)
+    _, log_z = np.linalg.slogdet(_laplacian(weights))
+    value = log_z
+    for j in range(1, len(scores)):
+        changed = weights.copy()
+        changed[:, j] *= np.where(weights[:, j] > 0, centered[:, j], 0.0)
+        sign, log_part = np.linalg.slogdet(_laplacian(changed))
+        value -= sign * np.exp(log_part - log_z)
+    return value
+
+
+def druck_smith_gradient(scores, features, target):
+    """The generalized-expectation gradient with a single root through all covariances, O(n^4).
+
+    Druck and Smith (2009) fill the table of covariances of all pairs of arcs; here by its closed
+    form and as whole arrays, one dependent a time.
+    """
+    weights = np.where(_arcs(scores), np.exp(scores - scores[:, 1:].max()), 0.0)
+    inverse = np.linalg.inv(_laplacian(weights))
+    n = len(inverse)
+    gradient = np.zeros_like(weights)
+    own = np.append(0.0, np.diagonal(inverse)[1:])
+    gradient[0, 1:] = inverse[:, 0]
+    gradient[1:, 1:] = own - np.column_stack([np.zeros(n), inverse[:, 1:]]).T
+    np.fill_diagonal(gradient, 0.0)
+    marginals = weights * gradient
+    weighted = features @ (np.tensordot(marginals, features, axes=2) - target)
+    result = np.empty_like(weights)
+    below = np.ones(n + 1)
+    below[0] = 0.0
+    for j in range(n + 1):
+        # covariance[h, k, l] of the arcs (h, j) and (k, l)
+        left = gradient[:, j, None] - below[:, None] * gradient[:, j]
+        right = gradient - below[:, None] * gradient[j]
+        covariance = -weights[:, j, None, None] * weights * left * right[:, None, :]
+        covariance[np.arange(n + 1), np.arange(n + 1), j] += marginals[:, j]
+        result[:, j] = np.tensordot(covariance, weighted, axes=2)
+    return result
+
+
+def _arcs(scores):
+    """Which cells are arcs: not the diagonal, not into the root."""
+    arcs = ~np.eye(len(scores), dtype=bool)
+    arcs[:, 0] = False
+    return arcs
+
+
+def _laplacian(weights):
+    """Koo's Laplacian: the first row holds the root's weights."""
+    inner = weights[1:, 1:]
+    matrix = np.diag(inner.sum(axis=0)) - inner
+    matrix[0] = weights[0, 1:]
+    return matrix

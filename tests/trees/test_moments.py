@@ -270,3 +270,15 @@ def test_constraints_with_labels():
     _, tables = oracle.tables(scores.shape, single_root=True)
     totals = [(t * scores).sum() for t in tables if t[0, 2, 1] and not t[2, 1].any()]
     assert one.log_partition() == pytest.approx(np.logaddexp.reduce(totals), abs=TIGHT)
+
+
+@pytest.mark.parametrize("n", [3, 9, 36])
+def test_the_older_algorithms_agree(n):
+    rng = np.random.default_rng(n)
+    scores = rng.normal(size=(n + 1, n + 1))
+    features, target = rng.normal(size=(n + 1, n + 1, 3)), rng.normal(size=3)
+    distribution = trees(scores, True)
+    assert distribution.entropy() == pytest.approx(oracle.smith_eisner_entropy(scores), abs=1e-9)
+    expected = oracle.druck_smith_gradient(scores, features, target)
+    _, gradient = distribution.generalized_expectation(features, target)
+    np.testing.assert_allclose(gradient, expected, atol=1e-10)
