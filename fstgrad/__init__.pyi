@@ -26,3 +26,4 @@ from .objective import PairObjective as PairObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
 from .strings import softmax_margin as softmax_margin
+from .trees.spanning import SpanningTrees as SpanningTrees
