@@ -123,11 +123,12 @@ class _Product(torch.autograd.Function):
         arcs, direction = (tensor.detach() for tensor in ctx.saved_tensors)
         by_arcs = by_direction = None
         if ctx.needs_input_grad[0]:
-            point = arcs.requires_grad_()
-            product = ctx.family.native_product(point, direction)
-            (by_arcs,) = torch.autograd.grad((product * upstream[0]).sum(), point)
+            with torch.enable_grad():
+                point = arcs.clone().requires_grad_()
+                product = ctx.family.native_product(point, direction)
+                (by_arcs,) = torch.autograd.grad((product * upstream[0]).sum(), point)
         if ctx.needs_input_grad[1]:
-            by_direction = ctx.family.product(arcs.detach(), upstream[0])
+            by_direction = ctx.family.product(arcs, upstream[0])
         return by_arcs, by_direction, None
 
 
@@ -186,14 +187,18 @@ def spanning_tree_log_partition(
     9.0
     """
     return _on_arcs(
-        lambda arcs, family: _apply(_LogPartition, arcs, family), scores, single_root, lengths, labeled
+        lambda arcs, family: _apply(_LogPartition, arcs, family),
+        scores,
+        single_root,
+        lengths,
+        labeled,
     )
 
 
 def spanning_tree_marginals(
     scores: torch.Tensor, *, single_root: bool, lengths: Lengths = None, labeled: bool = False
 ) -> torch.Tensor:
-    """Return the probability of every arc (and label), shaped like the scores; twice differentiable.
+    """Return the probability of every arc (and label), like the scores; twice differentiable.
 
     Parameters as in `spanning_tree_log_partition`.
     """
@@ -243,8 +248,9 @@ def spanning_tree_risk(
     lengths: Lengths = None,
     labeled: bool = False,
 ) -> torch.Tensor:
-    """Return E[sum of the costs of the arcs], () or (B,); costs like the scores, not differentiated.
+    """Return E[sum of the costs of the arcs], () or (B,); twice differentiable in the scores.
 
+    costs : like the scores; a constant.
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
     mu = spanning_tree_marginals(scores, single_root=single_root, lengths=lengths, labeled=labeled)
@@ -348,4 +354,4 @@ def _inside(arcs: torch.Tensor, lengths: tuple[int, ...] | None) -> torch.Tensor
     nodes = torch.arange(arcs.shape[-1], device=arcs.device)
     if lengths is None:
         return torch.ones(arcs.shape[0], arcs.shape[-1], dtype=torch.bool, device=arcs.device)
-    return nodes <= torch.as_tensor(lengths, device=arcs.device)[:, None]
+    return torch.le(nodes, torch.as_tensor(lengths, device=arcs.device)[:, None])
