@@ -354,4 +354,5 @@ def _inside(arcs: torch.Tensor, lengths: tuple[int, ...] | None) -> torch.Tensor
     nodes = torch.arange(arcs.shape[-1], device=arcs.device)
     if lengths is None:
         return torch.ones(arcs.shape[0], arcs.shape[-1], dtype=torch.bool, device=arcs.device)
-    return torch.le(nodes, torch.as_tensor(lengths, device=arcs.device)[:, None])
+    inside: torch.Tensor = torch.le(nodes, torch.as_tensor(lengths, device=arcs.device)[:, None])
+    return inside
