@@ -219,7 +219,9 @@ class Elimination:
         """Return k labelings, each drawn from the last eliminated node to the first."""
         chosen = np.zeros((k, self.model.num_nodes), np.int64)
         for bucket in self._conditionals():
-            cumulative = bucket.rows()[self._rows(bucket.clique, bucket.shape, chosen)].cumsum(axis=1)
+            cumulative = bucket.rows()[self._rows(bucket.clique, bucket.shape, chosen)].cumsum(
+                axis=1
+            )
             uniform = rng.random(k) * cumulative[:, -1]
             chosen[:, bucket.clique[-1]] = (uniform[:, None] >= cumulative).sum(axis=1)
         return self._labels(chosen)
@@ -245,7 +247,8 @@ class Elimination:
         chosen = np.zeros((1, self.model.num_nodes), np.int64)
         for clique, shape, best in reversed(steps):
             chosen[:, clique[-1]] = best[self._rows(clique, shape, chosen)]
-        return self._labels(chosen)[0]
+        labels: IntArray = self._labels(chosen)[0]
+        return labels
 
     @staticmethod
     def _rows(clique: tuple[int, ...], shape: tuple[int, ...], chosen: IntArray) -> IntArray:

@@ -113,4 +113,5 @@ def joint_labels(model: PairwiseMRF, known: IntArray) -> IntArray:
     for e, (member, joint) in enumerate(model.graph.edges.tolist()):
         if joint >= first:
             allowed[joint - first] &= model.scores.edge[e, known[member]] == 0.0
-    return allowed.argmax(axis=1).astype(np.int64)
+    best: IntArray = allowed.argmax(axis=1).astype(np.int64)
+    return best

@@ -65,7 +65,8 @@ class Forest:
     def mode(self) -> IntArray:
         """Return a labeling of the highest score."""
         total = self._up(1)[0]
-        return self._draw(total, np.full((1, self.model.num_nodes), -1.0))[0]
+        best: IntArray = self._draw(total, np.full((1, self.model.num_nodes), -1.0))[0]
+        return best
 
     def _draw(self, total: FloatArray, uniforms: FloatArray) -> IntArray:
         from fstgrad.mrf.kernels.forests import draw

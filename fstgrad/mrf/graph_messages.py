@@ -45,10 +45,14 @@ class GraphMessages:
         graph = self.model.graph
         self.nodes(
             partial(
-                sum_messages, start=graph.start, leaving=graph.leaving,
-                node=self.model.scores.node, rho=self.rho, messages=self.messages,
+                sum_messages,
+                start=graph.start,
+                leaving=graph.leaving,
+                node=self.model.scores.node,
+                rho=self.rho,
+                messages=self.messages,
                 total=self.total,
-            )  # fmt: skip
+            )
         )
         if (self.total.max(axis=1) == -np.inf).any():
             raise infeasible()
@@ -61,10 +65,17 @@ class GraphMessages:
         p = self.potentials
         changes = self.arcs(
             partial(
-                flood, source=self.model.graph.source, total=self.total, edge=p.edge,
-                exp_edge=p.exp_edge, shift=p.shift, messages=self.messages, damping=damping,
-                maximum=self.maximum, fresh=self.fresh,
-            )  # fmt: skip
+                flood,
+                source=self.model.graph.source,
+                total=self.total,
+                edge=p.edge,
+                exp_edge=p.exp_edge,
+                shift=p.shift,
+                messages=self.messages,
+                damping=damping,
+                maximum=self.maximum,
+                fresh=self.fresh,
+            )
         )
         if min(changes) < 0:
             raise infeasible()
@@ -153,6 +164,8 @@ class LargestFirst(GraphMessages):
         """Send 2E messages, each the one of the largest change; return the next largest."""
         from fstgrad.mrf.kernels.residual import send_largest
 
+        if len(self.messages) == 0:
+            return 0.0
         graph, p = self.model.graph, self.potentials
         change = send_largest(
             len(self.messages), self.tolerance * (1 - damping), graph.start, graph.leaving,

@@ -45,13 +45,13 @@ class GridMessages:
 
     def _shifts(self) -> float:
         shift = self.model.potentials.shift
-        return float(shift.sum() if len(shift) > 1 else shift[0] * self.model.graph.num_edges)
+        return float(shift.sum() * (self.model.graph.num_edges if self.model.shared else 1))
 
     def _edge_planes(self) -> tuple[FloatArray, FloatArray]:
         height, width = self.shape
         tables = self.model.potentials.exp_edge
-        if len(tables) <= 1:
-            shared = np.ascontiguousarray(tables.reshape(1, *tables.shape[-2:], 1))
+        if self.model.shared:
+            shared = tables[:, :, :, None]
             return shared, shared
         cut = height * (width - 1)
         return (
@@ -66,9 +66,16 @@ class GridMessages:
         def band(low: int, high: int) -> float:
             return float(
                 sweep(
-                    low, high, self.node, self.across, self.down, damping, self.maximum,
-                    self.messages, self.fresh,
-                )  # fmt: skip
+                    low,
+                    high,
+                    self.node,
+                    self.across,
+                    self.down,
+                    damping,
+                    self.maximum,
+                    self.messages,
+                    self.fresh,
+                )
             )
 
         changes = self.bands(band)
@@ -99,9 +106,14 @@ class GridMessages:
         horizontal, vertical = np.ones((height, width - 1)), np.ones((height - 1, width))
         self.bands(
             partial(
-                pair_norms, node=self.node, across=self.across, down=self.down,
-                messages=self.messages, horizontal=horizontal, vertical=vertical,
-            )  # fmt: skip
+                pair_norms,
+                node=self.node,
+                across=self.across,
+                down=self.down,
+                messages=self.messages,
+                horizontal=horizontal,
+                vertical=vertical,
+            )
         )
         return float(np.log(horizontal).sum() + np.log(vertical).sum()) + self.offset
 

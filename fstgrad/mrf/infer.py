@@ -12,6 +12,7 @@ import importlib
 import inspect
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from fstgrad.checks import one_of, positive_integer
@@ -19,43 +20,46 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 
-# method -> (module, function)
-METHODS = {
-    "exact": ("fstgrad.mrf.infer", "exact_inference"),
-    "bp": ("fstgrad.mrf.loopy", "belief_propagation"),
-    "max_product": ("fstgrad.mrf.loopy", "max_product"),
-    "trw": ("fstgrad.mrf.loopy", "tree_reweighted"),
+Entry = tuple[str, str, dict[str, object]]
+
+# method -> (module, function, what the name fixes)
+METHODS: dict[str, Entry] = {
+    "exact": ("fstgrad.mrf.infer", "exact_inference", {}),
+    "bp": ("fstgrad.mrf.loopy", "belief_propagation", {}),
+    "max_product": ("fstgrad.mrf.loopy", "max_product", {}),
+    "trw": ("fstgrad.mrf.loopy", "tree_reweighted", {}),
+    "mean_field": ("fstgrad.mrf.mean_field", "mean_field", {}),
+    "gibbs": ("fstgrad.mrf.sampling", "sample_marginals", {"sampler": "gibbs"}),
+    "chromatic": ("fstgrad.mrf.sampling", "sample_marginals", {"sampler": "chromatic"}),
+    "blocked": ("fstgrad.mrf.sampling", "sample_marginals", {"sampler": "blocked"}),
+    "metropolis": ("fstgrad.mrf.sampling", "sample_marginals", {"sampler": "metropolis"}),
 }
 
 
 def infer(model: PairwiseMRF, method: str, **options: Any) -> Inference:
     """Return what a method finds about `model`; options are those of the method's function."""
-    one_of("method", method, list(METHODS))
-    function = resolve(METHODS, method)
-    check_options(method, function, options)
-    result: Inference = function(model, **options)
+    result: Inference = resolve(METHODS, method, options)(model)
     return result
 
 
-def resolve(table: Mapping[str, tuple[str, str]], method: str) -> Callable[..., Any]:
-    """Import the function of a method."""
-    module, name = table[method]
+def resolve(
+    table: Mapping[str, Entry], method: str, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    """Return the function of a method with its options set; wrong options name the right ones."""
+    one_of("method", method, list(table))
+    module, name, fixed = table[method]
     function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return function
-
-
-def check_options(method: str, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Raise InvalidInputError for an option that the method does not have."""
     known = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and name not in fixed
     ]
     for name in options:
         if name not in known:
             raise InvalidInputError(
                 f"method {method!r} has no option {name!r}; it has {', '.join(known) or 'none'}"
             )
+    return partial(function, **fixed, **options)
 
 
 def exact_inference(model: PairwiseMRF, *, max_bytes: int | None = None) -> Inference:

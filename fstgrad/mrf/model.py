@@ -180,9 +180,7 @@ class PairwiseMRF(Distribution[Table]):
             offset=parts.offset, num_variables=parts.num_variables,
         )  # fmt: skip
 
-    def with_scores(
-        self, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike
-    ) -> "PairwiseMRF":
+    def with_scores(self, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike) -> "PairwiseMRF":
         """Return a model of the same graph, what was planned for its shape kept."""
         return self._build(
             self.graph, node_scores, edge_scores, self.labels_per_node, self.offset,
@@ -216,7 +214,7 @@ class PairwiseMRF(Distribution[Table]):
     @property
     def num_labels(self) -> int:
         """The largest number of labels, C."""
-        return self.scores.node.shape[1]
+        return int(self.scores.node.shape[1])
 
     @property
     def shared(self) -> bool:

@@ -49,7 +49,9 @@ class Plan:
     @cached_property
     def messages(self) -> tuple[int, ...]:
         """Number of cells of each clique's message, a table over its separator."""
-        return tuple(cells // self.sizes[v] for cells, v in zip(self.cells, self.order, strict=True))
+        return tuple(
+            cells // self.sizes[v] for cells, v in zip(self.cells, self.order, strict=True)
+        )
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:

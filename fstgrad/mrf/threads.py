@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import TracebackType
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ class Bands:
         count = positive_integer("threads", threads) if size >= least else 1
         count = max(1, min(count, size))
         cuts = [size * k // count for k in range(count + 1)]
-        self.ranges = list(zip(cuts[:-1], cuts[1:], strict=True))
+        self.ranges = list(pairwise(cuts))
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
 
     def __enter__(self) -> "Bands":

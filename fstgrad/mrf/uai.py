@@ -57,9 +57,10 @@ class _Tokens:
 
     def word(self, what: str) -> str:
         """Return the next word."""
-        for self.line, word in self.words:
-            return word
-        raise self.fail(f"the file ends where {what} should come")
+        self.line, word = next(self.words, (self.line, ""))
+        if not word:
+            raise self.fail(f"the file ends where {what} should come")
+        return word
 
     def integer(self, what: str, low: int, high: int | None = None) -> int:
         """Return the next word as an integer in [low, high)."""
@@ -88,7 +89,8 @@ class _Tokens:
 
     def end(self) -> None:
         """Raise unless all words were read."""
-        for self.line, word in self.words:
+        self.line, word = next(self.words, (self.line, ""))
+        if word:
             raise self.fail(f"{word!r} comes after the last value; remove it")
 
 

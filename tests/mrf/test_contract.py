@@ -106,7 +106,7 @@ def test_forest_of_100_000_nodes_equals_the_transfer_matrix():
 def test_extreme_scores(sd):
     for name in ("chain", "complete"):
         model = random_model(name, seed=7, scale=sd)
-        log_z, node, edge, best = oracle.solve(*model.scores, model.graph.edges.tolist())
+        log_z, node, edge, _ = oracle.solve(*model.scores, model.graph.edges.tolist())
         assert model.log_partition() == pytest.approx(log_z, rel=1e-13)
         np.testing.assert_allclose(model.marginals().node, node, atol=1e-10)
         np.testing.assert_allclose(model.marginals().edge, edge, atol=1e-10)

@@ -52,7 +52,7 @@ def test_contradictory_evidence():
 
 @pytest.mark.parametrize("gold", [[0, 1], [0, 1, 2], [0, -1, 0], [0.5, 0, 0]])
 def test_gold_out_of_range(gold):
-    with pytest.raises(fg.InvalidInputError, match="labels"):
+    with pytest.raises(fg.InvalidInputError, match="gold"):
         fg.PairwiseMRF(NODE, EDGE, EDGES).nll(gold)
 
 
@@ -60,6 +60,6 @@ def test_too_wide_is_refused_before_tables_are_made():
     model = fg.PairwiseMRF.grid(64, 64, np.zeros((4096, 10)), np.eye(10))
     with pytest.raises(fg.MemoryLimitError, match=r"infer\('bp'\)"):
         model.log_partition()
-    wide = fg.PairwiseMRF.grid(300, 300, np.zeros((90_000, 2)), np.eye(2))
+    wide = fg.PairwiseMRF.grid(100, 100, np.zeros((10_000, 2)), np.eye(2))
     with pytest.raises(fg.MemoryLimitError, match="max_bytes"):
         wide.marginals()

@@ -48,3 +48,33 @@ def transfer_matrix(node, edge):
         log_scale += np.log(vector.sum())
         vector = vector / vector.sum()
     return log_scale + np.log(vector.sum())
+
+
+def flooding(node, edge, edges, iterations, damping=0.0):
+    """Sum-product messages (2E, C), maximum 1, as written in the textbooks."""
+    arcs = [arc for i, j in edges for arc in ((i, j), (j, i))]
+    tables = [t for e in range(len(edges)) for t in (np.exp(edge[e]), np.exp(edge[e]).T)]
+    messages = np.ones((len(arcs), node.shape[1]))
+    for _ in range(iterations):
+        fresh = np.empty_like(messages)
+        for number, (i, j) in enumerate(arcs):
+            said = np.exp(node[i])
+            for other, (k, head) in enumerate(arcs):
+                if head == i and k != j:
+                    said = said * messages[other]
+            new = said @ tables[number]
+            new = new / new.max()
+            mixed = (1 - damping) * new + damping * messages[number]
+            fresh[number] = np.where(new > 0, mixed, 0.0)
+        messages = fresh
+    return messages
+
+
+def conditional(y, i, node, edge, edges, size):
+    """P(y_i = c | all other labels), by the definition."""
+    scores = []
+    for c in range(size):
+        moved = np.array(y)
+        moved[i] = c
+        scores.append(score(moved, node, edge, edges))
+    return np.exp(np.array(scores) - np.logaddexp.reduce(scores))

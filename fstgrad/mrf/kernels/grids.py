@@ -21,9 +21,7 @@ TINY = 1e-140
 
 
 @kernel
-def multiply(
-    a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray
-) -> None:
+def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray) -> None:
     """Write out = a * b * c * d for arrays (C, W)."""
     for label in range(a.shape[0]):
         ra, rb, rc, rd, ro = a[label], b[label], c[label], d[label], out[label]
@@ -80,9 +78,10 @@ def settle(
     smallest = 1.0
     for w in range(width):
         smallest = min(smallest, top[w])
-        top[w] = 1.0 / top[w]
     if not smallest >= TINY:
         return False
+    for w in range(width):
+        top[w] = 1.0 / top[w]
     for c in range(row.shape[0]):
         values = row[c]
         before, after = old[c, first : first + width], fresh[c, first : first + width]
@@ -143,7 +142,7 @@ def sweep(
             )
         if not ok:
             return -1.0
-    return worst.max()
+    return float(worst.max())
 
 
 @kernel
@@ -151,9 +150,11 @@ def beliefs(
     low: int, high: int, node: FloatArray, messages: FloatArray, out: FloatArray,
     log_norm: FloatArray,
 ) -> bool:  # fmt: skip
-    """Write the normalized node beliefs of rows low .. high - 1 and their log-normalizers."""
+    """Write the normalized node beliefs of rows low .. high - 1 and their log-normalizers.
+
+    Returns False if a normalizer is below TINY.
+    """
     _, size, width = node.shape
-    smallest = 1.0
     for r in range(low, high):
         norm = np.zeros(width)
         for c in range(size):
@@ -162,12 +163,14 @@ def beliefs(
                 out[r, c, w] *= messages[UP, r, c, w] * messages[DOWN, r, c, w]
                 norm[w] += out[r, c, w]
         for w in range(width):
-            smallest = min(smallest, norm[w])
-            log_norm[r, w] = np.log(norm[w]) if norm[w] > 0.0 else -np.inf
+            if not norm[w] >= TINY:
+                return False
+            log_norm[r, w] = np.log(norm[w])
+            norm[w] = 1.0 / norm[w]
         for c in range(size):
             for w in range(width):
-                out[r, c, w] /= norm[w]
-    return smallest >= TINY
+                out[r, c, w] *= norm[w]
+    return True
 
 
 @kernel

@@ -64,11 +64,11 @@ def _reduce(pre: FloatArray, edge: FloatArray, flip: int, maximum: int, b: int) 
     for a in range(len(pre)):
         best = max(best, pre[a] + (edge[b, a] if flip else edge[a, b]))
     if maximum == 1 or best == -np.inf:
-        return best
+        return float(best)
     total = 0.0
     for a in range(len(pre)):
         total += np.exp(pre[a] + (edge[b, a] if flip else edge[a, b]) - best)
-    return best + np.log(total)
+    return float(best + np.log(total))
 
 
 @kernel

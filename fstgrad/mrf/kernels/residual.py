@@ -81,4 +81,4 @@ def send_largest(
             if priority[out] < 0:
                 return -1.0
             sift(heap, place, priority, out)
-    return priority[heap[0]]
+    return float(priority[heap[0]])

@@ -5,6 +5,7 @@ smaller table does not have that variable.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
@@ -69,7 +70,9 @@ def eliminate(clique: FloatArray, size: int, message: FloatArray) -> None:
 
 
 @kernel
-def eliminate_maximum(clique: FloatArray, size: int, message: FloatArray, best: IntArray) -> None:
+def eliminate_maximum(
+    clique: FloatArray, size: int, message: FloatArray, best: npt.NDArray[np.int32]
+) -> None:
     """Maximise over the last variable: message = maximum, best = where it is."""
     for row in range(len(message)):
         at = row * size
