@@ -107,7 +107,7 @@ class DistributionContract:
     def test_entropy_cross_entropy_kl(self):
         rng = np.random.default_rng(1)
         for case in self.cases():
-            entropy = -case.probs @ np.where(case.probs > 0, case.log_probs, 0.0)
+            entropy = -case.probs @ np.where(case.probs > 0, case.log_probs, 0)
             assert case.distribution.entropy() == pytest.approx(entropy, abs=10 * TOLERANCE)
             assert case.distribution.kl(case.distribution) == pytest.approx(0, abs=TOLERANCE)
             moved = tuple(x + 0.5 * rng.normal(size=x.shape) for x in case.scores)
