@@ -40,7 +40,7 @@ def mean_field(
     progress : callable
         Called with (iteration, change).
     """
-    from fstgrad.mrf.kernels.mean_field import ascend
+    from fstgrad.mrf.kernels.coordinates import ascend
 
     begun = time.perf_counter()
     positive_integer("max_iter", max_iter)

@@ -23,6 +23,7 @@ from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.table import Table
 
 if TYPE_CHECKING:
+    from fstgrad.mrf.decode import Decoded
     from fstgrad.mrf.exact import ExactEngine
     from fstgrad.mrf.factors import Factor
     from fstgrad.mrf.result import Inference
@@ -330,6 +331,12 @@ class PairwiseMRF(Distribution[Table]):
         from fstgrad.mrf.infer import infer
 
         return infer(self, method, **options)
+
+    def decode(self, method: str = "exact", **options: Any) -> "Decoded":
+        """Return a labeling of high score by one of the methods of `fstgrad.mrf.decode`."""
+        from fstgrad.mrf.decode import decode
+
+        return decode(self, method, **options)
 
     def nll(
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any

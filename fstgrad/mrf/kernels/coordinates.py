@@ -1,9 +1,10 @@
-"""Kernel of naive mean field."""
+"""Kernels that set one node at a time to its best value: mean field and ICM."""
 
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
+from fstgrad.mrf.kernels.sites import site_scores
 
 
 @kernel
@@ -43,3 +44,24 @@ def ascend(
             worst = max(worst, abs(score[c] / norm - q[i, c]))
             q[i, c] = score[c] / norm
     return worst
+
+
+@kernel
+def improve(
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    labels: IntArray,
+) -> int:
+    """Set each label to the best one given the others; return how many changed."""
+    score = np.empty(node.shape[1])
+    changed = 0
+    for i in range(len(node)):
+        site_scores(i, start, leaving, source, node, edge, labels, score)
+        best = int(np.argmax(score))
+        if score[best] > score[labels[i]]:
+            labels[i] = best
+            changed += 1
+    return changed
