@@ -103,14 +103,15 @@ class Chain:
         return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
 
     def _grid_colours(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.sites import grid_rows
+        from fstgrad.mrf.kernels.sites import binary_grid_rows, grid_rows
 
         node, weight, ahead, behind, score = self._grid_tables
+        draw_rows = binary_grid_rows if self.model.num_labels == 2 else grid_rows
         labels = self.labels.reshape(node.shape[:2])
         for parity in (0, 1):
 
             def band(low: int, high: int, parity: int = parity) -> None:
-                grid_rows(
+                draw_rows(
                     low, high, parity, self.key, counter, node, weight, ahead, behind, score,
                     labels,
                 )  # fmt: skip

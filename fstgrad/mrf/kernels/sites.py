@@ -115,6 +115,42 @@ def metropolis_steps(
 
 
 @kernel
+def binary_grid_rows(
+    low: int,
+    high: int,
+    parity: int,
+    key: int,
+    counter: int,
+    node: FloatArray,
+    weight: FloatArray,
+    ahead: FloatArray,
+    behind: FloatArray,
+    score: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Do what `grid_rows` does for two labels, without inner loops."""
+    height, width = labels.shape
+    for r in range(low, high):
+        row = labels[r]
+        above, below = labels[max(r - 1, 0)], labels[min(r + 1, height - 1)]
+        for w in range((r + parity) % 2, width, 2):
+            zero, one = weight[r, w, 0], weight[r, w, 1]
+            if r > 0:
+                zero, one = zero * ahead[above[w], 0], one * ahead[above[w], 1]
+            if r + 1 < height:
+                zero, one = zero * behind[below[w], 0], one * behind[below[w], 1]
+            if w > 0:
+                zero, one = zero * ahead[row[w - 1], 0], one * ahead[row[w - 1], 1]
+            if w + 1 < width:
+                zero, one = zero * behind[row[w + 1], 0], one * behind[row[w + 1], 1]
+            u = uniform(key, counter + r * width + w)
+            if zero + one < TINY:
+                row[w] = _draw_in_logs(r, w, node, score, labels, u)
+            else:
+                row[w] = u * (zero + one) - zero >= 0.0
+
+
+@kernel
 def grid_rows(
     low: int,
     high: int,
