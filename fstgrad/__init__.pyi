@@ -11,7 +11,12 @@ from .errors import InvalidInputError as InvalidInputError
 from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
+from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
+from .features import Features as Features
+from .features import InputFeatures as InputFeatures
+from .features import PositionalQGrams as PositionalQGrams
+from .features import QGramCounts as QGramCounts
 from .losses import EditDistance as EditDistance
 from .losses import Hamming as Hamming
 from .losses import NGram as NGram
@@ -19,6 +24,7 @@ from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
+from .objective import PairObjective as PairObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
 from .strings import softmax_margin as softmax_margin
