@@ -13,9 +13,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, Seed, generator, positive_integer
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.mrf.chains import Chain, Sampler, start_labels
+from fstgrad.mrf.chains import Chain, Sampler, refuse_joint_nodes, start_labels
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.threads import Bands
@@ -74,6 +74,7 @@ def sample_marginals(
     With hard zeros a chain may be unable to reach every allowed labeling; R-hat shows this only
     where its chains disagree.
     """
+    refuse_joint_nodes(model, f"sampler {sampler!r}")
     for name, value in (("samples", samples), ("thin", thin), ("chains", chains)):
         positive_integer(name, value)
     positive_integer("burn_in", burn_in, minimum=0)
@@ -183,3 +184,32 @@ def _r_hat(means: FloatArray, samples: int) -> float:
     ratio[(within == 0) & (between > 0)] = np.inf
     ratio[within > 0] += (samples - 1) / samples
     return float(np.sqrt(ratio.max(initial=1.0)))
+
+
+def draw(
+    model: PairwiseMRF,
+    k: int,
+    *,
+    sampler: Sampler = "chromatic",
+    burn_in: int = 100,
+    thin: int = 10,
+    rng: Seed = None,
+    initial: npt.ArrayLike | None = None,
+    threads: int = 1,
+) -> IntArray:
+    """Return k labelings (k, I) of one chain, `thin` sweeps apart: dependent, approximate draws.
+
+    Options as in `sample_marginals`; `PairwiseMRF.sample` draws exactly where it can.
+    """
+    refuse_joint_nodes(model, f"sampler {sampler!r}")
+    positive_integer("burn_in", burn_in, minimum=0)
+    positive_integer("thin", thin)
+    random = generator(rng)
+    start = start_labels(model, random, initial)
+    chain = Chain(model, sampler, start, int(random.integers(2**62)), threads)
+    chain.advance(burn_in)
+    draws = np.empty((positive_integer("k", k), model.num_nodes), np.int64)
+    for row in draws:
+        chain.advance(thin)
+        row[...] = chain.labels
+    return draws
