@@ -22,6 +22,8 @@ from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
+from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
+from .mrf.model import PairwiseMRF as PairwiseMRF
 from .objective import PairObjective as PairObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
