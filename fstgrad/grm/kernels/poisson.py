@@ -164,7 +164,7 @@ def wide(eta: FloatArray, sums: FloatArray, center: FloatArray) -> bool:
     at = np.empty(k)
     for step in range(int((left + right) / stride) + 2):
         delta = first - mode + step * stride
-        weight = stride * math.exp(difference(delta, mode, eta) + height - sums[0])
+        weight = stride * math.exp(difference(delta, mode, eta) + (height - sums[0]))
         log_ratio = math.log1p(delta / mode)
         sums[1] += weight
         for i in range(k):
