@@ -11,3 +11,4 @@ from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
 from .errors import StateLimitError as StateLimitError
+from .grm.model import GeneralizedRootModel as GeneralizedRootModel

@@ -129,9 +129,7 @@ class Base(ABC):
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.covariances(self, rows, domains=domains, tol=tol)
-        return _shaped(
-            Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1])
-        )
+        return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
 
     def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return A (n,), E[t] (n, k) and Cov[t] (n, k, k) for the fit; A = +inf is infeasible."""
@@ -221,7 +219,7 @@ class Poisson(Base):
         from fstgrad.grm.kernels.poisson import derivatives
 
         out = _outputs(eta)
-        derivatives(eta, *_tables(eta.shape[1]), *out)
+        derivatives(eta, *tables(eta.shape[1]), *out)
         return out
 
 
@@ -305,15 +303,14 @@ BASES: dict[str, Base] = {base.name: base for base in (Poisson(), Exponential(),
 
 
 @cache
-def _tables(k: int) -> tuple[FloatArray, FloatArray]:
-    """Return x^(1/j) and log x! for the counts up to `TABLE`, read-only."""
+def tables(k: int) -> tuple[FloatArray, FloatArray]:
+    """Return x^(1/j), (TABLE + 1, k), and log x! of the counts that are looked up."""
     from scipy.special import gammaln
 
     from fstgrad.grm.kernels.poisson import TABLE
 
     x = np.arange(TABLE + 1.0)
-    tables = np.stack([x ** (1.0 / j) for j in range(1, k + 1)], axis=1), gammaln(x + 1.0)
-    return tables
+    return np.stack([x ** (1.0 / j) for j in range(1, k + 1)], axis=1), gammaln(x + 1.0)
 
 
 def _outputs(eta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

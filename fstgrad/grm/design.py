@@ -1,9 +1,9 @@
-"""The sparse design that all node regressions share.
+r"""The sparse design that all node regressions share.
 
 A set S of l variables has one coefficient theta_S in the term Psi_(j)^(l); a super-symmetric tensor
 holds it l! times, Psi_S = theta_S / l!.  It gives eta_js, for every s in S, the column
 
-    column(S \\ {s})_i = prod_{t in S, t != s} x_it^(1/j),
+    column(S \ {s})_i = prod_{t in S, t != s} x_it^(1/j),
 
 because l <[Psi]_s, ...> counts the set l! times.  The column does not depend on s, so one sparse
 matrix of pairs serves the triples of every node: there is never an n x p^2 array for each node,
@@ -59,24 +59,24 @@ class Block:
     values: FloatArray
 
     def find(self, keys: IntArray) -> IntArray:
-        """Return the numbers of the columns with these keys; those that are zero are left out."""
+        """Return the numbers of the columns with these keys, -1 for a column that is zero."""
         if not self.keys.size:
-            return np.empty(0, dtype=np.int64)
+            return np.full(keys.size, -1)
         at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
-        return np.unique(at[self.keys[at] == keys])
+        return np.where(self.keys[at] == keys, at, -1)
 
 
 @dataclass(frozen=True)
 class Design:
     """Blocks of columns and, where candidates were given, the sets that may be used.
 
-    candidates : {size: (m, size) int64} or None for all sets.
+    candidates : {size: (m, size) int64}; a size that is missing has all sets.
     """
 
     samples: int
     features: int
     blocks: tuple[Block, ...]
-    candidates: dict[int, IntArray] | None
+    candidates: dict[int, IntArray]
 
     @cached_property
     def binomial(self) -> IntArray:
@@ -85,25 +85,44 @@ class Design:
 
     def columns(self, block: Block, node: int) -> IntArray:
         """Return the numbers of the columns of a block that node `node` may use."""
-        if self.candidates is None:
-            return np.flatnonzero((block.members != node).all(axis=1))
         sets = self.candidates.get(block.term.size)
         if sets is None:
-            return np.empty(0, dtype=np.int64)
-        return block.find(ranks(_without(sets, node), self.binomial))
+            return np.flatnonzero((block.members != node).all(axis=1))
+        found = block.find(ranks(_without(sets, node), self.binomial))
+        return np.unique(found[found >= 0])
+
+    def keys(self, blocks: IntArray, columns: IntArray) -> IntArray:
+        """Return the combinatorial numbers of columns, given with their blocks."""
+        out = np.empty(columns.size, dtype=np.int64)
+        for number, block in enumerate(self.blocks):
+            out[blocks == number] = block.keys[columns[blocks == number]]
+        return out
+
+    def find(self, blocks: IntArray, keys: IntArray) -> IntArray:
+        """Return the columns with the combinatorial numbers `keys`, -1 where there is none."""
+        out = np.full(keys.size, -1)
+        for number, block in enumerate(self.blocks):
+            out[blocks == number] = block.find(keys[blocks == number])
+        return out
+
+    def members(self, block: Block, keys: IntArray) -> IntArray:
+        """Return the ascending sets (m, size - 1) with the combinatorial numbers `keys`."""
+        return _unrank(keys, block.term.size - 1, self.binomial)
 
     def candidate_count(self) -> int:
         """Return how many sets of size >= 2 are candidates, zero columns included."""
-        sizes = {block.term.size for block in self.blocks}
-        if self.candidates is None:
-            return sum(math.comb(self.features, size) for size in sizes)
-        return sum(len(self.candidates.get(size, ())) for size in sizes)
+        return sum(
+            len(self.candidates[size])
+            if size in self.candidates
+            else math.comb(self.features, size)
+            for size in (block.term.size for block in self.blocks)
+        )
 
 
 def build(
     statistics: dict[int, sparse.csr_matrix],
     terms: Sequence[Term],
-    candidates: dict[int, IntArray] | None,
+    candidates: dict[int, IntArray],
     max_memory: float,
 ) -> Design:
     """Return the shared design of `terms`.
@@ -112,17 +131,19 @@ def build(
     ----------
     statistics : dict of root j to CSR (n, p)
         x^(1/j), the same non-zeros for every j.
-    candidates : dict of size to (m, size) int64, or None
-        The sets that may be used; None for all.
+    candidates : dict of size to (m, size) int64
+        The sets that may be used; all sets of a size that is missing.
     max_memory : float
         Bytes; the need is counted before anything is allocated.
     """
     samples, features = statistics[1].shape
     used = [term for term in terms if term.size > 1]
-    if candidates is not None:
-        used = [term for term in used if len(candidates.get(term.size, ()))]
     counts = np.diff(statistics[1].indptr).astype(np.int64)
-    entries = sum(sum(math.comb(int(c), term.size - 1) for c in counts) for term in used)
+    entries = sum(
+        sum(math.comb(int(c), term.size - 1) for c in counts)
+        for term in used
+        if len(candidates.get(term.size, "all"))
+    )
     need = BYTES_PER_ENTRY * entries
     if need > max_memory:
         raise MemoryLimitError(
@@ -130,29 +151,28 @@ def build(
             f"passes max_memory={max_memory / 1e9:.1f} GB; take fewer features, a smaller k, "
             "candidate_sets, or raise max_memory"
         )
-    blocks = [_block(statistics[term.root], term, candidates) for term in used]
+    blocks = [_block(statistics[term.root], term, candidates.get(term.size)) for term in used]
     return Design(samples, features, tuple(blocks), candidates)
 
 
-def _block(x: sparse.csr_matrix, term: Term, candidates: dict[int, IntArray] | None) -> Block:
+def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
     """List every product, sort by column, keep the columns that a candidate needs."""
     from fstgrad.grm.kernels.design import subset_products
 
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
-    counts = np.diff(x.indptr)
+    counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)
     entries = sum(math.comb(int(c), size) for c in counts)
     keys, rows = np.empty(entries, dtype=np.int64), np.empty(entries, dtype=np.int64)
     values = np.empty(entries)
-    subset_products(
-        x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, size, binomial,
-        keys, rows, values,
-    )  # fmt: skip
-    if candidates is not None:
-        sets = candidates[term.size]
-        wanted = np.unique(ranks(np.concatenate([_drop(sets, i) for i in range(term.size)]),
-                                 binomial))  # fmt: skip
-        kept = np.isin(keys, wanted)
+    if entries:
+        subset_products(
+            x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, size, binomial,
+            keys, rows, values,
+        )  # fmt: skip
+    if sets is not None:
+        smaller = np.concatenate([np.delete(sets, i, axis=1) for i in range(term.size)])
+        kept = np.isin(keys, ranks(smaller, binomial))
         keys, rows, values = keys[kept], rows[kept], values[kept]
     order = np.argsort(keys, kind="stable")
     keys, rows, values = keys[order], rows[order], values[order]
@@ -197,10 +217,6 @@ def _unrank(keys: IntArray, size: int, binomial: IntArray) -> IntArray:
         members[:, j - 1] = np.searchsorted(binomial[:, j], left, side="right") - 1
         left -= binomial[members[:, j - 1], j]
     return members
-
-
-def _drop(sets: IntArray, position: int) -> IntArray:
-    return np.delete(sets, position, axis=1)
 
 
 def _without(sets: IntArray, node: int) -> IntArray:

@@ -28,18 +28,18 @@ ARMIJO = 1e-4
 
 @dataclass(frozen=True)
 class NodeFit:
-    """The solution of one node regression.
+    r"""The solution of one node regression.
 
     intercepts : (m,) float64, the entries Psi_(j)^(1)_s for the roots j of the model.
-    block, column : (c,) int64, the block of the design and the column in it of each non-zero.
-    values : (c,) float64, the tensor entries.
+    term, key : (c,) int64, the block of the design and the combinatorial number of S \ {s}.
+    values : (c,) float64, the coefficients theta_S that are not zero.
     kkt : float, the largest violation of the optimality conditions over all candidate columns.
     steps, scans : int, Newton steps and scans over all columns.
     """
 
     intercepts: FloatArray
-    block: IntArray
-    column: IntArray
+    term: IntArray
+    key: IntArray
     values: FloatArray
     kkt: float
     objective: float
@@ -107,8 +107,8 @@ class NodeRegression:
         used = np.flatnonzero(work.coef[len(self.roots) :]) + len(self.roots)
         return NodeFit(
             intercepts=work.coef[: len(self.roots)].copy(),
-            block=work.block[used],
-            column=work.column[used],
+            term=work.block[used],
+            key=self.design.keys(work.block[used], work.column[used]),
             values=work.coef[used],
             kkt=kkt,
             objective=objective,
@@ -124,8 +124,12 @@ class NodeRegression:
             intercepts[0] = self.base.independent(float(self.statistics[:, 0].mean()))
             none = np.empty(0, dtype=np.int64)
             return self._working_set(none, none, intercepts)
+        column = self.design.find(start.term, start.key)
+        known = column >= 0
         return self._working_set(
-            start.block, start.column, np.concatenate([start.intercepts, start.values])
+            start.term[known],
+            column[known],
+            np.concatenate([start.intercepts, start.values[known]]),
         )
 
     def _working_set(self, block: IntArray, column: IntArray, coef: FloatArray) -> WorkingSet:
@@ -159,9 +163,7 @@ class NodeRegression:
             values=np.concatenate([part[1] for part in parts]),
         )
 
-    def _solve(
-        self, work: WorkingSet, violation: float
-    ) -> tuple[float, FloatArray, FloatArray]:
+    def _solve(self, work: WorkingSet, violation: float) -> tuple[float, FloatArray, FloatArray]:
         """Newton steps on the working set until it violates its conditions tenfold less.
 
         Returns the objective, the violation of each column and the residual (n, k).

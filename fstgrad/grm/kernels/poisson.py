@@ -35,9 +35,7 @@ def root(x: float, j: int) -> float:
 
 
 @kernel
-def series(
-    eta: FloatArray, roots: FloatArray, log_factorial: FloatArray, sums: FloatArray
-) -> bool:
+def series(eta: FloatArray, roots: FloatArray, log_factorial: FloatArray, sums: FloatArray) -> bool:
     """Sum the counts below `LIMIT` for one eta (k,); return whether the rest is negligible.
 
     roots : (TABLE + 1, k), log_factorial : (TABLE + 1,), for the counts up to TABLE.
@@ -183,9 +181,7 @@ def recenter(sums: FloatArray, center: FloatArray) -> None:
     for i in range(k):
         for j in range(i + 1):
             sums[4 + k + i * k + j] += (
-                center[i] * center[j] * sums[1]
-                - center[i] * sums[4 + j]
-                - center[j] * sums[4 + i]
+                center[i] * center[j] * sums[1] - center[i] * sums[4 + j] - center[j] * sums[4 + i]
             )
     for i in range(k):
         sums[4 + i] -= center[i] * sums[1]
