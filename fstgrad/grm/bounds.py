@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.errors import InvalidInputError
 from fstgrad.grm.measures import ExponentialMeasure, GaussianMeasure, Measure, PoissonMeasure
 
 if TYPE_CHECKING:
@@ -142,6 +143,12 @@ def _mean(
 def _half_lines(base: "Base", eta: FloatArray, a: float) -> list[Integrand]:
     """Return the integrands over x > 0, one or (Gaussian) two."""
     k = eta.shape[1]
+    if base.name != "poisson" and not (eta[:, 0] < 0).all():
+        raise InvalidInputError(
+            f"eta_1 is {eta[:, 0].max()}; the bounds stand on a base that decays, eta_1 < 0: "
+            'give method="direct"'
+        )
+    parts: list[tuple[Measure, FloatArray]]
     if base.name == "poisson":
         parts = [(PoissonMeasure(eta), eta)]
     elif base.name == "exponential":
@@ -172,7 +179,8 @@ def _center(base: "Base", eta: FloatArray, powers: FloatArray, q: float) -> Floa
         height = eta @ (x ** powers[:, None]) + (1 + q) * v
         if base.name == "poisson":
             height += base.log_base(x)
-    return x[np.argmax(np.nan_to_num(height, nan=-np.inf), axis=1)][:, None]
+    peak = np.argmax(np.nan_to_num(height, nan=-np.inf), axis=1)
+    return np.asarray(x[peak, None])
 
 
 def _bound(integrand: Integrand, a: float, domains: int, tol: float | None) -> Pair:
@@ -262,7 +270,7 @@ def _piece(integrand: Integrand, left: FloatArray, right: FloatArray) -> Pair:
     return low, high
 
 
-def _finite(integrand: Integrand, touch: FloatArray) -> FloatArray:
+def _finite(integrand: Integrand, touch: FloatArray) -> BoolArray:
     """Return whether the tangent at `touch` leaves a finite integral on an unbounded piece."""
     if isinstance(integrand.measure, ExponentialMeasure):
         theta = integrand.measure.theta

@@ -223,4 +223,5 @@ def _without(sets: IntArray, node: int) -> IntArray:
     """Return S without `node` for the sets S that hold it, (m, size - 1)."""
     held = sets == node
     chosen = held.any(axis=1)
-    return sets[chosen][~held[chosen]].reshape(-1, sets.shape[1] - 1)
+    left: IntArray = sets[chosen][~held[chosen]]
+    return left.reshape(-1, sets.shape[1] - 1)

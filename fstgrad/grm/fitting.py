@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
@@ -90,7 +92,7 @@ def fit_all(
     return [fits[node] for node in range(nodes)]
 
 
-def fingerprint(arrays: Iterable[FloatArray | IntArray], settings: str) -> str:
+def fingerprint(arrays: Iterable[npt.NDArray[Any]], settings: str) -> str:
     """Return a digest of the data and the settings of a fit."""
     digest = hashlib.sha256(settings.encode())
     for array in arrays:
@@ -98,7 +100,7 @@ def fingerprint(arrays: Iterable[FloatArray | IntArray], settings: str) -> str:
     return digest.hexdigest()
 
 
-def pack(fits: dict[int, NodeFit]) -> dict[str, FloatArray | IntArray]:
+def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
     """Return the solutions as flat arrays."""
     nodes = sorted(fits)
     chosen = [fits[node] for node in nodes]

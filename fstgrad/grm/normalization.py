@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm.parameters import Parameters
 
 STARTS = 20
@@ -68,7 +68,7 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
     )
 
 
-def _leading(parameters: Parameters) -> list[tuple[FloatArray, FloatArray, int]]:
+def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:
     """Return (sets, values, size) of the terms of degree one."""
     return [
         (term.sets, term.values, term.term.size)

@@ -90,7 +90,8 @@ def _split_r_hat(draws: FloatArray) -> FloatArray:
     within = parts.var(axis=1, ddof=1).mean(axis=0)
     between = half * parts.mean(axis=1).var(axis=0, ddof=1)
     pooled = (half - 1) / half * within + between / half
-    return np.sqrt(np.divide(pooled, within, out=np.ones_like(within), where=within > 0))
+    ratio = np.divide(pooled, within, out=np.ones_like(within), where=within > 0)
+    return np.asarray(np.sqrt(ratio))
 
 
 def _effective(draws: FloatArray) -> FloatArray:

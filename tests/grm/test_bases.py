@@ -41,6 +41,10 @@ def random_eta(rng, base, k, size):
 )
 @pytest.mark.parametrize("method", ["direct", "bounds"])
 def test_closed_forms(base, eta, expected, method):
+    if method == "bounds" and eta[0] == 0:
+        with pytest.raises(InvalidInputError, match="eta_1"):
+            base.log_partition(eta, method="bounds")
+        return
     lower, value, upper = base.log_partition(eta, method=method)
     assert lower <= expected <= upper
     if method == "direct":
@@ -86,6 +90,8 @@ def test_the_two_routes_agree_up_to_50(base):
 @pytest.mark.parametrize("base", ALL, ids=repr)
 def test_bounds_tighten_to_the_tolerance(base):
     eta = np.array([[-1.0, 2.0, -1.5], [-0.5, -2.0, 1.0]])
+    if base.name == "poisson":
+        eta[:, 0] += 4.0
     wide = base.log_partition(eta, method="bounds", domains=4)
     close = base.log_partition(eta, method="bounds", tol=1e-4)
     assert (close.upper - close.lower <= 1e-4).all()
@@ -152,9 +158,10 @@ def test_wide_sums_join_the_series_without_a_step():
 
 def test_quadrature_kernel_is_the_plain_trapezoid():
     eta = np.array([-1.0, 2.0, 0.5])
-    v = np.linspace(-60, 8, 200_001)
+    step = 68 / 200_000
+    v = -60 + step * np.arange(200_001)
     h = sum(eta[j] * np.exp(v / (j + 1)) for j in range(3)) + v
-    value = np.log(np.exp(h - h.max()).sum() * (v[1] - v[0])) + h.max()
+    value = np.log(np.exp(h - h.max()).sum() * step) + h.max()
     assert Exponential().log_partition(eta).value == pytest.approx(value, rel=1e-12)
     assert halfline.log_integrand(1.0, eta, 1.0) == pytest.approx(
         -np.exp(1.0) + 2 * np.exp(0.5) + 0.5 * np.exp(1 / 3) + 1, rel=1e-14

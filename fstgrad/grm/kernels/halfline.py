@@ -53,7 +53,7 @@ def slope_bound(v: float, eta: FloatArray, c: float) -> float:
             bracket += eta[j] / (j + 1) * math.exp(v / (j + 1) - v / (lead + 1))
     if bracket >= 0:
         return np.inf
-    return math.exp(v / (lead + 1)) * bracket + c
+    return float(math.exp(v / (lead + 1)) * bracket + c)
 
 
 @kernel

@@ -73,7 +73,7 @@ def series(eta: FloatArray, roots: FloatArray, log_factorial: FloatArray, sums: 
             sums[4 + i] += first
             for j in range(i + 1):
                 sums[4 + k + i * k + j] += first * now[j]
-        if increment < 0:
+        if increment < -1e-12:
             ratio = math.exp(increment)
             sums[2] = weight * ratio / (1.0 - ratio)
             # the second moments of the rest exceed its mass by less than (x + 1)^2
@@ -89,7 +89,7 @@ def slope(x: float, eta: FloatArray) -> float:
     total = eta[0] - (math.log(x) + 0.5 / x - 1.0 / (12.0 * x * x))
     for j in range(1, eta.shape[0]):
         total += eta[j] * root(x, j + 1) / ((j + 1) * x)
-    return total
+    return float(total)
 
 
 @kernel
@@ -105,7 +105,7 @@ def difference(delta: float, mode: float, eta: FloatArray) -> float:
     total -= (1.0 / (mode + delta) - 1.0 / mode) / 12.0
     for j in range(1, eta.shape[0]):
         total += eta[j] * root(mode, j + 1) * math.expm1(log_ratio / (j + 1))
-    return total
+    return float(total)
 
 
 @kernel

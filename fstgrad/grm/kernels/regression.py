@@ -83,7 +83,7 @@ def step(
         amount = delta * values[at]
         for i in range(k):
             change[row, i] += amount * hessian[row, j, i]
-    return abs(delta) * curvature[c]
+    return float(abs(delta) * curvature[c])
 
 
 @kernel
