@@ -40,7 +40,7 @@ class NodeConditional:
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
         """Return k draws, (k,) float64, by the inverse of the distribution function.
 
-        Continuous families use a table of 2,048 cells of log T, linear in each.
+        Continuous families use a table of 1,024 cells of log T, linear in each.
         """
         count = checks.positive_integer("k", k)
         alone = Parameters(self.base.name, self.eta[None, :], ())

@@ -25,6 +25,7 @@ class InferenceMixin:
     """Methods that need `parameters_` and the names of the features."""
 
     parameters_: "Parameters"
+    names_: list[str]
 
     def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
         """Return p(x_s | all other x): `log_prob`, `mean`, `sample`, `log_partition`.
@@ -103,11 +104,6 @@ class InferenceMixin:
             for i in ranked[:top]
         ]
 
-    @property
-    def names_(self) -> list[str]:
-        """The names of the features, x0, x1, ... where X had none."""
-        return self._names(self._fitted().features)
-
     def to_networkx(self, top: int | None = None) -> Any:
         """Return a networkx graph of the sets, the `top` strongest of each size or all.
 
@@ -154,10 +150,6 @@ class InferenceMixin:
             np.concatenate([none, *(i.sets for i in found)]),
             np.concatenate([np.empty(0), *(i.values for i in found)]),
         )
-
-    def _names(self, features: int) -> list[str]:
-        names = getattr(self, "feature_names_in_", None)
-        return [f"x{i}" for i in range(features)] if names is None else [str(n) for n in names]
 
     def _fitted(self) -> "Parameters":
         if not hasattr(self, "parameters_"):

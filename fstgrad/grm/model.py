@@ -82,6 +82,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     kkt_ : (p,) float64
         The certificate: for each node the largest violation of its optimality conditions over
         all candidate sets.
+    names_ : list of str
+        The names of the columns; x0, x1, ... where there are none.
     node_fits_ : list of NodeFit
         The p regressions before they are made one model.
     n_candidates_ : int
@@ -134,7 +136,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         self.max_memory = max_memory
         self.verbose = verbose
 
-    def fit(self, X: npt.ArrayLike, y: None = None) -> "GeneralizedRootModel":
+    def fit(
+        self, X: npt.ArrayLike, y: None = None, *, feature_names: Sequence[str] | None = None
+    ) -> "GeneralizedRootModel":
         """Fit the p node regressions and make them one model.
 
         Parameters
@@ -143,6 +147,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             Counts, positive or real numbers, after `base`.
         y : None
             Ignored.
+        feature_names : sequence of str, optional
+            Names of the columns where X has none, as a CSR matrix.
 
         Raises
         ------
@@ -153,6 +159,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         x = self._validated(X, reset=True)
+        self.names_ = self._chosen_names(feature_names, x.shape[1])
         if self.k > x.shape[1]:
             raise InvalidInputError(
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
@@ -160,8 +167,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             )
         varying = preparation.varying_columns(x, self.k)
         starts = self._starts(x.shape[1])
-        names = list(getattr(self, "feature_names_in_", ()))
-        sizes = preparation.candidates(self.candidate_sets, x.shape[1], self.k, names)
+        sizes = preparation.candidates(self.candidate_sets, x.shape[1], self.k, self.names_)
         if self.candidate_sets == "stagewise":
             for size in range(2, self.k):
                 empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
@@ -228,6 +234,16 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         BASES[self.base].check_values(x.data)
         return x
 
+    def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
+        """Return the names that were given, those of the data frame, or x0, x1, ..."""
+        if given is None:
+            given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
+        if len(set(given)) != features:
+            raise InvalidInputError(
+                f"feature_names has {len(set(given))} distinct names for {features} columns of X"
+            )
+        return [str(name) for name in given]
+
     def _terms(self) -> tuple[list[Term], list[int]]:
         """Return the terms of the model and the roots that have intercepts."""
         terms = terms_of(self.k, self.interactions)
@@ -265,7 +281,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
             return regression.fit(starts[node] if starts else None)
 
-        with node_progress(x.shape[1], self._names(x.shape[1]), enabled=self.verbose) as progress:
+        with node_progress(x.shape[1], self.names_, enabled=self.verbose) as progress:
             fits = fitting.fit_all(
                 solve,
                 x.shape[1],

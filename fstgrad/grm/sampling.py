@@ -45,10 +45,12 @@ class Chains:
         from fstgrad.grm.kernels.sampling import sweep
 
         sizes, roots, members, values = self.parameters.flat
+        normal = self.parameters.base == "gaussian" and self.parameters.k <= 2
+        draws = rng.standard_normal if normal else rng.random
         failed = sweep(
-            FAMILY[self.parameters.base], self.state, self.statistics, self.parameters.intercepts,
-            self.pointer, self.touching, sizes, roots, members, weight * values,
-            *tables(self.parameters.k), rng.random(self.state.shape),
+            3 if normal else FAMILY[self.parameters.base], self.state, self.statistics,
+            self.parameters.intercepts, self.pointer, self.touching, sizes, roots, members,
+            weight * values, *tables(self.parameters.k), draws(self.state.shape),
         )  # fmt: skip
         if failed >= 0:
             raise NotSupportedError(

@@ -23,7 +23,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             stream,
             format=np.array(FORMAT),
             settings=np.array(json.dumps(settings, default=plain)),
-            names=np.asarray(getattr(model, "feature_names_in_", []), dtype=str),
+            names=np.asarray(model.names_, dtype=str),
             intercepts=model.parameters_.intercepts,
             sizes=sizes,
             roots=roots,
@@ -47,8 +47,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
             f"{os.fspath(path)} is not a model that GeneralizedRootModel.save wrote"
         ) from error
     model = kind(**settings)
-    if arrays["names"].size:
-        model.feature_names_in_ = arrays["names"].astype(object)
+    model.names_ = arrays["names"].tolist()
     model.parameters_ = unflatten(
         model.base, arrays["intercepts"], arrays["sizes"], arrays["roots"], arrays["members"],
         arrays["coefficients"],

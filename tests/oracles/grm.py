@@ -79,7 +79,9 @@ def _log_half(eta, c):
     before, points = mpmath.inf, 200
     while True:  # the trapezoid rule, halved until it stands
         step = (last - first) / points
-        value = step * mpmath.fsum(mpmath.e ** (h(first + i * step) - top) for i in range(points + 1))
+        value = step * mpmath.fsum(
+            mpmath.e ** (h(first + i * step) - top) for i in range(points + 1)
+        )
         if abs(value - before) < mpmath.mpf(10) ** -17 * value or points > 12000:
             return top + mpmath.log(value)
         before, points = value, 2 * points

@@ -9,7 +9,7 @@ from fstgrad.grm.kernels.halfline import log_integrand, window
 from fstgrad.grm.kernels.poisson import LIMIT, TABLE, root, series
 from fstgrad.kernels.compiler import kernel
 
-CELLS = 2048  # of the table of a density over the logarithm
+CELLS = 1024  # of the table of a density over the logarithm
 
 
 @kernel
@@ -120,8 +120,10 @@ def sweep(
 ) -> int:
     """Draw every node of every chain given the others, once; return the node that failed or -1.
 
-    family : 0 Poisson, 1 exponential, 2 Gaussian.  state (c, p), statistics (c, p, k) : updated.
-    pointer (p + 1,), touching : the sets that hold each node.  uniforms : (c, p).
+    family : 0 Poisson, 1 exponential, 2 Gaussian, 3 Gaussian with k <= 2.
+    state (c, p), statistics (c, p, k) : updated.
+    pointer (p + 1,), touching : the sets that hold each node.
+    uniforms : (c, p); standard normal numbers for family 3.
     """
     chains, p, k = statistics.shape
     eta, sums, reflected = np.empty(k), np.empty(4 + k + k * k), np.empty(k)
@@ -143,6 +145,11 @@ def sweep(
                 x = draw_count(eta, roots, log_factorial, sums, u)
             elif family == 1:
                 x = draw_positive(eta, place, table, u)
+            elif family == 3:
+                x = np.nan
+                if eta[0] < 0:
+                    linear = eta[1] if k == 2 else 0.0
+                    x = -0.5 * linear / eta[0] + u * math.sqrt(-0.5 / eta[0])
             else:
                 x = draw_real(eta, place, table, other_place, other, reflected, u)
             if np.isnan(x) or (family < 2 and x < 0):
@@ -150,7 +157,7 @@ def sweep(
             state[chain, s] = x
             for j in range(k):
                 value = root(abs(x), j + 1)
-                if family == 2:
+                if family >= 2:
                     value *= value
                     if j % 2 == 1 and x < 0:
                         value = -value
