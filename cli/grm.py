@@ -3,6 +3,7 @@
 import csv
 import pathlib
 import sys
+from typing import Literal
 
 import click
 import numpy as np
@@ -47,12 +48,12 @@ def fit(
     counts: pathlib.Path,
     k: int,
     alpha: float,
-    base: str,
+    base: Literal["poisson", "exponential", "gaussian"],
     features: int | None,
     variable: str | None,
-    interactions: str,
+    interactions: Literal["strongest", "all"],
     stagewise: bool,
-    symmetrize: str,
+    symmetrize: Literal["average", "min", "max"],
     tol: float,
     jobs: int,
     checkpoint: pathlib.Path | None,
@@ -86,7 +87,12 @@ def fit(
     "--sign", type=click.Choice(["both", "positive", "negative"]), default="both",
     show_default=True, help="Which coefficients.",
 )  # fmt: skip
-def top(model: pathlib.Path, order: int | None, count: int, sign: str) -> None:
+def top(
+    model: pathlib.Path,
+    order: int | None,
+    count: int,
+    sign: Literal["both", "positive", "negative"],
+) -> None:
     """Print the strongest sets of MODEL as tab-separated lines: size, coefficient, names."""
     from fstgrad.grm.model import GeneralizedRootModel
 

@@ -67,12 +67,8 @@ def _mat(path: pathlib.Path, variable: str | None) -> Table:
 
     arrays = {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
     matrix = sparse.csr_matrix(_choose(path, arrays, variable), dtype=np.float64)
-    for value in arrays.values():
-        if (
-            isinstance(value, np.ndarray)
-            and value.dtype.kind == "O"
-            and value.size == matrix.shape[1]
-        ):
+    for value in (v for v in arrays.values() if isinstance(v, np.ndarray)):
+        if value.dtype.kind == "O" and value.size == matrix.shape[1]:
             return matrix, [str(cell.item() if cell.size == 1 else cell) for cell in value.ravel()]
     return matrix, None
 

@@ -29,6 +29,7 @@ from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 SetsLike = Sequence[Sequence[int | str]]
+MatrixLike = npt.ArrayLike | sparse.csr_matrix
 
 
 class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
@@ -137,7 +138,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self, X: npt.ArrayLike, y: None = None, *, feature_names: Sequence[str] | None = None
+        self, X: MatrixLike, y: None = None, *, feature_names: Sequence[str] | None = None
     ) -> "GeneralizedRootModel":
         """Fit the p node regressions and make them one model.
 
@@ -178,11 +179,11 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         self._store(fits, design)
         return self
 
-    def score(self, X: npt.ArrayLike, y: None = None) -> float:
+    def score(self, X: MatrixLike, y: None = None) -> float:
         """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
         return float(self.pseudo_log_likelihood(X).mean() / self.n_features_in_)
 
-    def pseudo_log_likelihood(self, X: npt.ArrayLike) -> FloatArray:
+    def pseudo_log_likelihood(self, X: MatrixLike) -> FloatArray:
         """Return sum_s log p(x_s | all other x) of each row, (n,), in nats."""
         check_is_fitted(self)
         x = self._validated(X, reset=False)
@@ -222,7 +223,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(self.candidate_sets, str):
             checks.one_of("candidate_sets", self.candidate_sets, ("stagewise",))
 
-    def _validated(self, X: npt.ArrayLike, *, reset: bool) -> sparse.csr_matrix:
+    def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
