@@ -1,5 +1,6 @@
 from ._version import __version__ as __version__
 from .alphabet import Alphabet as Alphabet
+from .automaton import LossAutomaton as LossAutomaton
 from .distribution import ArrayDistribution as ArrayDistribution
 from .distribution import Distribution as Distribution
 from .errors import AlphabetError as AlphabetError
@@ -10,5 +11,19 @@ from .errors import InvalidInputError as InvalidInputError
 from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
+from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
+from .features import Features as Features
+from .features import InputFeatures as InputFeatures
+from .features import PositionalQGrams as PositionalQGrams
+from .features import QGramCounts as QGramCounts
 from .grm.model import GeneralizedRootModel as GeneralizedRootModel
+from .losses import EditDistance as EditDistance
+from .losses import Hamming as Hamming
+from .losses import NGram as NGram
+from .losses import SmithWaterman as SmithWaterman
+from .losses import TransducerLoss as TransducerLoss
+from .objective import PairObjective as PairObjective
+from .strings import StringDistribution as StringDistribution
+from .strings import risk as risk
+from .strings import softmax_margin as softmax_margin

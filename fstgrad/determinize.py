@@ -1,0 +1,216 @@
+"""Determinization of a target machine over Delta^l, level by level.
+
+A state of level t is the row of M's forward weights of a prefix of length t, brought to a canonical
+form; prefixes with the same row share a state.  All states of a level are advanced together, one
+symbol class after the other.
+
+Canonical form of a row, with r symbols left:
+
+- tropical: the least weight that can still matter is subtracted and becomes the cost of the arc;
+  then every cell that can never be on the cheapest path is dropped.  With lower bounds lb_j(r) and
+  upper bounds ub_j(r) of what cell j still costs, j is dropped if
+  v_j + lb_j(r) >= min_k (v_k + ub_k(r)), except the cell k of the minimum.
+- probability: cells from which nothing can be reached in r symbols are set to zero.
+
+Exact determinization takes exponentially many states in l in the worst case.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automaton import DEAD
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.machine import TargetMachine
+from fstgrad.semiring import PROBABILITY, TROPICAL
+
+Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
+_MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
+
+
+@dataclass(frozen=True)
+class RawLevel:
+    """Arcs from S states: `target` (S, C) int64, -1 where dead, and `cost` (S, C) in units."""
+
+    target: IntArray
+    cost: npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RawAutomaton:
+    """A deterministic layered automaton in the units of its machine.
+
+    The weight of a string is initial + the costs of its arcs, then `final` (S_l,), plus meaning the
+    semiring's times.
+    """
+
+    levels: tuple[RawLevel, ...]
+    initial: Any
+    final: npt.NDArray[Any]
+
+
+class Canonical(Protocol):
+    """A canonical form: from rows and the number of symbols left to (rows, offsets, alive)."""
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return canonical rows (K, S), what was taken out (S,) and which columns are alive."""
+
+
+def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawAutomaton:
+    """Return the deterministic automaton of `machine` on the strings of `length` symbols.
+
+    Cost O(states x (arcs of M + hashing K cells)); every level is merged by hashing its rows.
+
+    Raises
+    ------
+    StateLimitError
+        The levels so far have more than `max_states` states.
+    InfeasibleError
+        No hypothesis of this length has a path.
+    """
+    canonical = _CANONICAL[machine.semiring.name](machine, length)
+    rows, offset, alive = canonical(machine.initial[:, None].copy(), length)
+    if not alive.all():
+        raise InfeasibleError(
+            f"no hypothesis of length {length} has a finite loss against the target; "
+            "change the length"
+        )
+    levels: list[RawLevel] = []
+    states = rows.shape[1]
+    for remaining in reversed(range(length)):
+        rows, level = _advanced(machine, canonical, rows, remaining)
+        levels.append(level)
+        states += rows.shape[1]
+        if states > max_states:
+            raise StateLimitError(
+                states,
+                max_states,
+                where=f"determinization at position {length - remaining} of {length}",
+                remedy=REMEDY,
+            )
+    return RawAutomaton(tuple(levels), offset[0], machine.value(rows))
+
+
+REMEDY = (
+    "Lower the cap (cap=), which replaces the loss L by min(L, cap), shorten the strings, "
+    "or raise max_states."
+)
+
+
+def _advanced(
+    machine: TargetMachine, canonical: Canonical, rows: Rows, remaining: int
+) -> tuple[Rows, RawLevel]:
+    """Return the states of the next level and the arcs that lead to them."""
+    states, classes = rows.shape[1], len(machine.arcs)
+    rows = machine.closed(rows)
+    target = np.full((states, classes), DEAD, dtype=np.int64)
+    cost = np.zeros((states, classes), dtype=rows.dtype)
+    found: list[Rows] = []
+    where: list[tuple[IntArray, IntArray]] = []
+    for c in range(classes):
+        moved, cost[:, c], alive = canonical(machine.advance(rows, c), remaining)
+        kept, inverse = unique_columns(moved[:, alive])
+        found.append(kept)
+        where.append((np.flatnonzero(alive), inverse))
+    merged, number = unique_columns(np.concatenate(found, axis=1))
+    first = 0
+    for c, (alive_states, inverse) in enumerate(where):
+        target[alive_states, c] = number[first + inverse]
+        first += found[c].shape[1]
+    return merged, RawLevel(target, cost)
+
+
+class TropicalForm:
+    """The canonical form of tropical rows: residuals of the cells that can still win."""
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        self._zero = machine.semiring.zero
+        self._is_zero = machine.semiring.is_zero
+        lower, upper = [machine.final], [machine.final]
+        for _ in range(length):
+            lower.append(_over_classes(machine, lower[-1], np.minimum))
+            upper.append(_over_classes(machine, upper[-1], np.maximum))
+        self._lower, self._upper = lower, upper
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return residual rows, the offset that was subtracted, and which columns can finish."""
+        at_least = rows + self._lower[remaining][:, None]
+        at_most = rows + self._upper[remaining][:, None]
+        best = at_most.argmin(axis=0)
+        bound = at_most[best, np.arange(rows.shape[1])]
+        drop = (at_least >= bound) | self._is_zero(at_least)
+        drop[best, np.arange(rows.shape[1])] &= self._is_zero(bound)
+        rows = np.where(drop, self._zero, rows)
+        offset = rows.min(axis=0)
+        alive = ~self._is_zero(offset)
+        offset = np.where(alive, offset, 0)
+        return np.where(drop, self._zero, rows - offset), offset, alive
+
+
+def _over_classes(machine: TargetMachine, column: npt.NDArray[Any], best: np.ufunc) -> Rows:
+    """Return the least or greatest cost-to-go over the symbol classes."""
+    steps = [machine.retreat(column[:, None], c)[:, 0] for c in range(len(machine.arcs))]
+    result: Rows = best.reduce(steps)
+    return result
+
+
+class SupportForm:
+    """The canonical form of probability rows: zero where nothing can be reached any more."""
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        useful = [machine.final > 0]
+        for _ in range(length):
+            column = useful[-1].astype(np.float64)
+            useful.append(_over_classes(machine, column, np.maximum) > 0)
+        self._useful = useful
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return rows restricted to useful cells; the offset is one, all columns live."""
+        rows = np.where(self._useful[remaining][:, None], rows, 0.0)
+        return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
+
+
+_CANONICAL: dict[str, Callable[[TargetMachine, int], Canonical]] = {
+    TROPICAL.name: TropicalForm,
+    PROBABILITY.name: SupportForm,
+}
+
+
+def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
+    """Return the distinct columns of `rows` (K, S) and, for each column, its number among them.
+
+    Columns are compared by a 64-bit hash and the result is verified; on a collision the hash is
+    drawn anew.
+    """
+    keys = _comparable(rows)
+    for salt in range(8):
+        _, first, inverse = np.unique(_hashes(keys, salt), return_index=True, return_inverse=True)
+        if np.array_equal(keys[:, first[inverse]], keys):
+            return rows[:, first], inverse
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    return rows[:, first], inverse.ravel()
+
+
+def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
+    """Return rows as bit patterns that are equal where the weights are taken as equal."""
+    if rows.dtype == np.int64:
+        return rows.view(np.uint64) if rows.flags.c_contiguous else rows.astype(np.uint64)
+    if not np.array_equal(rows, np.rint(rows)):
+        mantissa, exponent = np.frexp(rows)
+        rows = np.ldexp(np.rint(np.ldexp(mantissa, _MANTISSA_BITS)), exponent - _MANTISSA_BITS)
+    return np.ascontiguousarray(rows).view(np.uint64)
+
+
+def _hashes(keys: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
+    """Return one hash for each column: mixed cells times random odd factors, added up."""
+    factors = np.random.default_rng(salt).integers(2**63, size=len(keys), dtype=np.uint64) * 2 + 1
+    mixed = keys * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= factors[:, None].astype(np.uint64)
+    mixed ^= mixed >> np.uint64(29)
+    hashes: npt.NDArray[np.uint64] = mixed.sum(axis=0, dtype=np.uint64)
+    return hashes

@@ -1,0 +1,48 @@
+"""The bridge to OpenFst: FSTs as arrays and back, and the operations the project uses.
+
+This is the only package that imports pynini.  What follows holds everywhere behind it:
+
+- Weights pass through OpenFst's binary form, so float64 ("log64") and float32 ("standard") come
+  over bit by bit.  What pynini returns as a weight has gone through a string of nine digits.
+- Operations return a new FST; `delta`, the grid on which OpenFst quantises weights, is explicit.
+- Arc types and symbol tables are compared before OpenFst sees them, because OpenFst says only
+  "Operation failed" and gives the reason on stderr.
+
+Index
+-----
+- `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
+- `with_arc_type`, `symbol_table`, `with_symbols` : types and symbols.
+- `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
+  `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
+- `is_acceptor`, `is_acyclic`, `is_empty` : questions.
+
+Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
+"standard", negative natural logarithms in "log64".
+"""
+
+from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
+from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays, with_arc_type, with_symbols
+from fstgrad.openfst.operations import (
+    arc_sort,
+    compose,
+    connect,
+    determinize,
+    is_acceptor,
+    is_acyclic,
+    is_empty,
+    minimize,
+    project,
+    prune,
+    remove_epsilons,
+    shortest_distance,
+    topsort,
+    union,
+)
+from fstgrad.openfst.symbols import symbol_table
+
+__all__ = [
+    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
+    "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "project", "prune",
+    "read", "remove_epsilons", "shortest_distance", "symbol_table", "to_arrays", "topsort", "union",
+    "with_arc_type", "with_symbols",
+]  # fmt: skip

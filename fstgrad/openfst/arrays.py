@@ -1,0 +1,86 @@
+"""An FST as plain arrays."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstError, InvalidInputError
+
+ArcType = Literal["standard", "log", "log64"]
+ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)
+Symbols = tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FstArrays:
+    """An FST as read-only arrays, arcs sorted by source state.
+
+    Parameters
+    ----------
+    arc_type : {"standard", "log", "log64"}
+        Tropical float32, log float32 or log float64.
+    start : int
+        The start state; -1 in an empty FST.
+    final : (S,) float64
+        Final costs; +inf where a state is not final.
+    source, ilabel, olabel, target : (A,) int64
+        Arcs; label 0 is epsilon.
+    weight : (A,) float64
+        Costs of the arcs.
+    input_symbols, output_symbols : tuple of (label, symbol), or None
+        The symbol tables, where the FST has them.
+    """
+
+    arc_type: ArcType
+    start: int
+    final: FloatArray
+    source: IntArray
+    ilabel: IntArray
+    olabel: IntArray
+    target: IntArray
+    weight: FloatArray
+    input_symbols: Symbols | None = None
+    output_symbols: Symbols | None = None
+
+    def __post_init__(self) -> None:
+        if self.arc_type not in ARC_TYPES:
+            raise FstError(f"arc_type is {self.arc_type!r}; use one of {', '.join(ARC_TYPES)}")
+        order: IntArray | None = None
+        source = np.asarray(self.source, dtype=np.int64)
+        if source.size and (np.diff(source) < 0).any():
+            order = np.argsort(source, kind="stable")
+        for name in ("source", "ilabel", "olabel", "target"):
+            self._freeze(name, np.asarray(getattr(self, name), dtype=np.int64), order)
+        self._freeze("weight", np.asarray(self.weight, dtype=np.float64), order)
+        self._freeze("final", np.asarray(self.final, dtype=np.float64), None)
+        self._check_states()
+
+    def _freeze(self, name: str, values: npt.NDArray[np.generic], order: IntArray | None) -> None:
+        if name != "final" and values.shape != (len(self.source),):
+            raise InvalidInputError(
+                f"{name} has shape {values.shape}; there are {len(self.source)} arcs"
+            )
+        view = values[order] if order is not None else values.view()
+        view.flags.writeable = False
+        object.__setattr__(self, name, view)
+
+    def _check_states(self) -> None:
+        states = len(self.final)
+        for name, ends in (("source", self.source), ("target", self.target)):
+            if ends.size and not (ends.min() >= 0 and ends.max() < states):
+                raise InvalidInputError(f"{name} has states outside 0 .. {states - 1}")
+        if not -1 <= self.start < states:
+            raise InvalidInputError(f"start is {self.start}; there are {states} states")
+
+    @property
+    def num_states(self) -> int:
+        """Number of states."""
+        return len(self.final)
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs."""
+        return len(self.source)

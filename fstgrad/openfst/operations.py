@@ -1,0 +1,178 @@
+"""The operations of OpenFst that the project uses: each returns a new FST."""
+
+from collections.abc import Callable
+from typing import Literal, ParamSpec, TypeVar
+
+import numpy as np
+import pynini
+import pywrapfst
+
+from fstgrad.checks import FloatArray
+from fstgrad.errors import FstError
+from fstgrad.openfst.arrays import FstArrays
+from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays
+from fstgrad.openfst.symbols import as_symbols, check_symbols
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def is_acceptor(fst: Fst) -> bool:
+    """Whether every arc has the same label on both sides."""
+    return bool(fst.properties(pywrapfst.ACCEPTOR, True) == pywrapfst.ACCEPTOR)
+
+
+def is_acyclic(fst: Fst) -> bool:
+    """Whether no path comes back to a state, epsilon arcs included."""
+    return bool(fst.properties(pywrapfst.ACYCLIC, True) == pywrapfst.ACYCLIC)
+
+
+def is_empty(fst: Fst) -> bool:
+    """Whether the FST has no state to start from, as an empty composition has."""
+    return bool(fst.start() == -1)
+
+
+def compose(left: Fst, right: Fst) -> Fst:
+    """Return left o right, trimmed; an empty result has no start state (`is_empty`).
+
+    Raises
+    ------
+    FstError
+        The arc types differ, or the symbols that meet do.
+    """
+    _check_same_type("compose", left, right)
+    check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
+    sorted_left = arc_sort(left, "olabel")
+    return read(_call(pynini.compose, sorted_left, right))
+
+
+def project(fst: Fst, side: Literal["input", "output"]) -> Fst:
+    """Return the acceptor of one side."""
+    result = read(fst)
+    _call(result.project, side)
+    return result
+
+
+def union(left: Fst, right: Fst) -> Fst:
+    """Return the FST of the paths of both; the arc types must agree."""
+    _check_same_type("unite", left, right)
+    result = read(left)
+    _call(result.union, right)
+    return result
+
+
+def connect(fst: Fst) -> Fst:
+    """Return the FST without states that lie on no path from the start to a final state."""
+    result = read(fst)
+    _call(result.connect)
+    return result
+
+
+def topsort(fst: Fst) -> Fst:
+    """Return the FST with its states in topological order; it must be acyclic."""
+    result = read(fst)
+    _call(result.topsort)
+    return result
+
+
+def arc_sort(fst: Fst, side: Literal["ilabel", "olabel"]) -> Fst:
+    """Return the FST with the arcs of each state in the order of their labels."""
+    result = read(fst)
+    _call(result.arcsort, side)
+    return result
+
+
+def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
+    """Return an FST without arcs that are epsilon on both sides."""
+    result = read(fst)
+    _call(result.rmepsilon, delta=delta)
+    return result
+
+
+def minimize(fst: Fst, *, delta: float) -> Fst:
+    """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
+    result = read(fst)
+    _call(result.minimize, delta=delta)
+    return result
+
+
+def determinize(fst: Fst, *, delta: float, max_states: int | None = None) -> Fst:
+    """Return an equivalent FST in which no state has two arcs with the same input label.
+
+    Exponential in the number of states in the worst case.  `max_states` stops OpenFst once the
+    result has that many states (and the result is then incomplete); only "standard" can do this.
+    Residual weights are rounded to multiples of `delta`.
+
+    Raises
+    ------
+    FstError
+        `max_states` with another arc type, or OpenFst fails.
+    """
+    if max_states is None:
+        return read(_call(pynini.determinize, fst, delta=delta))
+    if fst.arc_type() != "standard":
+        raise FstError(
+            f"OpenFst has no state limit for arc type {fst.arc_type()!r}; leave max_states out"
+        )
+    return read(_call(pynini.determinize, fst, delta=delta, nstate=max_states))
+
+
+def prune(fst: Fst, threshold: float) -> Fst:
+    """Return the FST without the paths that cost more than the best one plus `threshold`."""
+    if fst.arc_type() != "standard":
+        raise FstError(f"arc type is {fst.arc_type()!r}; pruning needs 'standard' (tropical)")
+    return read(_call(pynini.prune, fst, weight=float(threshold)))
+
+
+def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> FloatArray:
+    """Return the (S,) distances from the start, or with `reverse` to the end, as costs.
+
+    A distance is the semiring sum over all paths: a minimum in "standard", -log sum exp(-cost)
+    in "log64".  +inf where there is no path.  `delta` decides when a cycle has converged.
+    """
+    arrays = to_arrays(fst)
+    states, steps = arrays.num_states, arrays.num_arcs
+    if arrays.start == -1:
+        return np.full(states, np.inf)
+    every, end = np.arange(states), states + 1
+    first, last = (arrays.target, arrays.source) if reverse else (arrays.source, arrays.target)
+    ends = np.flatnonzero(np.isfinite(arrays.final)) if reverse else np.array([arrays.start])
+    entry = arrays.final[ends] if reverse else np.zeros(1)
+    # pynini prints distances with nine digits.  So every arc becomes an epsilon, every state p
+    # gets an exit with the label p + 1, and removing the epsilons leaves the distance of p as the
+    # weight of the exit p + 1 of the start: one shortest-distance run, in full precision.
+    # (Only with its default, connect=True, does rmepsilon pass over the states behind epsilons.)
+    label = np.concatenate([np.zeros(len(ends) + steps), every + 1])
+    exits = FstArrays(
+        arc_type=arrays.arc_type,
+        start=states,
+        final=np.append(np.full(states + 1, np.inf), 0.0),
+        source=np.concatenate([np.full(len(ends), states), first, every]),
+        ilabel=label,
+        olabel=label,
+        target=np.concatenate([ends, last, np.full(states, end)]),
+        weight=np.concatenate([entry, arrays.weight, np.zeros(states)]),
+    )
+    result = from_arrays(exits)
+    _call(result.rmepsilon, delta=delta)
+    found = to_arrays(result)
+    distance = np.full(states, np.inf)
+    leaves = found.source == found.start
+    distance[found.ilabel[leaves] - 1] = found.weight[leaves]
+    return distance
+
+
+def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    try:
+        return operation(*args, **kwargs)
+    except pywrapfst.FstOpError as error:
+        name = getattr(operation, "__name__", str(operation))
+        raise FstError(f"OpenFst could not {name}: {error}; its reason is on stderr") from error
+
+
+def _check_same_type(verb: str, left: Fst, right: Fst) -> None:
+    if left.arc_type() != right.arc_type():
+        raise FstError(
+            f"cannot {verb} arc type {left.arc_type()!r} with {right.arc_type()!r}; "
+            "convert one with with_arc_type"
+        )

@@ -1,0 +1,256 @@
+"""From OpenFst's M to a small, ordered target machine.
+
+Symbols with the same arcs form a class; epsilon arcs are put in topological order or removed;
+states with the same future are merged.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import IntArray
+from fstgrad.errors import FstError
+from fstgrad.machine import (
+    GRID_BITS,
+    Arcs,
+    TargetMachine,
+    concatenated,
+    cost_unit,
+    summed,
+    symbol_classes,
+)
+from fstgrad.openfst import FstArrays
+from fstgrad.semiring import PROBABILITY, TROPICAL, Semiring
+
+
+def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> TargetMachine:
+    """Return the arrays of M, small and ordered.
+
+    Parameters
+    ----------
+    fst : FstArrays
+        The acceptor M, weights as costs (tropical) or as -log of probabilities or counts.
+    num_symbols : int
+        Size n of the alphabet; label i + 1 is symbol i.
+    semiring : Semiring
+        What the weights mean.
+
+    Raises
+    ------
+    FstError
+        M has an epsilon cycle of negative cost, or one whose weights do not converge.
+    """
+    if fst.start < 0:
+        return _empty_machine(num_symbols, semiring)
+    weights, final, unit = _semiring_weights(fst, semiring)
+    all_arcs = Arcs(fst.source, fst.target, weights)
+    is_epsilon = fst.ilabel == 0
+    class_of, arcs = symbol_classes(
+        all_arcs.take(~is_epsilon), fst.ilabel[~is_epsilon] - 1, num_symbols
+    )
+    initial = semiring.full((len(final),))
+    initial[fst.start] = semiring.one
+    machine = TargetMachine(
+        semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
+    )
+    return merge_equal_futures(order_epsilons(machine))
+
+
+def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
+    """Return the machine that no hypothesis passes: one state, no arcs."""
+    nothing = semiring.full((1,))
+    none = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+    classes = np.zeros(num_symbols, dtype=np.int64)
+    return TargetMachine(semiring, classes, (none,), none, nothing, nothing, 1.0)
+
+
+def _semiring_weights(
+    fst: FstArrays, semiring: Semiring
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
+    """Return arc weights and final weights in the semiring's dtype, and the unit of costs."""
+    from_log = np.concatenate([fst.weight, fst.final])
+    if semiring is PROBABILITY:
+        values = np.exp(-from_log)
+        rounded = np.round(values * 2**GRID_BITS) / 2**GRID_BITS
+        on_grid = np.abs(values - rounded) <= 1e-12 * np.maximum(1.0, values)
+        values = np.where(on_grid & (rounded > 0), rounded, values)
+        return values[: len(fst.weight)], values[len(fst.weight) :], 1.0
+    finite = np.isfinite(from_log)
+    unit = cost_unit(from_log[finite])
+    units = np.full(len(from_log), TROPICAL.zero)
+    units[finite] = np.rint(from_log[finite] / unit).astype(np.int64)
+    return units[: len(fst.weight)], units[len(fst.weight) :], unit
+
+
+def order_epsilons(machine: TargetMachine) -> TargetMachine:
+    """Return an equal machine whose epsilon arcs are in topological order, rows closed.
+
+    Tropical epsilon arcs are kept where they have no cycle (they are few, their closure is not);
+    otherwise, and always in the probability semiring, they are replaced by their closure.
+    """
+    order = _topological_order(machine.epsilon, machine.num_states)
+    if order is not None and machine.semiring is TROPICAL:
+        machine = replace(machine, epsilon=machine.epsilon.take(order))
+    else:
+        machine = _without_epsilons(machine, _closure(machine, order))
+    return replace(
+        machine,
+        initial=machine.closed(machine.initial[:, None].copy())[:, 0],
+        final=machine._closed_backward(machine.final[:, None].copy())[:, 0],
+    )
+
+
+def _topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
+    """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
+    indegree = np.bincount(arcs.target, minlength=num_states)
+    leaving: dict[int, list[int]] = {}
+    for arc, source in enumerate(arcs.source.tolist()):
+        leaving.setdefault(source, []).append(arc)
+    ready = np.flatnonzero(indegree == 0).tolist()
+    order: list[int] = []
+    while ready:
+        for arc in leaving.get(ready.pop(), ()):
+            order.append(arc)
+            target = int(arcs.target[arc])
+            indegree[target] -= 1
+            if indegree[target] == 0:
+                ready.append(target)
+    return np.array(order, dtype=np.int64) if len(order) == len(arcs.source) else None
+
+
+def _closure(machine: TargetMachine, order: IntArray | None) -> npt.NDArray[Any]:
+    """Return the (K, K) matrix of all epsilon paths, the empty ones included (Lehmann 1977)."""
+    semiring, size = machine.semiring, machine.num_states
+    closure = semiring.full((size, size))
+    if order is not None:
+        closure[np.arange(size), np.arange(size)] = semiring.one
+        return replace(machine, epsilon=machine.epsilon.take(order)).closed(closure.T).T
+    arcs = machine.epsilon
+    semiring.plus.at(closure, (arcs.source, arcs.target), arcs.weight)
+    for k in range(size):
+        loop = closure[k, k]
+        if semiring is TROPICAL and loop < 0:
+            raise FstError(
+                "the transducer has a cycle of insertions or deletions with negative cost; "
+                "make their total cost >= 0"
+            )
+        if semiring is PROBABILITY and loop >= 1:
+            raise FstError(
+                "the transducer has a cycle of epsilons whose weights sum to "
+                f"{loop:g} >= 1 and so do not converge; lower them"
+            )
+        star = semiring.one if semiring is TROPICAL else 1.0 / (1.0 - loop)
+        through = semiring.times(closure[:, k : k + 1], star)
+        closure = semiring.plus(closure, semiring.times(through, closure[k : k + 1]))
+        closure[semiring.is_zero(closure)] = semiring.zero
+    diagonal = np.arange(size)
+    closure[diagonal, diagonal] = semiring.plus(closure[diagonal, diagonal], semiring.one)
+    return closure
+
+
+def _without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
+    """Return the machine whose arcs, and whose end, are preceded by the closure.
+
+    A state then holds its whole future, so that `merge_equal_futures` sees what is equal; states
+    that were entered by epsilons alone are no longer reached and go.
+    """
+    semiring, size = machine.semiring, machine.num_states
+    leaders = [np.flatnonzero(~semiring.is_zero(column)) for column in closure.T]
+
+    def led(arcs: Arcs) -> Arcs:
+        counts = [len(leaders[source]) for source in arcs.source]
+        sources = np.concatenate([np.empty(0, dtype=np.int64)] + [leaders[s] for s in arcs.source])
+        before = closure[sources, np.repeat(arcs.source, counts)]
+        weight = semiring.times(before, np.repeat(arcs.weight, counts))
+        return summed(Arcs(sources, np.repeat(arcs.target, counts), weight), semiring, size)
+
+    ends = semiring.times(closure, machine.final[None, :])
+    return _reachable(
+        replace(
+            machine,
+            arcs=tuple(led(arcs) for arcs in machine.arcs),
+            epsilon=machine.epsilon.take(np.empty(0, dtype=np.int64)),
+            final=semiring.plus.reduce(ends, axis=1),
+        )
+    )
+
+
+def _reachable(machine: TargetMachine) -> TargetMachine:
+    """Return the machine without the states that no symbols lead to."""
+    found = ~machine.semiring.is_zero(machine.initial)
+    every = concatenated(machine.arcs)
+    count = 0
+    while count < found.sum():
+        count = int(found.sum())
+        found[every.target[found[every.source]]] = True
+    number = np.cumsum(found) - 1
+
+    def renumbered(arcs: Arcs) -> Arcs:
+        kept = arcs.take(found[arcs.source])
+        return Arcs(number[kept.source], number[kept.target], kept.weight)
+
+    return replace(
+        machine,
+        arcs=tuple(renumbered(arcs) for arcs in machine.arcs),
+        initial=machine.initial[found],
+        final=machine.final[found],
+    )
+
+
+def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
+    """Return the quotient by the coarsest equivalence of states with equal futures.
+
+    Two states are equal if they are equally final and, for each class, lead with equal total
+    weight into each block: partition refinement, O(rounds (arcs K + K log K)).
+    """
+    block = np.zeros(machine.num_states, dtype=np.int64)
+    blocks = 1
+    while True:
+        indicator = machine.semiring.full((machine.num_states, blocks))
+        indicator[np.arange(machine.num_states), block] = machine.semiring.one
+        indicator = machine._closed_backward(indicator)
+        signature = np.column_stack(
+            [block, machine.final]
+            + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
+        )
+        _, first, block = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        if len(first) == blocks:
+            break
+        blocks = len(first)
+    if blocks == machine.num_states:
+        return machine
+    return _quotient(machine, block.ravel(), first)
+
+
+def _quotient(machine: TargetMachine, block: IntArray, first: IntArray) -> TargetMachine:
+    """Return one state for each block, with the arcs of its first member."""
+    semiring = machine.semiring
+    is_first = np.zeros(machine.num_states, dtype=bool)
+    is_first[first] = True
+
+    def mapped(arcs: Arcs, *, loops: bool) -> Arcs:
+        kept = arcs.take(is_first[arcs.source])
+        moved = Arcs(block[kept.source], block[kept.target], kept.weight)
+        if not loops:  # an epsilon loop of non-negative cost changes no minimum
+            moved = moved.take(moved.source != moved.target)
+        return summed(moved, semiring, len(first))
+
+    initial = semiring.full((len(first),))
+    semiring.plus.at(initial, block, machine.initial)
+    epsilon = mapped(machine.epsilon, loops=False)
+    order = _topological_order(epsilon, len(first))
+    if order is None:
+        return machine
+    arcs = tuple(mapped(arcs, loops=True) for arcs in machine.arcs)
+    label = np.repeat(np.arange(len(arcs)), [len(a.source) for a in arcs])
+    merged, classes = symbol_classes(concatenated(arcs), label, len(arcs))
+    return replace(
+        machine,
+        class_of=merged[machine.class_of],
+        arcs=classes,
+        epsilon=epsilon.take(order),
+        initial=initial,
+        final=machine.final[first],
+    )

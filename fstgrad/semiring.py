@@ -1,0 +1,48 @@
+"""The two semirings in which a transducer gives a loss, as parameters of the layered engine.
+
+========== ============ ======= ====== ==== =====================================================
+name       values       plus    times  zero loss of a hypothesis whose paths sum to u
+========== ============ ======= ====== ==== =====================================================
+tropical   int64 units  min     +      INF  u times the unit: the cheapest alignment
+probability float64     +       *      0    -log(u + smoothing), or -u: counts and kernels
+========== ============ ======= ====== ==== =====================================================
+
+Tropical costs are integers in a common unit, so that equal states compare equal; INF stands for
++infinity, and every value above INF / 2 is read as INF.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+INF = np.int64(2**60)
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """(plus, times, zero, one) on arrays of one dtype."""
+
+    name: str
+    dtype: npt.DTypeLike
+    plus: np.ufunc
+    times: np.ufunc
+    zero: Any
+    one: Any
+
+    def is_zero(self, values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return where `values` are the semiring's zero."""
+        mask: npt.NDArray[np.bool_] = (
+            values > self.zero // 2 if self is TROPICAL else values == self.zero
+        )
+        return mask
+
+    def full(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """Return an array of zeros of the semiring."""
+        return np.full(shape, self.zero, dtype=self.dtype)
+
+
+TROPICAL = Semiring("tropical", np.int64, np.minimum, np.add, INF, np.int64(0))
+PROBABILITY = Semiring("probability", np.float64, np.add, np.multiply, 0.0, 1.0)
+SEMIRINGS = {semiring.name: semiring for semiring in (TROPICAL, PROBABILITY)}

@@ -1,0 +1,6 @@
+"""Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
+
+from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.objectives import risk, softmax_margin
+
+__all__ = ["StringDistribution", "risk", "softmax_margin"]

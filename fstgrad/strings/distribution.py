@@ -1,0 +1,192 @@
+"""StringDistribution: the log-linear distribution over Delta^l, with or without a loss."""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.automaton import LossAutomaton
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
+from fstgrad.distribution import ArrayDistribution, Distribution
+from fstgrad.errors import InvalidInputError
+from fstgrad.strings import search
+from fstgrad.strings.compiled import no_loss, solve
+from fstgrad.strings.passes import Passes
+from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
+
+
+class StringDistribution(ArrayDistribution):
+    """p(y) = exp(w.Psi(y) + L(y)) / Z over the strings y of length l over n symbols.
+
+    w.Psi(y) = sum_s scores[s, y_{s-q+1}, ..., y_s], Markov of order q = 1, 2, 3, ...; L is the loss
+    against one target (0 without an automaton).  A string with L = +inf, or with a score of -inf,
+    has probability 0.  Results of the passes are kept: ask as often as you like.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n) or (l, n+1, n+1, n), ... float64
+        Log-weights in nats.  Context axes run from the oldest symbol to the youngest; index n is
+        "before the start".  -inf forbids.  Entries of contexts that cannot occur are ignored.
+        A float64 array is not copied: leave it as it is while the distribution is in use.
+    b : LossAutomaton, optional
+        The loss, compiled for the length l; None means L = 0.
+
+    Raises
+    ------
+    InvalidInputError
+        Shapes do not fit, NaN or +inf.
+    InfeasibleError
+        From the first computation: every string has probability zero.
+
+    Notes
+    -----
+    Source: Cortes et al. 2018, section 3.  Cost of log Z and the marginals: O(sum_t S_t n^q) for
+    the S_t states of B in level t; C = A o B is never built.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> d = StringDistribution(np.zeros((3, 2)))  # 8 equal strings
+    >>> round(d.log_partition() / np.log(2), 12)
+    3.0
+    """
+
+    def __init__(self, scores: npt.ArrayLike, b: LossAutomaton | None = None) -> None:
+        self.scores = self._checked_scores(scores, b)
+        self.scores.flags.writeable = False
+        self.event_ndim = self.scores.ndim
+        self.b = b
+        self.automaton = b if b is not None else no_loss(self.scores.shape[-1], self.length)
+
+    @property
+    def length(self) -> int:
+        """Length l of the strings."""
+        return len(self.scores)
+
+    @property
+    def order(self) -> int:
+        """Markov order q of the scores."""
+        return self.scores.ndim - 1
+
+    def log_partition(self) -> float:
+        """Return log Z in nats."""
+        return self._solved[0]
+
+    def marginals(self) -> FloatArray:
+        """Return the gradient terms Q, shaped like the scores; each position sums to one.
+
+        Q[s, z] is the probability that the symbols up to position s end in z.  The array is kept
+        and read-only.
+        """
+        return self._solved[1]
+
+    def parts(self, structure: SequenceLike) -> FloatArray:
+        """Return the indicator table of one string, shaped like the scores."""
+        table = np.zeros_like(self.scores)
+        table[self.cells(structure)] = 1.0
+        return table
+
+    def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
+        """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
+        ids = self._ids(structure)
+        start = np.full(self.order - 1, self.scores.shape[-1], dtype=np.int64)
+        padded = np.concatenate([start, ids])
+        context = (padded[i : i + self.length] for i in range(self.order))
+        return (np.arange(self.length), *context)
+
+    def log_base(self, structure: SequenceLike) -> float:
+        """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
+        loss = self.automaton.loss(self._ids(structure))
+        return loss if loss < np.inf else -np.inf
+
+    def expected_log_base(self, other: Distribution[FloatArray]) -> float:
+        """Return E[L'(y)] for the loss of `other`; -inf where it leaves out what this allows."""
+        if not isinstance(other, StringDistribution) or other.b is None:
+            return 0.0
+        if other.b is self.b:
+            return self._slope(loss_weights(self.automaton, scale=1.0, slope=1.0))[1]
+        log_z, slope = self._slope(product_weights(self.automaton, other.b))
+        lost = log_z < self.log_partition() - 1e-12 * max(1.0, abs(log_z))
+        return -np.inf if lost else slope
+
+    def expected_loss(self, b: LossAutomaton) -> float:
+        """Return E[L_b(y)] in nats; strings with L_b = +inf are left out."""
+        if b is self.b:
+            return self._slope(loss_weights(b, scale=1.0, slope=1.0))[1]
+        if self.b is None:
+            return self._slope(loss_weights(b, scale=0.0, slope=1.0))[1]
+        return self._slope(product_weights(self.b, b))[1]
+
+    def covariance_product(self, direction: FloatArray) -> FloatArray:
+        """Return the derivative of the marginals along a change of the scores; two passes."""
+        direction = np.asarray(direction, dtype=np.float64)
+        if direction.shape != self.scores.shape:
+            raise InvalidInputError(
+                f"direction has shape {direction.shape}; the scores have {self.scores.shape}"
+            )
+        passes = Passes(self.scores, self._paths, direction)
+        passes.forward()
+        change = passes.backward()[1]
+        return change if change is not None else np.zeros_like(self.scores)
+
+    def sample(self, k: int, rng: Seed = None) -> IntArray:
+        """Return k independent strings, (k, l) int64 ids."""
+        positive_integer("k", k)
+        return search.sample(self.scores, self._paths, k, generator(rng))
+
+    def mode(self) -> IntArray:
+        """Return the string of the highest probability, (l,) int64 ids."""
+        return self.kbest(1)[0][0]
+
+    def kbest(self, k: int) -> list[tuple[IntArray, float]]:
+        """Return the k strings of the highest probability as (ids, log_prob), best first.
+
+        Fewer where fewer have a probability above zero.  Cost: one max-plus pass and
+        O(k l n log(k l n)).
+        """
+        positive_integer("k", k)
+        log_z = self.log_partition()
+        return [(ids, score - log_z) for ids, score in search.kbest(self.scores, self._paths, k)]
+
+    @cached_property
+    def _paths(self) -> PathWeights:
+        return loss_weights(self.automaton, scale=1.0)
+
+    @cached_property
+    def _solved(self) -> tuple[float, FloatArray]:
+        log_z, marginals = solve(self.scores, self.automaton)
+        marginals.flags.writeable = False
+        return log_z, marginals
+
+    def _slope(self, paths: PathWeights) -> tuple[float, float]:
+        """Return log Z of the paths and the expectation of their tangent."""
+        return Passes(self.scores, paths).forward()
+
+    def _ids(self, structure: SequenceLike) -> IntArray:
+        ids = self.automaton.alphabet.encode(structure, name="structure")
+        if len(ids) != self.length:
+            raise InvalidInputError(
+                f"structure has length {len(ids)}; the strings have length {self.length}"
+            )
+        return ids
+
+    @staticmethod
+    def _checked_scores(scores: npt.ArrayLike, b: LossAutomaton | None) -> FloatArray:
+        array = np.ascontiguousarray(log_weights("scores", scores)).view()
+        if array.ndim < 2 or 0 in array.shape:
+            raise InvalidInputError(
+                f"scores has shape {array.shape}; give (l, n), (l, n+1, n), (l, n+1, n+1, n), ... "
+                "with l, n >= 1"
+            )
+        length, n = array.shape[0], array.shape[-1]
+        if array.shape != (length, *(n + 1,) * (array.ndim - 2), n):
+            raise InvalidInputError(
+                f"scores has shape {array.shape}; with {n} symbols the context axes have {n + 1}"
+            )
+        if b is not None and (b.length, len(b.alphabet)) != (length, n):
+            raise InvalidInputError(
+                f"scores are for {length} positions and {n} symbols; the automaton was compiled "
+                f"for {b.length} positions and {len(b.alphabet)} symbols"
+            )
+        return array

@@ -1,0 +1,98 @@
+"""Objectives of training on strings, each with its exact gradient in the scores."""
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.automaton import LossAutomaton
+from fstgrad.checks import FloatArray, one_of
+from fstgrad.errors import InfeasibleError
+from fstgrad.pipeline import gradient_terms
+from fstgrad.strings.compiled import solve
+from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.passes import Passes
+from fstgrad.strings.paths import loss_weights
+
+
+def softmax_margin(
+    scores: npt.ArrayLike,
+    gold: SequenceLike,
+    b: LossAutomaton | None = None,
+    *,
+    engine: Literal["layered", "openfst"] = "layered",
+) -> tuple[float, FloatArray]:
+    """Return F(scores) and dF/dscores of the softmax margin (Eq. 1 of Cortes et al. 2018).
+
+    F = log sum_y exp(L(y) + w.Psi(y) - w.Psi(gold)) in nats, and dF/dscores = Q - t(gold), where Q
+    are the marginals under exp(L(y) + w.Psi(y)) / Z.  Without an automaton L = 0, and F is the
+    negative log-likelihood of a conditional random field.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights in nats, as in `StringDistribution`.
+    gold : sequence of length l
+        The target y_i.
+    b : LossAutomaton, optional
+        The loss against the target.
+    engine : {"layered", "openfst"}
+        "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.
+
+    Raises
+    ------
+    InfeasibleError
+        The gold string has a score of -inf, or no string has a finite score and loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> value, gradient = softmax_margin(np.zeros((3, 2)), np.array([0, 1, 1]))
+    >>> round(value / np.log(2), 12), gradient[0].tolist()
+    (3.0, [-0.5, 0.5])
+    """
+    distribution = StringDistribution(scores, b)
+    cells = distribution.cells(gold)
+    gold_scores = distribution.scores[cells]
+    score = float(gold_scores.sum())
+    if score == -np.inf:
+        position = int(np.flatnonzero(np.isneginf(gold_scores))[0])
+        raise InfeasibleError(
+            f"gold has a score of -inf at position {position}: its probability is zero; "
+            "do not forbid symbols of the gold string"
+        )
+    automaton = distribution.automaton
+    if one_of("engine", engine, ("layered", "openfst")) == "layered":
+        log_z, terms = solve(distribution.scores, automaton)
+    else:
+        log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
+    terms[cells] -= 1.0
+    return log_z - score, terms
+
+
+def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:
+    """Return E[L(y)] under exp(w.Psi(y)) / Z and its gradient in the scores, both exact.
+
+    The gradient is Cov[L, t], the derivative of the marginals along the loss (first-order
+    expectation semiring).  Strings with L = +inf are left out of every sum.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64
+        Log-weights in nats.
+    b : LossAutomaton
+        The loss, in nats, against the target.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
+    >>> risk(np.zeros((2, 2)), b)[0]
+    1.0
+    """
+    distribution = StringDistribution(scores, b)
+    passes = Passes(distribution.scores, loss_weights(b, scale=0.0, slope=1.0))
+    _, value = passes.forward()
+    gradient = passes.backward()[1]
+    return value, gradient if gradient is not None else np.zeros_like(distribution.scores)

@@ -1,0 +1,275 @@
+"""Forward and backward over A o B without building it.
+
+A level of A o B is a matrix: states of B times contexts of scores.  With q - 1 symbols of context,
+of which the oldest is x and the others are r,
+
+    G[r, s, b] = sum_x alpha_t[r, s, x] exp(score_t[x, r, b])        one product per r
+    alpha_{t+1}[(r, b) shifted, s'] = sum over arcs s -> s' of the class of b of G e^L
+    Q_t[x, r, b] = exp(score_t[x, r, b]) sum_s alpha_t[r, s, x] H[r, s, b],
+
+where H gathers beta_{t+1} along the arcs of B.  Cost of both passes: O(sum_t S_t n^q).
+Arrays stand as (D, R, S, X): D from the algebra, R = (n + 1)^{q - 2} younger contexts, S states,
+X = n + 1 oldest contexts; for q = 1 both R and X are 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fstgrad.automaton import DEAD
+from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.errors import InfeasibleError
+from fstgrad.strings.algebra import Algebra, Log, Real
+from fstgrad.strings.compiled import NO_STRING, SAFE_RANGE
+from fstgrad.strings.paths import PathWeights
+
+
+@dataclass
+class Passes:
+    """One set of scores on one weighted automaton, in one algebra.
+
+    Parameters
+    ----------
+    scores : (l, (n + 1) * (q - 1) times, n) float64
+    paths : PathWeights
+    direction : array like scores, optional
+        The derivative of the scores along which tangents are taken.
+    algebra : Algebra, optional
+        Chosen by the range of the weights if left out.
+    """
+
+    scores: FloatArray
+    paths: PathWeights
+    direction: FloatArray | None = None
+    algebra: Algebra | None = None
+    alphas: list[FloatArray] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Lay out the scores level by level."""
+        self.n = self.scores.shape[-1]
+        self.order = self.scores.ndim - 1
+        self.shifts = self._level_maxima()
+        if self.algebra is None:
+            self.algebra = Real() if self.is_within_range() else Log()
+        self.has_tangent = self.direction is not None or self.paths.tangent is not None
+
+    def forward(self) -> tuple[float, float]:
+        """Fill `alphas`, one array for each level; return log Z and its derivative.
+
+        Raises
+        ------
+        InfeasibleError
+            No string has a finite score and loss.
+        """
+        algebra = self._algebra
+        alpha = self._start()
+        self.alphas = [alpha]
+        offset = self.paths.initial + float(self.shifts.sum())
+        for t in range(len(self.scores)):
+            alpha = self._step(t, alpha)
+            alpha, log_scale = algebra.scale(alpha)
+            offset += log_scale
+            self.alphas.append(alpha)
+        ends, shift = self._ends()
+        flat = algebra.times(alpha, ends[:, None, :, None]).reshape(len(alpha), -1, 1)
+        total = algebra.reduce(flat, np.zeros(1, dtype=np.int64))[:, 0, 0]
+        value = float(np.log(total[0])) if isinstance(algebra, Real) and total[0] > 0 else total[0]
+        if total[0] == algebra.zero:
+            raise InfeasibleError(NO_STRING)
+        log_z = float(value) + offset + shift
+        if not self.has_tangent:
+            return log_z, 0.0
+        slope = total[1] / total[0] if isinstance(algebra, Real) else total[1]
+        return log_z, float(slope) + self.paths.tangent_initial
+
+    def backward(self) -> tuple[FloatArray, FloatArray | None]:
+        """Return Q, shaped like the scores, and its derivative; `forward` comes first."""
+        algebra = self._algebra
+        tables = [np.zeros((len(self._start()), *self.scores.shape))]
+        table = tables[0]
+        for t, ahead in self.futures():
+            weights = self._score_weights(t)
+            pairs = algebra.matmul(np.swapaxes(self.alphas[t], -1, -2), ahead)
+            shares = algebra.normalized(algebra.times(pairs, weights))
+            table[:, t] = np.moveaxis(shares, 1, -2).reshape(table[:, t].shape)
+        return table[0], table[1] if self.has_tangent else None
+
+    def futures(self) -> Iterator[tuple[int, FloatArray]]:
+        """Yield (t, H_t) for t = l - 1 .. 0, H_t (D, R, S_t, n): the weight of all that follows.
+
+        H_t[r, s, b] is the weight of the arc of b from s and of every way on from there.
+        """
+        algebra = self._algebra
+        ends, _ = self._ends()
+        beta = np.broadcast_to(ends[:, None, :, None], (len(ends), *self._shape(len(ends[0]))))
+        for t in reversed(range(len(self.scores))):
+            ahead = self._gather(t, beta)
+            yield t, ahead
+            if t:
+                weights = np.swapaxes(self._score_weights(t), -1, -2)
+                beta, _ = algebra.scale(algebra.matmul(ahead, weights))
+
+    @property
+    def _algebra(self) -> Algebra:
+        if self.algebra is None:  # pragma: no cover - set in __post_init__
+            raise AttributeError("algebra")
+        return self.algebra
+
+    def _shape(self, states: int) -> tuple[int, int, int]:
+        """Return (R, S, X)."""
+        if self.order == 1:
+            return 1, states, 1
+        return int((self.n + 1) ** (self.order - 2)), states, self.n + 1
+
+    def _start(self) -> FloatArray:
+        """Return alpha_0: one state, in the context before the start."""
+        younger, states, oldest = self._shape(1)
+        log_weight = np.full((younger, states, oldest), -np.inf)
+        log_weight[-1, 0, -1] = 0.0
+        zeros = np.zeros_like(log_weight) if self.has_tangent else None
+        return self._algebra.weights(log_weight, zeros)
+
+    def _ends(self) -> tuple[FloatArray, float]:
+        """Return the final weights (D, S_l), divided by their largest, and the log of that."""
+        shift = float(self.paths.final.max())
+        tangent = self.paths.tangent_final
+        if self.has_tangent and tangent is None:
+            tangent = np.zeros_like(self.paths.final)
+        return self._algebra.weights(self.paths.final - shift, tangent), shift
+
+    def _score_weights(self, t: int) -> FloatArray:
+        """Return exp(score_t - its maximum) as (D, R, X, n)."""
+        rows = self._by_context(np.where(self._used(t), self.scores[t] - self.shifts[t], -np.inf))
+        if not self.has_tangent:
+            return self._algebra.weights(rows, None)
+        if self.direction is None:
+            return self._algebra.weights(rows, np.zeros_like(rows))
+        slope = self._by_context(np.where(self._used(t), self.direction[t], 0.0))
+        return self._algebra.weights(rows, slope)
+
+    def _by_context(self, level: FloatArray) -> FloatArray:
+        """Return one position's table (x, r.., b) as (R, X, n)."""
+        younger, _, oldest = self._shape(1)
+        return np.swapaxes(level.reshape(oldest, younger, self.n), 0, 1)
+
+    def _loss(self, t: int) -> FloatArray:
+        """Return the loss weights of level t for each symbol as (D, 1, S, n)."""
+        tangent = self.paths.tangent[t] if self.paths.tangent is not None else None
+        if self.has_tangent and tangent is None:
+            tangent = np.zeros_like(self.paths.log[t])
+        weights = self._algebra.weights(self.paths.log[t], tangent)
+        return weights[:, None][..., self.paths.class_of]
+
+    def _step(self, t: int, alpha: FloatArray) -> FloatArray:
+        """Return alpha_{t+1}: a product with the scores, then a scatter along the arcs of B."""
+        algebra, paths = self._algebra, self.paths
+        arrived = algebra.matmul(alpha, self._score_weights(t))
+        arrived = algebra.times(arrived, self._loss(t))
+        states = len(paths.final) if t + 1 == len(paths.levels) else len(paths.log[t + 1])
+        after = np.full((len(alpha), arrived.shape[1], states, self.n), algebra.zero)
+        if len(after) == 2:
+            after[1] = 0.0
+        for c, (sources, starts, targets) in enumerate(paths.levels[t].segments):
+            symbols = np.flatnonzero(paths.class_of == c)
+            if len(sources) and len(symbols):
+                block = arrived[:, :, sources][..., symbols]
+                after[:, :, targets[:, None], symbols] = algebra.reduce(block, starts)
+        return self._shifted(after)
+
+    def _shifted(self, after: FloatArray) -> FloatArray:
+        """Return weights by (younger contexts, symbol) by the contexts of the next level."""
+        if self.order == 1:
+            summed = self._algebra.reduce(np.swapaxes(after, -1, -2), np.zeros(1, dtype=np.int64))
+            return np.swapaxes(summed, -1, -2)
+        depth, younger, states, n = after.shape
+        padded = np.full((depth, younger, states, n + 1), self._algebra.zero)
+        if depth == 2:
+            padded[1] = 0.0
+        padded[..., :n] = after
+        if self.order == 2:
+            return padded
+        oldest = n + 1  # the oldest of the younger contexts becomes the oldest
+        blocks = padded.reshape(depth, oldest, younger // oldest, states, n + 1)
+        return np.ascontiguousarray(np.transpose(blocks, (0, 2, 4, 3, 1))).reshape(
+            depth, younger, states, oldest
+        )
+
+    def _unshifted(self, beta: FloatArray) -> FloatArray:
+        """Return weights by the contexts of a level as (D, R, S', n): the inverse of `_shifted`."""
+        if self.order == 1:
+            return np.broadcast_to(beta, (*beta.shape[:-1], self.n))
+        depth, younger, states, oldest = beta.shape
+        if self.order == 2:
+            return beta[..., : self.n]
+        blocks = beta.reshape(depth, younger // oldest, oldest, states, oldest)
+        return np.transpose(blocks, (0, 4, 1, 3, 2)).reshape(depth, younger, states, oldest)[
+            ..., : self.n
+        ]
+
+    def _gather(self, t: int, beta: FloatArray) -> FloatArray:
+        """Return H_t (D, R, S_t, n) from beta_{t+1}."""
+        paths = self.paths
+        target = paths.levels[t].target[:, paths.class_of]
+        ahead = self._unshifted(beta)[:, :, target, np.arange(self.n)]
+        dead = target == DEAD
+        ahead[:, :, dead] = 0.0
+        ahead[0, :, dead] = self._algebra.zero
+        return self._algebra.times(ahead, self._loss(t))
+
+    def _used(self, t: int) -> BoolArray:
+        """Return which contexts occur at position t, as a mask (x, r.., 1) of the table."""
+        contexts = self.order - 1
+        if contexts == 0:
+            return np.ones(1, dtype=bool)
+        mask = np.ones((self.n + 1,) * contexts, dtype=bool)
+        for i in range(contexts):
+            is_start = np.arange(self.n + 1) == self.n
+            occurs = is_start if contexts - i > t else ~is_start
+            shape = [1] * contexts
+            shape[i] = -1
+            mask &= occurs.reshape(shape)
+        return mask[..., None]
+
+    def _level_maxima(self) -> FloatArray:
+        """Return the largest usable score of each position."""
+        maxima = np.array(
+            [np.where(self._used(t), level, -np.inf).max() for t, level in enumerate(self.scores)]
+        )
+        if np.isneginf(maxima).any():
+            position = int(np.flatnonzero(np.isneginf(maxima))[0])
+            raise InfeasibleError(
+                f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
+                "allow at least one symbol"
+            )
+        return maxima
+
+    def is_within_range(self) -> bool:
+        """Whether no weight that matters to 1e-16 can fall below the range of floats.
+
+        Where every symbol may follow every context and B is complete, a prefix can be exchanged for
+        the best one of its level at the price of q columns of scores and the losses still open.
+        Otherwise all paths together bound what can be lost.
+        """
+        used = [self._used(t) for t in range(len(self.scores))]
+        alive = all(bool((level.target != DEAD).all()) for level in self.paths.levels)
+        spread = self._loss_spread()
+        rows = [np.where(u, s, np.nan) for u, s in zip(used, self.scores, strict=True)]
+        if alive and not any(np.isneginf(row).any() for row in rows):
+            columns = [row.reshape(-1, self.n) for row in rows]
+            ranges = np.array([np.nanmax(np.nanmax(c, 0) - np.nanmin(c, 0)) for c in columns])
+            window = np.convolve(ranges, np.ones(self.order)).max()
+            return bool(window + spread <= SAFE_RANGE)
+        finite = [row[np.isfinite(row)] for row in rows]
+        return bool(sum(np.ptp(row) for row in finite) + spread <= SAFE_RANGE)
+
+    def _loss_spread(self) -> float:
+        """Return the largest difference of the weights still to come from two states of a level."""
+        low, high = self.paths.final, self.paths.final
+        largest = float(np.ptp(low))
+        for level, log in zip(reversed(self.paths.levels), reversed(self.paths.log), strict=True):
+            dead = level.target == DEAD
+            low = np.where(dead, np.inf, log + low[level.target]).min(axis=1)
+            high = np.where(dead, -np.inf, log + high[level.target]).max(axis=1)
+            largest = max(largest, float(high.max() - low.min()))
+        return largest

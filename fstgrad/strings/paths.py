@@ -1,0 +1,96 @@
+"""PathWeights: what a pass over strings multiplies along a path, apart from the scores."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad.automaton import DEAD, Level, LossAutomaton
+from fstgrad.checks import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class PathWeights:
+    """The weights of an automaton's arcs, as logarithms, and a tangent of them.
+
+    The path of y has the weight exp(initial + sum_t log[t] + final) and, where `tangent` is given,
+    the derivative (tangent_initial + sum_t tangent[t] + tangent_final) of its logarithm.
+
+    Shapes: log[t] and tangent[t] are (S_t, C), final and tangent_final (S_l,).
+    """
+
+    class_of: IntArray
+    levels: tuple[Level, ...]
+    log: tuple[FloatArray, ...]
+    initial: float
+    final: FloatArray
+    tangent: tuple[FloatArray, ...] | None = None
+    tangent_initial: float = 0.0
+    tangent_final: FloatArray | None = None
+
+
+def loss_weights(b: LossAutomaton, *, scale: float, slope: float | None = None) -> PathWeights:
+    """Return the weight e^{scale L}, with the derivative slope L of its logarithm if given."""
+    costs = tuple(level.cost for level in b.levels)
+    plain = PathWeights(
+        b.class_of,
+        b.levels,
+        tuple(scale * cost for cost in costs),
+        scale * b.initial,
+        scale * b.final,
+    )
+    return plain if slope is None else _with_slope(plain, costs, b.initial, b.final, slope)
+
+
+def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWeights:
+    """Return e^{L1} over the pairs of states of two automata, with the tangent L2.
+
+    L1 is the loss of `weighing`, L2 that of `measured`.  States are the pairs that a common prefix
+    reaches; classes are the pairs of classes that a symbol has.
+    """
+    pairs, class_of = np.unique(
+        np.stack([weighing.class_of, measured.class_of]), axis=1, return_inverse=True
+    )
+    left, right = np.zeros((2, 1), dtype=np.int64)
+    levels, log, tangent = [], [], []
+    for a, b in zip(weighing.levels, measured.levels, strict=True):
+        to_left, to_right = a.target[left][:, pairs[0]], b.target[right][:, pairs[1]]
+        alive = (to_left != DEAD) & (to_right != DEAD)
+        codes = to_left[alive] * (b.target.size + to_right.size + to_right.max() + 1)
+        states, inverse = np.unique(codes + to_right[alive], return_inverse=True)
+        target = np.full(alive.shape, DEAD, dtype=np.int64)
+        target[alive] = inverse
+        cost = np.where(alive, a.cost[left][:, pairs[0]], 0.0)
+        levels.append(Level(target, cost))
+        log.append(cost)
+        tangent.append(np.where(alive, b.cost[right][:, pairs[1]], 0.0))
+        width = b.target.size + to_right.size + to_right.max() + 1
+        left, right = states // width, states % width
+    return PathWeights(
+        class_of.ravel(),
+        tuple(levels),
+        tuple(log),
+        weighing.initial,
+        weighing.final[left],
+        tuple(tangent),
+        measured.initial,
+        measured.final[right],
+    )
+
+
+def _with_slope(
+    plain: PathWeights,
+    costs: tuple[FloatArray, ...],
+    initial: float,
+    final: FloatArray,
+    slope: float,
+) -> PathWeights:
+    return PathWeights(
+        plain.class_of,
+        plain.levels,
+        plain.log,
+        plain.initial,
+        plain.final,
+        tuple(slope * cost for cost in costs),
+        slope * initial,
+        slope * final,
+    )

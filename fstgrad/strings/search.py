@@ -1,0 +1,85 @@
+"""Strings drawn from A o B, and the best of them, each from one backward pass."""
+
+import heapq
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError
+from fstgrad.strings.algebra import Algebra, Log, MaxPlus
+from fstgrad.strings.passes import Passes
+from fstgrad.strings.paths import PathWeights
+
+
+def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Generator) -> IntArray:
+    """Return k strings (k, l) drawn exactly; O(l k n) besides the pass, l k uniform numbers."""
+    ways = _Ways(scores, paths, Log())
+    length, n = len(scores), scores.shape[-1]
+    drawn = np.full((k, length + scores.ndim - 2), n, dtype=np.int64)
+    strings = drawn[:, scores.ndim - 2 :]
+    state = np.zeros(k, dtype=np.int64)
+    for t in range(length):
+        weights = ways.through(t, drawn[:, t : t + scores.ndim - 2], state)
+        largest = weights.max(axis=1, keepdims=True)
+        if t == 0 and np.isneginf(largest[0, 0]):
+            raise InfeasibleError("no string has a finite score and a finite loss (Z = 0)")
+        cumulative = np.cumsum(np.exp(weights - largest), axis=1)
+        point = rng.random(k) * cumulative[:, -1]
+        strings[:, t] = (cumulative <= point[:, None]).sum(axis=1)
+        state = paths.levels[t].target[state, paths.class_of[strings[:, t]]]
+    return strings.copy()
+
+
+def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray, float]]:
+    """Return the k best strings and their log-weights: best-first search with exact bounds.
+
+    B is deterministic, so paths are strings.  The max-plus pass knows the best completion of every
+    prefix, so that only prefixes of the k best strings are opened.  Ties go to the smaller ids.
+    """
+    ways = _Ways(scores, paths, MaxPlus())
+    length, n, contexts = len(scores), scores.shape[-1], scores.ndim - 2
+    # items: (minus the best total through the prefix, prefix, state, weight of the prefix)
+    queue: list[tuple[float, tuple[int, ...], int, float]] = [(-np.inf, (), 0, paths.initial)]
+    found: list[tuple[IntArray, float]] = []
+    while queue and len(found) < k:
+        bound, prefix, state, weight = heapq.heappop(queue)
+        t = len(prefix)
+        if t == length:
+            found.append((np.array(prefix, dtype=np.int64), -bound))
+            continue
+        context = ((n,) * contexts + prefix)[t : t + contexts]
+        best = ways.through(t, np.array([context], dtype=np.int64), np.array([state]))[0]
+        steps = scores[(t, *context)] + paths.log[t][state, paths.class_of]
+        targets = paths.levels[t].target[state, paths.class_of]
+        for symbol in np.flatnonzero(best > -np.inf).tolist():
+            target, total = int(targets[symbol]), weight + float(steps[symbol])
+            if t + 1 == length:
+                item = (-total - float(paths.final[target]), (*prefix, symbol), target, total)
+            else:
+                item = (-weight - float(best[symbol]), (*prefix, symbol), target, total)
+            heapq.heappush(queue, item)
+    return found
+
+
+class _Ways:
+    """The weight of every way on from every prefix, as logarithms."""
+
+    def __init__(self, scores: FloatArray, paths: PathWeights, algebra: Algebra) -> None:
+        passes = Passes(scores, paths, algebra=algebra)
+        self._scores = scores
+        self._ahead = {t: ahead[0] for t, ahead in passes.futures()}
+        still = np.append(np.cumsum(passes.shifts[::-1])[::-1], 0.0)[1:]
+        self._shift = still + float(paths.final.max())
+
+    def through(self, t: int, context: IntArray, state: IntArray) -> FloatArray:
+        """Return log-weights (k, n) of symbol t and all that follows, for k contexts and states.
+
+        context : (k, q - 1) ids, oldest first; state : (k,) states of level t.
+        """
+        width = self._scores.shape[-1] + 1
+        younger = np.zeros(len(context), dtype=np.int64)
+        for column in context.T[1:]:
+            younger = younger * width + column
+        scores = self._scores[t][tuple(context.T)] if context.shape[1] else self._scores[t]
+        rows: FloatArray = scores + self._ahead[t][younger, state] + self._shift[t]
+        return rows

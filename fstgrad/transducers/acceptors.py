@@ -1,0 +1,48 @@
+"""Acceptors of one string and of all strings of one length."""
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import positive_integer
+from fstgrad.openfst import ArcType, Fst
+from fstgrad.transducers.arcs import Arcs, final_at, labels, machine
+
+
+def string_acceptor(
+    alphabet: Alphabet, sequence: SequenceLike, *, arc_type: ArcType = "standard"
+) -> Fst:
+    """Return the acceptor of one string.
+
+    States 0 .. l, state s after s symbols, l final; one arc of cost 0 from s to s + 1.
+    l + 1 states and l arcs: Y_i of Cortes et al. 2018.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> string_acceptor(Alphabet("ab"), "abba").num_states()
+    5
+    """
+    label = alphabet.encode(sequence) + 1
+    length = len(label)
+    state = np.arange(length)
+    chain = Arcs(state, label, label, 0.0, state + 1)
+    return machine(arc_type, final_at(length + 1, length), [chain])
+
+
+def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standard") -> Fst:
+    """Return the acceptor Ybar of Delta^l, all strings of `length` symbols.
+
+    States 0 .. l, l final; from s to s + 1 one arc of cost 0 for each of the n symbols.
+    l + 1 states and l * n arcs: Ybar of Cortes et al. 2018.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> sigma_power(Alphabet("abc"), 4).num_states()
+    5
+    """
+    positive_integer("length", length)
+    state, label = np.arange(length)[:, None], labels(alphabet)
+    return machine(
+        arc_type, final_at(length + 1, length), [Arcs(state, label, label, 0.0, state + 1)]
+    )

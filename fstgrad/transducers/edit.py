@@ -1,0 +1,121 @@
+"""The edit distance as a transducer, whole and as two factors.
+
+The hypothesis y is read, the target is written: a deletion removes a symbol of y, an insertion
+adds a symbol of the target.  The distance of a pair is the cost of its best path.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import positive_number, real_array
+from fstgrad.openfst import ArcType, Fst
+from fstgrad.transducers.arcs import EPSILON_LABEL, Arcs, final_at, labels, machine
+
+
+def edit_transducer(
+    alphabet: Alphabet,
+    *,
+    insert_cost: float = 1.0,
+    delete_cost: float = 1.0,
+    substitute_cost: float = 1.0,
+    confusion: npt.ArrayLike | None = None,
+    arc_type: ArcType = "standard",
+) -> Fst:
+    """Return the edit-distance transducer.
+
+    One state, start and final, with the loops a:a (cost 0), a:b (substitution), a:eps (deletion)
+    and eps:b (insertion): n * (n + 2) arcs (Figure 3a of Cortes et al. 2018).
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    insert_cost, delete_cost, substitute_cost : float
+        Costs >= 0.
+    confusion : (n, n) float64, optional
+        confusion[i, j] is the cost of writing symbol j for symbol i of y, the diagonal included;
+        it takes the place of `substitute_cost` and of the cost 0 of a match.
+    arc_type : {"standard", "log64"}
+        "standard" rounds costs to float32, "log64" keeps them.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or not finite, or `confusion` has another shape.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> edit_transducer(Alphabet("ab")).num_arcs(0)
+    8
+    """
+    insert, delete = _checked_costs(insert_cost=insert_cost, delete_cost=delete_cost)
+    label = labels(alphabet)
+    n = len(alphabet)
+    if confusion is None:
+        (substitute,) = _checked_costs(substitute_cost=substitute_cost)
+        costs = np.full((n, n), substitute)
+        np.fill_diagonal(costs, 0.0)
+    else:
+        costs = real_array("confusion", confusion, (n, n))
+    return machine(
+        arc_type,
+        final_at(1, 0),
+        [
+            Arcs(0, label[:, None], label, costs, 0),
+            Arcs(0, label, EPSILON_LABEL, delete, 0),
+            Arcs(0, EPSILON_LABEL, label, insert, 0),
+        ],
+    )
+
+
+def edit_factors(
+    alphabet: Alphabet,
+    *,
+    insert_cost: float = 1.0,
+    delete_cost: float = 1.0,
+    substitute_cost: float = 1.0,
+    arc_type: ArcType = "standard",
+) -> tuple[Fst, Fst]:
+    """Return (T1, T2) with T1 o T2 = `edit_transducer`, each linear in the alphabet.
+
+    Three labels above those of the alphabet stand between the factors: i (insert), d (delete) and
+    s (substitute).  T1 reads y and pays: a:a (cost 0), a:s, a:d, eps:i.  T2 writes the target for
+    nothing: a:a, s:b, d:eps, i:b.  One state each, 3 n + 1 arcs each (Figure 4b of Cortes et al.
+    2018).  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the product are never
+    made.  A substitution may write the symbol it read, which never pays as costs are >= 0.
+
+    Parameters
+    ----------
+    alphabet, insert_cost, delete_cost, substitute_cost, arc_type
+        As in `edit_transducer`.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> [factor.num_arcs(0) for factor in edit_factors(Alphabet("abcdefghij"))]
+    [31, 31]
+    """
+    insert, delete, substitute = _checked_costs(
+        insert_cost=insert_cost, delete_cost=delete_cost, substitute_cost=substitute_cost
+    )
+    label = labels(alphabet)
+    inserted, deleted, substituted = len(alphabet) + np.array([1, 2, 3])
+    pays = [
+        Arcs(0, label, label, 0.0, 0),
+        Arcs(0, label, substituted, substitute, 0),
+        Arcs(0, label, deleted, delete, 0),
+        Arcs(0, EPSILON_LABEL, inserted, insert, 0),
+    ]
+    writes = [
+        Arcs(0, label, label, 0.0, 0),
+        Arcs(0, substituted, label, 0.0, 0),
+        Arcs(0, deleted, EPSILON_LABEL, 0.0, 0),
+        Arcs(0, inserted, label, 0.0, 0),
+    ]
+    return machine(arc_type, final_at(1, 0), pays), machine(arc_type, final_at(1, 0), writes)
+
+
+def _checked_costs(**costs: float) -> list[float]:
+    return [positive_number(name, cost, allow_zero=True) for name, cost in costs.items()]
