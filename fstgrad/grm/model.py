@@ -25,7 +25,7 @@ from fstgrad.grm.progress import node_progress
 from fstgrad.grm.regression import NodeFit, NodeRegression
 
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
-from sklearn.base import BaseEstimator  # noqa: E402
+from sklearn.base import BaseEstimator, clone  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 SetsLike = Sequence[Sequence[int | str]]
@@ -178,6 +178,27 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         fits, design = self._fit_nodes(x, varying, sizes, starts, self.k)
         self._store(fits, design)
         return self
+
+    def path(
+        self, X: MatrixLike, alphas: Sequence[float], *, feature_names: Sequence[str] | None = None
+    ) -> "list[GeneralizedRootModel]":
+        """Return one fitted model for each alpha, from the largest down, each from the last.
+
+        Parameters
+        ----------
+        X : (n, p)
+            As in `fit`.
+        alphas : sequence of float
+            The penalties, in any order.
+        """
+        models: list[GeneralizedRootModel] = []
+        for alpha in sorted((float(a) for a in alphas), reverse=True):
+            model = clone(self).set_params(alpha=alpha, warm_start=True)
+            if models:
+                model.node_fits_ = models[-1].node_fits_
+                model.parameters_ = models[-1].parameters_
+            models.append(model.fit(X, feature_names=feature_names))
+        return models
 
     def score(self, X: MatrixLike, y: None = None) -> float:
         """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""

@@ -280,6 +280,18 @@ def test_warm_start_needs_fewer_steps():
     assert warm.score(x) == pytest.approx(cold.score(x), abs=1e-6)
 
 
+def test_a_path_has_the_fits_of_its_alphas():
+    x = counts()
+    models = fg.GeneralizedRootModel(k=3, tol=1e-8).path(x, [0.02, 0.1, 0.05])
+    assert [model.alpha for model in models] == [0.1, 0.05, 0.02]
+    sizes = [model.parameters_.flat[3].size for model in models]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    for model in models:
+        alone = fg.GeneralizedRootModel(k=3, alpha=model.alpha, tol=1e-8).fit(x)
+        assert model.score(x) == pytest.approx(alone.score(x), abs=1e-7)
+
+
 def test_a_stopped_fit_resumes_from_its_checkpoint(tmp_path, monkeypatch):
     x = counts()
     path = tmp_path / "fit.npz"
