@@ -86,7 +86,8 @@ class InferenceMixin:
     ) -> list[WeightedSet]:
         """Return the `top` sets of `order` variables with the strongest coefficients.
 
-        order 1 gives the single variables by theta_s.
+        order 1 gives the single variables by theta_s, the largest first (sign "negative": the
+        smallest first).
         """
         parameters = self._fitted()
         checks.positive_integer("order", order)
@@ -94,8 +95,11 @@ class InferenceMixin:
         checks.one_of("sign", sign, ("both", "positive", "negative"))
         names = self.names_
         sets, values = self._of_order(parameters, order)
-        key = {"both": -np.abs(values), "positive": -values, "negative": values}[sign]
-        wrong = {"both": values == 0, "positive": values <= 0, "negative": values >= 0}[sign]
+        if order == 1:
+            key, wrong = (values if sign == "negative" else -values), np.zeros(values.shape)
+        else:
+            key = {"both": -np.abs(values), "positive": -values, "negative": values}[sign]
+            wrong = {"both": values == 0, "positive": values <= 0, "negative": values >= 0}[sign]
         ranked = [i for i in np.argsort(key, kind="stable").tolist() if not wrong[i]]
         return [
             WeightedSet(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from fstgrad.cli.grm import grm
-from fstgrad.cli.main import main
 from scipy import io, sparse
 
 import fstgrad as fg
+from fstgrad.cli.grm import grm
+from fstgrad.cli.main import main
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.files import read_table
 

@@ -229,6 +229,7 @@ def test_tables_and_graphs():
     assert [abs(s.value) for s in pairs] == sorted((abs(s.value) for s in pairs), reverse=True)
     assert all(s.value > 0 for s in model.top_interactions(2, 100, sign="positive"))
     singles = model.top_interactions(1, 4)
+    assert [s.value for s in singles] == sorted((s.value for s in singles), reverse=True)
     assert {s.names[0] for s in singles} == {"ape", "bee", "cat", "dog"}
     networkx = pytest.importorskip("networkx")
     graph = model.to_networkx()
