@@ -275,7 +275,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         before = getattr(self, "node_fits_", None)
         if not self.warm_start or before is None or len(before) != features:
             return None
-        same = self.parameters_.k == self.k and self.parameters_.base == self.base
+        roots = self._terms()[1]
+        same = (self.parameters_.k, self.parameters_.base) == (self.k, self.base)
+        same = same and before[0].intercepts.size == len(roots)
         return before if same else None
 
     def _fit_nodes(
