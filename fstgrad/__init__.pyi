@@ -17,6 +17,7 @@ from .features import Features as Features
 from .features import InputFeatures as InputFeatures
 from .features import PositionalQGrams as PositionalQGrams
 from .features import QGramCounts as QGramCounts
+from .grm.model import GeneralizedRootModel as GeneralizedRootModel
 from .losses import EditDistance as EditDistance
 from .losses import Hamming as Hamming
 from .losses import NGram as NGram
