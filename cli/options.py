@@ -62,6 +62,7 @@ class LossChoice:
     delete_cost: float | None
     substitute_cost: float | None
     match_cost: float | None
+    confusion: str | None
     ngram_order: int | None
     smoothing: float | None
     log: bool | None
@@ -83,6 +84,16 @@ class Weights:
     order: int
     weights: str | None
     random_weights: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """All that makes an objective from a file of pairs."""
+
+    choice: LossChoice
+    compilation: Compilation
+    model: Weights
+    reading: Reading
 
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -141,6 +152,11 @@ loss_options = group(
         "--substitute-cost", type=float, help="edit*, smith-waterman, hamming.  [default: 1]"
     ),
     click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
+    click.option(
+        "--confusion",
+        type=FILE,
+        help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
+    ),
     click.option("--ngram-order", type=int, help="ngram: n.  [default: 2]"),
     click.option(
         "--smoothing",
@@ -194,4 +210,8 @@ weight_options = group(
         metavar="SEED",
         help="Independent standard normal weights.",
     ),
+)
+
+problem_options = group(
+    "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
 )
