@@ -10,6 +10,7 @@ from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
 from fstgrad.errors import InfeasibleError
 from fstgrad.pipeline import gradient_terms
+from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
@@ -52,19 +53,22 @@ def softmax_margin(
     (3.0, [-0.5, 0.5])
     """
     distribution = StringDistribution(scores, b)
-    parts = distribution.parts(gold)
-    score = distribution.inner(parts, distribution.scores)
+    cells = distribution.cells(gold)
+    gold_scores = distribution.scores[cells]
+    score = float(gold_scores.sum())
     if score == -np.inf:
-        position = int(np.argwhere((parts > 0) & np.isneginf(distribution.scores))[0][0])
+        position = int(np.flatnonzero(np.isneginf(gold_scores))[0])
         raise InfeasibleError(
             f"gold has a score of -inf at position {position}: its probability is zero; "
             "do not forbid symbols of the gold string"
         )
-    if one_of("engine", engine, ("layered", "openfst")) == "layered":
-        return distribution.log_partition() - score, distribution.marginals() - parts
     automaton = distribution.automaton
-    log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    return log_z - score, terms - parts
+    if one_of("engine", engine, ("layered", "openfst")) == "layered":
+        log_z, terms = solve(distribution.scores, automaton)
+    else:
+        log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
+    terms[cells] -= 1.0
+    return log_z - score, terms
 
 
 def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:
