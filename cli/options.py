@@ -9,6 +9,7 @@ A command takes a group as one argument:
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +39,13 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
 
 
 def writable(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse an output file whose folder is missing before anything is computed."""
-    if value is not None and not pathlib.Path(value).resolve().parent.is_dir():
-        raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+    """Refuse an output file that could not be written, before anything is computed."""
+    if value is not None:
+        folder = pathlib.Path(value).resolve().parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+        if not os.access(folder, os.W_OK):
+            raise click.BadParameter(f"the folder of {value!r} is not writable; choose another")
     return value
 
 
