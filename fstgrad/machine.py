@@ -111,16 +111,18 @@ class TargetMachine:
         )
 
     def _with_unit(self, cost: float) -> "TargetMachine":
-        """Return the machine in a unit of which `cost` is a multiple too; units are powers of 2."""
-        parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
-        weights = np.concatenate(parts)
-        finite = weights[~self.semiring.is_zero(weights)] * self.unit
-        unit = min(self.unit, cost_unit(np.append(finite, cost)))
-        factor = round(self.unit / unit)
+        """Return the machine in the unit, or a 2^k-th of it, of which `cost` is a multiple too."""
+        finite = self._finite_weights()
+        unit = self.unit * min(1.0, cost_unit(np.append(finite, on_grid(cost / self.unit))))
+        return self.rescaled(round(self.unit / unit), unit)
+
+    def rescaled(self, factor: float, unit: float) -> "TargetMachine":
+        """Return the tropical machine with weights times `factor`, rounded, of another unit."""
 
         def scaled(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
             zero = self.semiring.is_zero(weight)
-            return np.where(zero, self.semiring.zero, np.where(zero, 0, weight) * factor)
+            times = np.rint(np.where(zero, 0, weight) * factor).astype(np.int64)
+            return np.where(zero, self.semiring.zero, times)
 
         return replace(
             self,
@@ -130,6 +132,16 @@ class TargetMachine:
             final=scaled(self.final),
             unit=unit,
         )
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of a finite weight."""
+        return int(np.abs(self._finite_weights()).max(initial=0))
+
+    def _finite_weights(self) -> npt.NDArray[Any]:
+        parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
+        weights = np.concatenate(parts)
+        return weights[~self.semiring.is_zero(weights)]
 
     def closed(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
@@ -152,6 +164,12 @@ class TargetMachine:
             self.semiring.plus(columns[source], moved, out=columns[source])
         columns[self.semiring.is_zero(columns)] = self.semiring.zero
         return columns
+
+
+def on_grid(value: float) -> float:
+    """Return the multiple of 2^-20 that `value` is but for its rounding error, else `value`."""
+    near = round(value * 2**GRID_BITS) / 2**GRID_BITS
+    return near if abs(near - value) <= 1e-12 * max(1.0, abs(value)) else value
 
 
 def cost_unit(costs: FloatArray) -> float:
