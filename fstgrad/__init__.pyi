@@ -12,11 +12,15 @@ from .errors import MemoryLimitError as MemoryLimitError
 from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
 from .errors import StateLimitError as StateLimitError
+from .evaluation import TargetLoss as TargetLoss
 from .losses import EditDistance as EditDistance
 from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
+from .strings import SampledObjective as SampledObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
+from .strings import sampled_risk as sampled_risk
+from .strings import sampled_softmax_margin as sampled_softmax_margin
 from .strings import softmax_margin as softmax_margin

@@ -9,7 +9,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
@@ -86,6 +86,24 @@ class StringDistribution(ArrayDistribution):
         table = np.zeros_like(self.scores)
         table[(np.arange(self.length), *self._contexts(ids))] = 1.0
         return table
+
+    def gold(self, structure: SequenceLike) -> tuple[FloatArray, float]:
+        """Return the parts of the gold string and its score w.Psi in nats.
+
+        Raises
+        ------
+        InfeasibleError
+            The score is -inf.
+        """
+        parts = self.parts(structure)
+        score = float(self.inner(parts, self.scores))
+        if score == -np.inf:
+            position = int(np.argwhere((parts > 0) & np.isneginf(self.scores))[0][0])
+            raise InfeasibleError(
+                f"gold has a score of -inf at position {position}: its probability is zero; "
+                "do not forbid symbols of the gold string"
+            )
+        return parts, score
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""

@@ -6,7 +6,6 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray
-from fstgrad.errors import InfeasibleError
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
@@ -43,14 +42,7 @@ def softmax_margin(
     (3.0, [-0.5, 0.5])
     """
     distribution = StringDistribution(scores, b)
-    parts = distribution.parts(gold)
-    score = distribution.inner(parts, distribution.scores)
-    if score == -np.inf:
-        position = int(np.argwhere((parts > 0) & np.isneginf(distribution.scores))[0][0])
-        raise InfeasibleError(
-            f"gold has a score of -inf at position {position}: its probability is zero; "
-            "do not forbid symbols of the gold string"
-        )
+    parts, score = distribution.gold(gold)
     return distribution.log_partition() - score, distribution.marginals() - parts
 
 
