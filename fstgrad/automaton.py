@@ -79,6 +79,31 @@ class LossAutomaton:
             alphabet, np.zeros(len(alphabet), dtype=np.int64), (level,) * length, 0.0, np.zeros(1)
         )
 
+    @classmethod
+    def from_arrays(cls, alphabet: Alphabet, fst: FstArrays, length: int) -> "LossAutomaton":
+        """Return the automaton of a deterministic acceptor of strings of one length.
+
+        The inverse of `to_arrays`: a string of cost c has the loss -c.  Every symbol is a class.
+        """
+        n, depth = len(alphabet), np.full(fst.num_states, -1)
+        depth[fst.start] = 0
+        for t in range(length):
+            depth[fst.target[depth[fst.source] == t]] = t + 1
+        number = np.empty(fst.num_states, dtype=np.int64)
+        levels, final = [], np.empty(0)
+        for t in range(length + 1):
+            states = np.flatnonzero(depth == t)
+            number[states] = np.arange(len(states))
+            final = -fst.final[states]
+        for t in range(length):
+            arcs = np.flatnonzero(depth[fst.source] == t)
+            shape = (int((depth == t).sum()), n)
+            target, cost = np.full(shape, DEAD, dtype=np.int64), np.zeros(shape)
+            cell = number[fst.source[arcs]], fst.ilabel[arcs] - 1
+            target[cell], cost[cell] = number[fst.target[arcs]], -fst.weight[arcs]
+            levels.append(Level(target, cost))
+        return cls(alphabet, np.arange(n), tuple(levels), 0.0, final)
+
     @property
     def length(self) -> int:
         """Length l of the hypotheses."""

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import transducers
+from fstgrad import pipeline, transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
@@ -25,6 +25,7 @@ from fstgrad.evaluation import TargetLoss
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import (
+    ArcType,
     Fst,
     compose,
     is_acceptor,
@@ -167,6 +168,8 @@ class TransducerLoss:
         """
         one_of("engine", engine, ("layered", "openfst"))
         positive_integer("max_states", max_states)
+        if not isinstance(target, Fst) and len(target) == 0:
+            raise InvalidInputError("target is empty; give at least one symbol")
         if length is None:
             if isinstance(target, Fst):
                 raise InvalidInputError("length is missing; give it with a target acceptor")
@@ -174,8 +177,6 @@ class TransducerLoss:
         positive_integer("length", length)
         if cap is not None:
             cap = float(real_array("cap", cap, ()))
-        if not isinstance(target, Fst) and len(target) == 0:
-            raise InvalidInputError("target is empty; give at least one symbol")
         if engine == "openfst":
             return self._compile_reference(target, length, cap, max_states)
         machine = self.machine(target)
@@ -204,7 +205,18 @@ class TransducerLoss:
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
-        raise NotImplementedError
+        arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
+        acceptor = pipeline.loss_acceptor(
+            [with_arc_type(factor, arc_type) for factor in self.factors],
+            self.alphabet,
+            with_arc_type(self._target_acceptor(target), arc_type),
+            length,
+            smoothing=self.smoothing,
+            log=self.log,
+            cap=cap,
+            max_states=max_states,
+        )
+        return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
         result = self._target_acceptor(target)

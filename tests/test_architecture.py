@@ -23,6 +23,7 @@ LAYERS = {
     "distribution": 3,
     "trees": 9, "mrf": 9, "grm": 9, "strings": 9,
     "features": 10,
+    "objective": 11,
     "models": 12,
     "batch": 13, "torch": 13, "plot": 13, "io": 13,
     "cli": 20, "grammars": 19,

@@ -281,7 +281,6 @@ def test_operations_leave_their_argument_alone():
         lambda: openfst.connect(fst),
         lambda: openfst.arc_sort(fst, "olabel"),
         lambda: openfst.remove_epsilons(fst, delta=1e-12),
-        lambda: openfst.push(fst, delta=1e-12),
         lambda: openfst.with_symbols(fst, fg.Alphabet("abc")),
         lambda: openfst.with_arc_type(fst, "log64").set_start(3),
     ):

@@ -12,8 +12,8 @@ Index
 -----
 - `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
 - `with_arc_type`, `symbol_table`, `with_symbols` : types and symbols.
-- `compose`, `project`, `connect`, `arc_sort`, `remove_epsilons`, `push`, `minimize`,
-  `determinize`, `prune`, `shortest_distance` : operations.
+- `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
+  `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
 - `is_acceptor`, `is_acyclic`, `is_empty` : questions.
 
 Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
@@ -33,15 +33,16 @@ from fstgrad.openfst.operations import (
     minimize,
     project,
     prune,
-    push,
     remove_epsilons,
     shortest_distance,
+    topsort,
+    union,
 )
 from fstgrad.openfst.symbols import symbol_table
 
 __all__ = [
     "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
-    "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "project", "prune", "push",
-    "read", "remove_epsilons", "shortest_distance", "symbol_table", "to_arrays", "with_arc_type",
-    "with_symbols",
+    "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "project", "prune",
+    "read", "remove_epsilons", "shortest_distance", "symbol_table", "to_arrays", "topsort", "union",
+    "with_arc_type", "with_symbols",
 ]  # fmt: skip

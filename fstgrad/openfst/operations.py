@@ -40,11 +40,7 @@ def compose(left: Fst, right: Fst) -> Fst:
     FstError
         The arc types differ, or the symbols that meet do.
     """
-    if left.arc_type() != right.arc_type():
-        raise FstError(
-            f"cannot compose arc type {left.arc_type()!r} with {right.arc_type()!r}; "
-            "convert one with with_arc_type"
-        )
+    _check_same_type("compose", left, right)
     check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
     sorted_left = arc_sort(left, "olabel")
     return read(_call(pynini.compose, sorted_left, right))
@@ -57,10 +53,25 @@ def project(fst: Fst, side: Literal["input", "output"]) -> Fst:
     return result
 
 
+def union(left: Fst, right: Fst) -> Fst:
+    """Return the FST of the paths of both; the arc types must agree."""
+    _check_same_type("unite", left, right)
+    result = read(left)
+    _call(result.union, right)
+    return result
+
+
 def connect(fst: Fst) -> Fst:
     """Return the FST without states that lie on no path from the start to a final state."""
     result = read(fst)
     _call(result.connect)
+    return result
+
+
+def topsort(fst: Fst) -> Fst:
+    """Return the FST with its states in topological order; it must be acyclic."""
+    result = read(fst)
+    _call(result.topsort)
     return result
 
 
@@ -78,18 +89,10 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
     return result
 
 
-def push(fst: Fst, *, delta: float) -> Fst:
-    """Return the FST with weights pushed to the start: each state's paths sum to one.
-
-    "Sum" is that of the semiring: in "standard" the best path of each state costs 0.
-    """
-    return read(_call(pynini.push, fst, delta=delta, push_weights=True))
-
-
-def minimize(fst: Fst, *, delta: float, deterministic: bool = True) -> Fst:
-    """Return the minimal FST; without `deterministic`, states with the same arcs are merged."""
+def minimize(fst: Fst, *, delta: float) -> Fst:
+    """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
     result = read(fst)
-    _call(result.minimize, delta=delta, allow_nondet=not deterministic)
+    _call(result.minimize, delta=delta)
     return result
 
 
@@ -98,6 +101,7 @@ def determinize(fst: Fst, *, delta: float, max_states: int | None = None) -> Fst
 
     Exponential in the number of states in the worst case.  `max_states` stops OpenFst once the
     result has that many states (and the result is then incomplete); only "standard" can do this.
+    Residual weights are rounded to multiples of `delta`.
 
     Raises
     ------
@@ -164,3 +168,11 @@ def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     except pywrapfst.FstOpError as error:
         name = getattr(operation, "__name__", str(operation))
         raise FstError(f"OpenFst could not {name}: {error}; its reason is on stderr") from error
+
+
+def _check_same_type(verb: str, left: Fst, right: Fst) -> None:
+    if left.arc_type() != right.arc_type():
+        raise FstError(
+            f"cannot {verb} arc type {left.arc_type()!r} with {right.arc_type()!r}; "
+            "convert one with with_arc_type"
+        )

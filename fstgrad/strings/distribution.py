@@ -57,7 +57,7 @@ class StringDistribution(ArrayDistribution):
         self.b = b
         length, n = len(self.scores), self.scores.shape[-1]
         alphabet = b.alphabet if b is not None else Alphabet(str(i) for i in range(n))
-        self._automaton = b if b is not None else LossAutomaton.trivial(alphabet, length)
+        self.automaton = b if b is not None else LossAutomaton.trivial(alphabet, length)
 
     @property
     def length(self) -> int:
@@ -107,7 +107,7 @@ class StringDistribution(ArrayDistribution):
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
-        loss = self._automaton.loss(self._ids(structure))
+        loss = self.automaton.loss(self._ids(structure))
         return loss if loss < np.inf else -np.inf
 
     def expected_log_base(self, other: Distribution[FloatArray]) -> float:
@@ -115,8 +115,8 @@ class StringDistribution(ArrayDistribution):
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0
         if other.b is self.b:
-            return self._slope(loss_weights(self._automaton, scale=1.0, slope=1.0))[1]
-        log_z, slope = self._slope(product_weights(self._automaton, other.b))
+            return self._slope(loss_weights(self.automaton, scale=1.0, slope=1.0))[1]
+        log_z, slope = self._slope(product_weights(self.automaton, other.b))
         lost = log_z < self.log_partition() - 1e-12 * max(1.0, abs(log_z))
         return -np.inf if lost else slope
 
@@ -161,7 +161,7 @@ class StringDistribution(ArrayDistribution):
 
     @cached_property
     def _paths(self) -> PathWeights:
-        return loss_weights(self._automaton, scale=1.0)
+        return loss_weights(self.automaton, scale=1.0)
 
     @cached_property
     def _solved(self) -> tuple[float, FloatArray]:
@@ -174,7 +174,7 @@ class StringDistribution(ArrayDistribution):
         return Passes(self.scores, paths).forward()
 
     def _ids(self, structure: SequenceLike) -> IntArray:
-        ids = self._automaton.alphabet.encode(structure, name="structure")
+        ids = self.automaton.alphabet.encode(structure, name="structure")
         if len(ids) != self.length:
             raise InvalidInputError(
                 f"structure has length {len(ids)}; the strings have length {self.length}"
