@@ -9,6 +9,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
 from fstgrad.pipeline import gradient_terms
+from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
@@ -51,12 +52,14 @@ def softmax_margin(
     (3.0, [-0.5, 0.5])
     """
     distribution = StringDistribution(scores, b)
-    parts, score = distribution.gold(gold)
-    if one_of("engine", engine, ("layered", "openfst")) == "layered":
-        return distribution.log_partition() - score, distribution.marginals() - parts
+    cells, score = distribution.gold(gold)
     automaton = distribution.automaton
-    log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    return log_z - score, terms - parts
+    if one_of("engine", engine, ("layered", "openfst")) == "layered":
+        log_z, terms = solve(distribution.scores, automaton)
+    else:
+        log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
+    terms[cells] -= 1.0
+    return log_z - score, terms
 
 
 def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:

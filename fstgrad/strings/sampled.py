@@ -117,7 +117,7 @@ def sampled_softmax_margin(
     """
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
-    gold_parts, gold_score = distribution.gold(ids)
+    cells, gold_score = distribution.gold(ids)
     chain = Chain(distribution.scores)
     strings = chain.draw(_uniforms(samples, rng, chain))
     losses = _usable_losses(target_loss, strings)
@@ -128,9 +128,10 @@ def sampled_softmax_margin(
     log_mean, error = _jackknifed_log_mean(weights)
     weights /= weights.sum()
     q, q_error = _controlled_marginals(chain, places, weights)
+    q[cells] -= 1.0
     return SampledObjective(
         value=chain.log_partition + largest + log_mean - gold_score,
-        grad=q - gold_parts,
+        grad=q,
         standard_error=error,
         grad_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
