@@ -60,7 +60,7 @@ dist-test: $(VENV)/.dev
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest
 	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
-	    --rootdir .. ../tests/dist
+	    --rootdir .. --confcutdir ../tests/dist ../tests/dist
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info
