@@ -13,6 +13,7 @@ from .errors import MissingDependencyError as MissingDependencyError
 from .errors import NotSupportedError as NotSupportedError
 from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
+from .evaluation import TargetLoss as TargetLoss
 from .features import Features as Features
 from .features import InputFeatures as InputFeatures
 from .features import PositionalQGrams as PositionalQGrams
@@ -36,7 +37,10 @@ from .losses import WordErrorRate as WordErrorRate
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
 from .objective import PairObjective as PairObjective
+from .strings import SampledObjective as SampledObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
+from .strings import sampled_risk as sampled_risk
+from .strings import sampled_softmax_margin as sampled_softmax_margin
 from .strings import softmax_margin as softmax_margin
 from .trees.spanning import SpanningTrees as SpanningTrees

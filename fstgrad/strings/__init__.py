@@ -2,5 +2,13 @@
 
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.objectives import risk, softmax_margin
+from fstgrad.strings.sampled import SampledObjective, sampled_risk, sampled_softmax_margin
 
-__all__ = ["StringDistribution", "risk", "softmax_margin"]
+__all__ = [
+    "SampledObjective",
+    "StringDistribution",
+    "risk",
+    "sampled_risk",
+    "sampled_softmax_margin",
+    "softmax_margin",
+]

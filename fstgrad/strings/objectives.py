@@ -8,7 +8,6 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
-from fstgrad.errors import InfeasibleError
 from fstgrad.pipeline import gradient_terms
 from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
@@ -53,15 +52,7 @@ def softmax_margin(
     (3.0, [-0.5, 0.5])
     """
     distribution = StringDistribution(scores, b)
-    cells = distribution.cells(gold)
-    gold_scores = distribution.scores[cells]
-    score = float(gold_scores.sum())
-    if score == -np.inf:
-        position = int(np.flatnonzero(np.isneginf(gold_scores))[0])
-        raise InfeasibleError(
-            f"gold has a score of -inf at position {position}: its probability is zero; "
-            "do not forbid symbols of the gold string"
-        )
+    cells, score = distribution.gold(gold)
     automaton = distribution.automaton
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         log_z, terms = solve(distribution.scores, automaton)
