@@ -17,6 +17,8 @@ from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
+from .strings import Lattice as Lattice
+from .strings import LatticeLoss as LatticeLoss
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
 from .strings import softmax_margin as softmax_margin
