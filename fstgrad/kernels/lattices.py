@@ -13,62 +13,62 @@ _HALF = 2**59
 
 
 @kernel
-def log_sums(
-    total: FloatArray, arcs: IntArray, first: IntArray, other: IntArray, weight: FloatArray
-) -> None:
-    """Fill total[s] = log sum_e exp(total[other[e]] + weight[e]), state after state.
+def log_sums_ahead(beta: FloatArray, first: IntArray, target: IntArray, weight: FloatArray) -> None:
+    """Fill beta[s] = log sum_e exp(weight[e] + beta[target[e]]); beta of the last state is given.
 
-    The arcs e of state s are arcs[first[s] : first[s + 1]].  A state without arcs keeps its value.
+    The arcs e that leave state s are first[s] .. first[s + 1] - 1.
     """
-    for state in range(len(total)):
-        if first[state] == first[state + 1]:
-            continue
+    for state in range(len(beta) - 2, -1, -1):
         largest = -np.inf
-        for i in range(first[state], first[state + 1]):
-            largest = max(largest, total[other[arcs[i]]] + weight[arcs[i]])
+        for arc in range(first[state], first[state + 1]):
+            largest = max(largest, weight[arc] + beta[target[arc]])
         if largest > -np.inf:
             added = 0.0
-            for i in range(first[state], first[state + 1]):
-                added += np.exp(total[other[arcs[i]]] + weight[arcs[i]] - largest)
+            for arc in range(first[state], first[state + 1]):
+                added += np.exp(weight[arc] + beta[target[arc]] - largest)
             largest += np.log(added)
-        total[state] = largest
+        beta[state] = largest
 
 
 @kernel
-def means(
-    mean: FloatArray,
-    total: FloatArray,
-    arcs: IntArray,
-    first: IntArray,
-    other: IntArray,
-    weight: FloatArray,
-    value: FloatArray,
+def visits(visit: FloatArray, source: IntArray, target: IntArray, share: FloatArray) -> None:
+    """Fill visit[s] = the sum over the arcs into s of visit[source] share; visit[0] is given.
+
+    Arcs are sorted by source.
+    """
+    for arc in range(len(source)):
+        visit[target[arc]] += visit[source[arc]] * share[arc]
+
+
+@kernel
+def means_before(
+    mean: FloatArray, source: IntArray, target: IntArray, share: FloatArray, value: FloatArray
 ) -> None:
-    """Fill mean[s] = sum_e p(e) (mean[other[e]] + value[e]) with the shares p(e) of `total[s]`."""
-    for state in range(len(mean)):
-        if total[state] == -np.inf:
-            continue
-        for i in range(first[state], first[state + 1]):
-            arc = arcs[i]
-            share = np.exp(total[other[arc]] + weight[arc] - total[state])
-            if share > 0.0:
-                mean[state] += share * (mean[other[arc]] + value[arc])
+    """Add up mean[target] = sum_e share[e] (mean[source] + value[e]), arcs sorted by source."""
+    for arc in range(len(source)):
+        if share[arc] > 0.0:
+            mean[target[arc]] += share[arc] * (mean[source[arc]] + value[arc])
+
+
+@kernel
+def means_after(
+    mean: FloatArray, source: IntArray, target: IntArray, share: FloatArray, value: FloatArray
+) -> None:
+    """Add up mean[source] = sum_e share[e] (value[e] + mean[target]), arcs sorted by source."""
+    for arc in range(len(source) - 1, -1, -1):
+        if share[arc] > 0.0:
+            mean[source[arc]] += share[arc] * (value[arc] + mean[target[arc]])
 
 
 @kernel
 def walks(
-    steps: IntArray,
-    uniform: FloatArray,
-    first: IntArray,
-    target: IntArray,
-    weight: FloatArray,
-    beta: FloatArray,
+    steps: IntArray, uniform: FloatArray, first: IntArray, target: IntArray, share: FloatArray
 ) -> None:
     """Fill each row of `steps` with the arcs of a path drawn by `uniform`, then -1.
 
-    Arcs are sorted by source; `beta` are the log-sums of what follows each state.
+    Arcs are sorted by source; the shares of the arcs that leave a state sum to one.
     """
-    end = len(beta) - 1
+    end = len(first) - 2
     for k in range(len(steps)):
         state = 0
         depth = 0
@@ -76,10 +76,9 @@ def walks(
             left = uniform[k, depth]
             chosen = -1
             for arc in range(first[state], first[state + 1]):
-                share = np.exp(weight[arc] + beta[target[arc]] - beta[state])
-                if share > 0.0:
+                if share[arc] > 0.0:
                     chosen = arc
-                    left -= share
+                    left -= share[arc]
                     if left < 0.0:
                         break
             steps[k, depth] = chosen

@@ -3,10 +3,12 @@
 A graph has states 0 .. S-1 in topological order, one start (0) and one end (S - 1).  Arcs have
 log-weights w(e); a path has the sum of those of its arcs.  With
 
-    alpha(s) = log sum over paths from the start to s,    beta(s) = the same from s to the end,
+    beta(s) = log sum over the paths from s to the end,    log Z = beta(0),
+    p(e | s) = exp(w(e) + beta(s') - beta(s))    for the arc e = (s, s'),
 
-the arc e = (s, s') has the posterior P(e) = exp(alpha(s) + w(e) + beta(s') - log Z).  Everything is
-computed with logarithms, so that no range of weights is too wide; O(arcs).
+a path is a walk from the start that takes each arc with the probability p(e | s), and P(e), the
+probability of passing e, is that of reaching s times p(e | s).  Sums are logarithms and the rest is
+probabilities, so that no range of weights is too wide; everything is O(arcs).
 """
 
 from dataclasses import dataclass
@@ -67,30 +69,13 @@ class Graph:
             depth[target] = max(depth[target], depth[source] + 1)
         return int(depth[-1])
 
-    def alpha(self, weight: FloatArray) -> FloatArray:
-        """Return the log-sums (S,) over paths from the start; `weight` (A,) in nats."""
-        from fstgrad.kernels.lattices import log_sums
-
-        total = np.zeros(self.num_states)
-        total[1:] = -np.inf
-        log_sums(total, self.arcs_in, self.first_in, self.source, weight)
-        return total
-
     def beta(self, weight: FloatArray) -> FloatArray:
-        """Return the log-sums (S,) over paths to the end."""
-        from fstgrad.kernels.lattices import log_sums
+        """Return the log-sums (S,) over the paths to the end; `weight` (A,) in nats."""
+        from fstgrad.kernels.lattices import log_sums_ahead
 
-        total = np.zeros(self.num_states)
-        total[1:] = -np.inf
-        log_sums(total, *self._reversed, weight)
-        return total[::-1]
-
-    @cached_property
-    def _reversed(self) -> tuple[IntArray, IntArray, IntArray]:
-        """The graph read from its end: the arcs of state S-1-s, their bounds, their other ends."""
-        last = self.num_states - 1
-        bounds = self.num_arcs - self.first_out[::-1]
-        return np.arange(self.num_arcs)[::-1].copy(), bounds.copy(), last - self.target
+        beta = np.zeros(self.num_states)
+        log_sums_ahead(beta, self.first_out, self.target, weight)
+        return beta
 
 
 def sums_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
@@ -100,26 +85,25 @@ def sums_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """The sums of one graph under one set of log-weights.
+    """The sums of one graph under one set of log-weights, and what follows from them.
 
-    log_z : float; alpha, beta : (S,); posterior : (A,), the probability of passing each arc.
+    beta : (S,) log-sums of the paths from each state to the end.
     """
 
     graph: Graph
     weight: FloatArray
-    alpha: FloatArray
     beta: FloatArray
 
     @classmethod
     def of(cls, graph: Graph, weight: FloatArray) -> "Flow":
-        """Run both passes.
+        """Run the backward pass.
 
         Raises
         ------
         InfeasibleError
             No path has a finite weight.
         """
-        flow = cls(graph, weight, graph.alpha(weight), graph.beta(weight))
+        flow = cls(graph, weight, graph.beta(weight))
         if flow.log_z == -np.inf:
             raise InfeasibleError(
                 "no path of the lattice has a finite score and a finite loss (Z = 0); "
@@ -130,28 +114,48 @@ class Flow:
     @property
     def log_z(self) -> float:
         """Log Z in nats."""
-        return float(self.alpha[-1])
+        return float(self.beta[0])
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """(A,) the probability of each arc given its source."""
+        ahead = self.weight + self.beta[self.graph.target]
+        behind = np.where(self.beta > -np.inf, self.beta, 0.0)[self.graph.source]
+        return np.asarray(np.exp(ahead - behind))
+
+    @cached_property
+    def visit(self) -> FloatArray:
+        """(S,) the probability of passing each state."""
+        from fstgrad.kernels.lattices import visits
+
+        visit = np.zeros(self.graph.num_states)
+        visit[0] = 1.0
+        visits(visit, self.graph.source, self.graph.target, self.share)
+        return visit
 
     @cached_property
     def posterior(self) -> FloatArray:
         """(A,) the probability of passing each arc."""
-        total = self.alpha[self.graph.source] + self.weight + self.beta[self.graph.target]
-        return np.asarray(np.exp(total - self.log_z))
+        return np.asarray(self.visit[self.graph.source] * self.share)
 
     def conditional_means(self, value: FloatArray) -> tuple[float, FloatArray]:
         """Return E[V] and E[V | e] (A,) for V = the sum of `value` (A,) along a path.
 
-        Arcs that no path passes have 0.  First-order expectation semiring (Eisner 2002), with the
-        weight and the mean kept apart.
+        Arcs that no path passes have 0.  This is the first-order expectation semiring (Eisner
+        2002), with weights and means kept apart.
         """
-        from fstgrad.kernels.lattices import means
+        from fstgrad.kernels.lattices import means_after, means_before
 
-        graph = self.graph
-        before, after = np.zeros(graph.num_states), np.zeros(graph.num_states)
-        means(before, self.alpha, graph.arcs_in, graph.first_in, graph.source, self.weight, value)
-        means(after, self.beta[::-1].copy(), *graph._reversed, self.weight, value)
-        means_given = before[graph.source] + value + after[::-1][graph.target]
-        return float(before[-1]), np.where(self.posterior > 0, means_given, 0.0)
+        source, target = self.graph.source, self.graph.target
+        passed = self.visit[target]
+        arriving = np.divide(
+            self.posterior, passed, out=np.zeros(len(source)), where=self.posterior > 0
+        )
+        before, after = np.zeros(self.graph.num_states), np.zeros(self.graph.num_states)
+        means_before(before, source, target, arriving, value)
+        means_after(after, source, target, self.share, value)
+        given = before[source] + value + after[target]
+        return float(after[0]), np.where(self.posterior > 0, given, 0.0)
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
         """Return k paths (k, longest): the arcs of each, then -1."""
@@ -159,12 +163,5 @@ class Flow:
 
         graph = self.graph
         steps = np.full((k, graph.longest), -1, dtype=np.int64)
-        walks(
-            steps,
-            rng.random(steps.shape),
-            graph.first_out,
-            graph.target,
-            self.weight,
-            self.beta.copy(),
-        )
+        walks(steps, rng.random(steps.shape), graph.first_out, graph.target, self.share)
         return steps

@@ -15,7 +15,7 @@ EPSILON = -1
 def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray) -> float:
     """Return the log of the sum over the paths that read `ids`; -inf without one."""
     paths, arc = _paths_of_string(graph, label, ids)
-    return float(paths.alpha(scores[arc])[-1])
+    return float(paths.beta(scores[arc])[0])
 
 
 def posterior_of_string(
@@ -32,10 +32,10 @@ def posterior_of_string(
     """
     paths, arc = _paths_of_string(graph, label, ids)
     weight = scores[arc]
-    total = float(paths.alpha(weight)[-1])
+    total = float(paths.beta(weight)[0])
     if total == -np.inf:
         weight = np.zeros(len(weight))
-    if paths.alpha(weight)[-1] == -np.inf:
+    if paths.beta(weight)[0] == -np.inf:
         raise InfeasibleError(
             "the string is not among those of the lattice; take the one that is closest to it: "
             "lattice.compile(loss, gold).closest()"
