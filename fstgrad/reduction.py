@@ -237,9 +237,9 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
     Two states are equal if they are equally final and, for each class, lead with equal total
     weight into each block: partition refinement, O(rounds (arcs K + K log K)).
     """
-    block = np.zeros(machine.num_states, dtype=np.int64)
-    blocks = 1
-    while True:
+    _, first, block = np.unique(machine.final, return_index=True, return_inverse=True)
+    blocks = len(first)
+    while blocks < machine.num_states:
         indicator = machine.semiring.full((machine.num_states, blocks))
         indicator[np.arange(machine.num_states), block] = machine.semiring.one
         indicator = machine._closed_backward(indicator)
