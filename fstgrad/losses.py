@@ -21,6 +21,7 @@ from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
+from fstgrad.evaluation import TargetLoss
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import (
@@ -129,6 +130,16 @@ class TransducerLoss:
             )
         return machine
 
+    def against(self, target: Target) -> TargetLoss:
+        """Return the loss against one target, for many hypotheses at once: `losses_of(ids)`.
+
+        Raises
+        ------
+        InfeasibleError
+            The transducer rejects the target.
+        """
+        return TargetLoss(self.alphabet, self.machine(target), self.smoothing, self.log)
+
     def compile(
         self,
         target: Target,
@@ -225,13 +236,8 @@ class TransducerLoss:
         return to_arrays(self.factors[0])
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
-        if machine.semiring is TROPICAL:
-            return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
-        if not self.log:
-            return -value
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(value + self.smoothing))
+        """Return the loss in nats of values of the machine."""
+        return TargetLoss(self.alphabet, machine, self.smoothing, self.log).in_nats(value)
 
     def _target_acceptor(self, target: Target) -> Fst:
         if not isinstance(target, Fst):

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Target, TransducerLoss
 from fstgrad.pipeline import gradient_terms
+from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
@@ -89,19 +90,14 @@ def softmax_margin(
     if isinstance(b, TransducerLoss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
-    parts = distribution.parts(gold)
-    score = distribution.inner(parts, distribution.scores)
-    if score == -np.inf:
-        position = int(np.argwhere((parts > 0) & np.isneginf(distribution.scores))[0][0])
-        raise InfeasibleError(
-            f"gold has a score of -inf at position {position}: its probability is zero; "
-            "do not forbid symbols of the gold string"
-        )
-    if one_of("engine", engine, ("layered", "openfst")) == "layered":
-        return distribution.log_partition() - score, distribution.marginals() - parts
+    cells, score = distribution.gold(gold)
     automaton = distribution.automaton
-    log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    return log_z - score, terms - parts
+    if one_of("engine", engine, ("layered", "openfst")) == "layered":
+        log_z, terms = solve(distribution.scores, automaton)
+    else:
+        log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
+    terms[cells] -= 1.0
+    return log_z - score, terms
 
 
 @overload
