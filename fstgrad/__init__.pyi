@@ -37,6 +37,8 @@ from .losses import WordErrorRate as WordErrorRate
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
 from .objective import PairObjective as PairObjective
+from .strings import Lattice as Lattice
+from .strings import LatticeLoss as LatticeLoss
 from .strings import SampledObjective as SampledObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk

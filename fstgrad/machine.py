@@ -28,8 +28,8 @@ class Arcs:
     target: IntArray
     weight: npt.NDArray[Any]
 
-    def take(self, where: npt.NDArray[Any]) -> "Arcs":
-        """Return the arcs at the given positions, or under a mask."""
+    def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
+        """Return the arcs at the given positions, in a slice, or under a mask."""
         return Arcs(self.source[where], self.target[where], self.weight[where])
 
 
@@ -188,12 +188,12 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     """
     order = np.lexsort((arcs.weight, arcs.target, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
-    bounds = np.searchsorted(label, np.arange(num + 1))
+    bounds = np.searchsorted(label, np.arange(num + 1)).tolist()
     keys: dict[bytes, int] = {}
     classes: list[Arcs] = []
     class_of = np.empty(num, dtype=np.int64)
     for symbol in range(num):
-        own = arcs.take(np.arange(bounds[symbol], bounds[symbol + 1]))
+        own = arcs.take(slice(bounds[symbol], bounds[symbol + 1]))
         key = own.source.tobytes() + own.target.tobytes() + own.weight.tobytes()
         class_of[symbol] = keys.setdefault(key, len(classes))
         if class_of[symbol] == len(classes):
