@@ -31,55 +31,57 @@ CERTAIN = -45.0
 class Solution:
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
+    tables : (3, b, m+1, m+1) weights, the exp of centered scores; the gradient of log Z in them;
+        marginals, the product of the two.
     log_partition : (b,) in nats, -inf where no tree is allowed.
-    weights : exp of the centered scores; `gradient` of log Z in them; `marginals`, the product.
-    trusted : (b,) whether `gradient` carries second-order quantities.
-    single : (b,) whether the root's one arc is still open; where it is certain, it was fixed.
+    flags : (2, b) whether the gradient carries second-order quantities; whether the root's single
+        arc is open, not fixed because it is certain.
     """
 
     scores: FloatArray
     lengths: IntArray
-    log_partition: FloatArray
-    weights: FloatArray
-    gradient: FloatArray
-    marginals: FloatArray
-    trusted: BoolArray
-    single: BoolArray
     single_root: bool
+    tables: FloatArray
+    log_partition: FloatArray
+    flags: BoolArray
+
+    @property
+    def weights(self) -> FloatArray:
+        """Exponentials of the scores, each column over its largest one."""
+        return self.tables[0]
+
+    @property
+    def gradient(self) -> FloatArray:
+        """The gradient of log Z in the weights."""
+        return self.tables[1]
+
+    @property
+    def marginals(self) -> FloatArray:
+        """The probability of every arc."""
+        return self.tables[2]
+
+    @property
+    def trusted(self) -> BoolArray:
+        """Whether the gradient carries second-order quantities."""
+        return self.flags[0]
+
+    @property
+    def single(self) -> BoolArray:
+        """Whether the root's single arc is open."""
+        return self.flags[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return Cov v for a table v (b, m+1, m+1), finite: O(n^3), two matrix products."""
         from fstgrad.trees.kernels import matrix_tree
 
         v = np.ascontiguousarray(direction)
-        if self.weights.shape[-1] <= COMPILED_LIMIT + 1:
-            change = np.empty_like(v)
-            matrix_tree.hessian_batch(
-                self.weights, self.gradient, self.marginals, v, self.lengths, self.single_root,
-                change,
-            )  # fmt: skip
-        else:
-            change = self._product(v)
-        for item in np.flatnonzero(~self.trusted):
+        change = np.empty_like(v)
+        matrix_tree.hessian_batch(self.tables, v, self.lengths, self.single_root, change)
+        for item in np.flatnonzero(~self.trusted).tolist():
             n = int(self.lengths[item])
             inner = np.s_[item, : n + 1, : n + 1]
             change[item] = 0.0
-            change[inner] = self._stable_product(int(item), np.ascontiguousarray(v[inner]))
-        return change
-
-    def _product(self, v: FloatArray) -> FloatArray:
-        """Return Cov v by the formula of `matrix_tree.hessian_product`, whole arrays at once."""
-        weighted = self.weights * v
-        total = weighted[..., int(self.single_root) :, :].sum(axis=-2)
-        transposed = np.swapaxes(self.gradient, -1, -2)
-        inner = np.matmul(transposed, weighted)
-        inner -= transposed * total[..., None, :]
-        change: FloatArray = np.matmul(self.gradient, np.swapaxes(inner, -1, -2))
-        diagonal = np.diagonal(change, axis1=-2, axis2=-1).copy()
-        np.negative(change, out=change)
-        change[..., int(self.single_root) :, :] += diagonal[..., None, :]
-        change *= self.weights
-        change += self.marginals * v
+            change[inner] = self._stable_product(item, np.ascontiguousarray(v[inner]))
         return change
 
     def _stable_product(self, item: int, v: FloatArray) -> FloatArray:
@@ -116,51 +118,49 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
     """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
     from fstgrad.trees.kernels import matrix_tree
 
-    weights, gradient, marginals = (np.empty_like(scores) for _ in range(3))
-    shift, log_partition = np.empty((2, len(scores)))
-    trusted = np.empty(len(scores), dtype=np.bool_)
-    limit = min(COMPILED_LIMIT, scores.shape[-1] - 1)
-    matrix_tree.solve_batch(
-        scores, lengths, single_root, limit, shift, log_partition, weights, gradient, marginals,
-        trusted,
-    )  # fmt: skip
-    solution = Solution(
-        scores, lengths, log_partition, weights, gradient, marginals, trusted,
-        np.full(len(scores), single_root), single_root,
-    )  # fmt: skip
-    if scores.shape[-1] > COMPILED_LIMIT + 1:
-        for item in np.flatnonzero(lengths > COMPILED_LIMIT).tolist():
-            shift[item] = _solve_with_lapack(solution, item)
-    if not trusted.all():
-        for item in np.flatnonzero(~trusted).tolist():
-            shift[item] = _solve_stably(solution, item, shift[item])
-    log_partition += shift
+    items, size = scores.shape[:2]
+    tables = np.empty((3, items, size, size))
+    values = np.empty((2, items))
+    flags = np.empty((2, items), dtype=np.bool_)
+    limit = min(COMPILED_LIMIT, size - 1)
+    left = matrix_tree.solve_batch(scores, lengths, single_root, limit, tables, values, flags)
+    solution = Solution(scores, lengths, single_root, tables, values[0], flags)
+    if left and size - 1 > limit:
+        left = _solve_long(solution, values, limit)
+    if left:
+        for item in np.flatnonzero(~flags[0]).tolist():
+            values[1, item] = _solve_stably(solution, item, values[1, item])
+    values[0] += values[1]
     return solution
 
 
-def _solve_with_lapack(solution: Solution, item: int) -> float:
-    """Solve one long sentence; the memory of a C array is LAPACK's transpose, inverted in place.
+def _solve_long(solution: Solution, values: FloatArray, limit: int) -> int:
+    """Solve the long sentences of a batch with LAPACK; return how many items cannot be trusted.
 
-    Return the shift of `matrix_tree.center`.
+    The memory of a Laplacian as a C array is the transpose to LAPACK, which inverts it in place.
     """
     from fstgrad.trees.kernels import matrix_tree
 
-    n = int(solution.lengths[item])
-    weights, single = solution.weights[item], solution.single_root
-    shift, root = matrix_tree.center(solution.scores[item], n, single, weights)
-    np.exp(weights, out=weights)
-    matrix = np.empty((n, n))
-    matrix_tree.laplacian(weights, n, single, matrix)
-    factors, pivots, singular = lapack.dgetrf(matrix.T, overwrite_a=True)
-    if singular:
-        return shift
-    solution.log_partition[item] = np.log(np.abs(factors.diagonal())).sum()
-    lapack.dgetri(factors, pivots, lwork=64 * n, overwrite_lu=True)
-    good = matrix_tree.differentiate(
-        matrix, weights, n, single, solution.gradient[item], solution.marginals[item]
+    lengths, tables, single = solution.lengths, solution.tables, solution.single_root
+    items, size = len(lengths), solution.scores.shape[-1]
+    roots, matrices = np.empty(items), np.empty((items, (size - 1) ** 2))
+    matrix_tree.prepare_long(solution.scores, lengths, single, limit, tables, values, roots)
+    for item, n in enumerate(lengths.tolist()):
+        if n > limit:
+            np.exp(tables[0, item], out=tables[0, item])
+    matrix_tree.laplacian_long(tables, lengths, single, limit, matrices)
+    for item, n in enumerate(lengths.tolist()):
+        if n > limit:
+            matrix = matrices[item, : n * n].reshape(n, n).T
+            factors, pivots, singular = lapack.dgetrf(matrix, overwrite_a=True)
+            values[0, item] = -np.inf
+            if not singular:
+                values[0, item] = np.log(np.abs(factors.diagonal())).sum()
+                lapack.dgetri(factors, pivots, lwork=64 * n, overwrite_lu=True)
+    left: int = matrix_tree.differentiate_long(
+        matrices, lengths, single, limit, tables, values, solution.flags, roots
     )
-    solution.trusted[item] = good and root < matrix_tree.ROOT_LIMIT
-    return shift
+    return left
 
 
 def _solve_stably(solution: Solution, item: int, shift: float) -> float:

@@ -41,21 +41,24 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
     the root.
     """
     top = np.full(n + 1, -np.inf)
-    for i in range(n + 1):
-        for j in range(1, n + 1):
-            value = scores[i, j]
-            if i != j and not (single and i == 0) and value > top[j]:
-                top[j] = value
+    for i in range(1 if single else 0, n + 1):
+        for j in range(1, i):
+            top[j] = max(top[j], scores[i, j])
+        for j in range(i + 1, n + 1):
+            top[j] = max(top[j], scores[i, j])
     for j in range(1, n + 1):
         if top[j] == -np.inf and scores[0, j] > -np.inf:
             top[j] = scores[0, j]
         if top[j] == -np.inf:
             top[j] = 0.0
-    out[:] = -np.inf
+    top[0] = 0.0
     for i in range(n + 1):
-        for j in range(1, n + 1):
+        for j in range(n + 1):
             out[i, j] = scores[i, j] - top[j]
+        out[i, 0] = -np.inf
         out[i, i] = -np.inf
+    out[n + 1 :] = -np.inf
+    out[:, n + 1 :] = -np.inf
     root = 0.0
     child = np.argmax(out[0]) if single else 0
     if single and out[0, child] > -np.inf:
@@ -158,31 +161,34 @@ def differentiate(
     b: FloatArray, w: FloatArray, n: int, single: bool, g: FloatArray, mu: FloatArray
 ) -> bool:
     """Write g and mu from the inverse b of `laplacian`; return whether they can be trusted."""
-    g[:] = 0.0
-    mu[:] = 0.0
-    largest = 0.0
-    smallest = 0.0
+    own = np.zeros(n + 1)
+    for j in range(n - 1 if single else n):
+        own[j + 1] = b[j, j]
     for j in range(n):
-        own = b[j, j] if not (single and j == n - 1) else 0.0
-        g[0, j + 1] = b[j, n - 1] if single else own
-        for i in range(n):
-            g[i + 1, j + 1] = own - b[j, i]
-        if single:
-            g[n, j + 1] = own
-        g[j + 1, j + 1] = 0.0
-    total = np.zeros(n + 1)
+        g[0, j + 1] = b[j, n - 1] if single else own[j + 1]
+    for i in range(1, n + 1):
+        if single and i == n:
+            g[n, 1 : n + 1] = own[1:]
+        else:
+            for j in range(1, n + 1):
+                g[i, j] = own[j] - b[j - 1, i - 1]
+        g[i, i] = 0.0
+    g[: n + 1, 0] = 0.0
+    total, least, largest = np.zeros((3, n + 1))
     for i in range(n + 1):
-        for j in range(1, n + 1):
-            value = g[i, j]
-            largest = max(largest, abs(value))
-            part = w[i, j] * value
-            smallest = min(smallest, part)
+        for j in range(n + 1):
+            part = w[i, j] * g[i, j]
+            largest[j] = max(largest[j], abs(g[i, j]))
+            least[j] = min(least[j], part)
             total[j] += part
             mu[i, j] = min(max(part, 0.0), 1.0)
+    for table in (g, mu):
+        table[n + 1 :] = 0.0
+        table[:, n + 1 :] = 0.0
     error = 0.0
     for j in range(1, n + 1):
         error = max(error, abs(total[j] - 1.0))
-    return largest < CONDITION_LIMIT and smallest > -1e-12 and error < 1e-11
+    return largest.max() < CONDITION_LIMIT and least.min() > -1e-12 and error < 1e-11
 
 
 @kernel
@@ -191,38 +197,91 @@ def solve_batch(
     lengths: IntArray,
     single: bool,
     limit: int,
-    shift: FloatArray,
-    log_partition: FloatArray,
-    w: FloatArray,
-    g: FloatArray,
-    mu: FloatArray,
-    trusted: BoolArray,
-) -> None:
-    """Solve every item of at most `limit` dependents; the others get their shift alone."""
-    pad = limit + (-limit) % 16
-    work = np.empty((limit, pad))
+    tables: FloatArray,
+    values: FloatArray,
+    flags: BoolArray,
+) -> int:
+    """Solve every item of at most `limit` dependents; return how many are left.
+
+    tables : (3, b, m+1, m+1), w, g, mu.  values : (2, b), log Z of w, shift.  flags : (2, b),
+    trusted, single.
+    """
+    work = np.empty(limit * (limit + 16))
+    left = 0
     for item in range(scores.shape[0]):
         n = lengths[item]
-        trusted[item] = False
+        flags[0, item] = False
+        flags[1, item] = single
+        if n <= limit:
+            w, g, mu = tables[0, item], tables[1, item], tables[2, item]
+            values[1, item], root = center(scores[item], n, single, w)
+            for i in range(n + 1):
+                for j in range(n + 1):
+                    w[i, j] = np.exp(w[i, j])
+            w[n + 1 :] = 0.0
+            w[:, n + 1 :] = 0.0
+            width = n + (-n) % 16
+            a = work[: n * width].reshape(n, width)
+            a[:] = 0.0
+            laplacian(w, n, single, a)
+            values[0, item] = invert(a, n)
+            if values[0, item] > -np.inf and root < ROOT_LIMIT:
+                flags[0, item] = differentiate(a, w, n, single, g, mu)
+        left += not flags[0, item]
+    return left
+
+
+@kernel
+def prepare_long(
+    scores: FloatArray,
+    lengths: IntArray,
+    single: bool,
+    limit: int,
+    tables: FloatArray,
+    values: FloatArray,
+    roots: FloatArray,
+) -> None:
+    """Center the items of more than `limit` dependents, whose exponentials numpy takes."""
+    for item in range(scores.shape[0]):
+        if lengths[item] > limit:
+            values[1, item], roots[item] = center(
+                scores[item], lengths[item], single, tables[0, item]
+            )
+
+
+@kernel
+def laplacian_long(
+    tables: FloatArray, lengths: IntArray, single: bool, limit: int, matrices: FloatArray
+) -> None:
+    """Write the Laplacians of long items, for LAPACK: matrices (b, m * m), each n by n in front."""
+    for item in range(len(lengths)):
+        n = lengths[item]
         if n > limit:
-            continue
-        shift[item], root = center(scores[item], n, single, w[item])
-        for i in range(n + 1):
-            for j in range(1, n + 1):
-                w[item, i, j] = np.exp(w[item, i, j])
-        for i in range(n + 1):
-            w[item, i, 0] = 0.0
-        w[item, n + 1 :] = 0.0
-        w[item, :, n + 1 :] = 0.0
-        width = n + (-n) % 16
-        a = work.reshape(-1)[: n * width].reshape(n, width)
-        a[:] = 0.0
-        laplacian(w[item], n, single, a)
-        value = invert(a, n)
-        log_partition[item] = value
-        if value > -np.inf:
-            good = differentiate(a, w[item], n, single, g[item], mu[item])
-            trusted[item] = good and root < ROOT_LIMIT
+            laplacian(tables[0, item], n, single, matrices[item, : n * n].reshape(n, n))
+
+
+@kernel
+def differentiate_long(
+    matrices: FloatArray,
+    lengths: IntArray,
+    single: bool,
+    limit: int,
+    tables: FloatArray,
+    values: FloatArray,
+    flags: BoolArray,
+    roots: FloatArray,
+) -> int:
+    """Finish the long items from their inverses; return how many cannot be trusted."""
+    left = 0
+    for item in range(len(lengths)):
+        n = lengths[item]
+        if n > limit and values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
+            b = matrices[item, : n * n].reshape(n, n)
+            flags[0, item] = differentiate(
+                b, tables[0, item], n, single, tables[1, item], tables[2, item]
+            )
+        left += not flags[0, item]
+    return left
 
 
 @kernel
@@ -241,49 +300,37 @@ def hessian_product(
     mu v + w (-g A' + 1 diag(g A')).  Single root: the root's row of U stays out of the sums
     and the root's row of the result takes no diagonal.
     """
-    a = np.zeros((n + 1, n + 1))  # A transposed: rows are walked along
-    u = np.empty((n + 1, n + 1))
     first = 1 if single else 0
+    gradient = g[: n + 1, : n + 1].copy()
+    weighted = np.empty((n + 1, n + 1))  # U', so that A' is a product of arrays in C order
     total = np.zeros(n + 1)
     for i in range(n + 1):
         for j in range(n + 1):
-            u[i, j] = w[i, j] * v[i, j]
+            value = w[i, j] * v[i, j]
+            weighted[j, i] = value
             if i >= first:
-                total[j] += u[i, j]
-    for l in range(1, n + 1):
-        for h in range(n + 1):
-            factor = u[h, l]
-            if h == l:
-                factor = -total[l]
-            if factor != 0.0:
-                for j in range(1, n + 1):
-                    a[l, j] += factor * g[h, j]
-    diagonal = np.zeros(n + 1)
-    for l in range(1, n + 1):
-        for j in range(1, n + 1):
-            diagonal[j] += a[l, j] * g[j, l]
-    out[:] = 0.0
-    for h in range(n + 1):
-        row = out[h]
-        for l in range(1, n + 1):
-            factor = g[h, l]
-            for j in range(1, n + 1):
-                row[j] -= factor * a[l, j]
-        for j in range(1, n + 1):
-            add = diagonal[j] if h >= first else 0.0
-            row[j] = w[h, j] * (row[j] + add) + mu[h, j] * v[h, j]
+                total[j] += value
+    transposed = np.dot(weighted, gradient)
+    for l in range(n + 1):
+        for j in range(n + 1):
+            transposed[l, j] -= total[l] * gradient[l, j]
+    change = np.dot(gradient, transposed)
+    out[n + 1 :] = 0.0
+    out[:, n + 1 :] = 0.0
+    diagonal = np.empty(n + 1)
+    for j in range(n + 1):
+        diagonal[j] = change[j, j]
+    for i in range(n + 1):
+        for j in range(n + 1):
+            add = diagonal[j] if i >= first else 0.0
+            out[i, j] = w[i, j] * (add - change[i, j]) + mu[i, j] * v[i, j]
 
 
 @kernel
 def hessian_batch(
-    w: FloatArray,
-    g: FloatArray,
-    mu: FloatArray,
-    v: FloatArray,
-    lengths: IntArray,
-    single: bool,
-    out: FloatArray,
+    tables: FloatArray, v: FloatArray, lengths: IntArray, single: bool, out: FloatArray
 ) -> None:
     """Write Cov v for every item."""
-    for item in range(w.shape[0]):
-        hessian_product(w[item], g[item], mu[item], v[item], lengths[item], single, out[item])
+    for item in range(len(lengths)):
+        w, g, mu = tables[0, item], tables[1, item], tables[2, item]
+        hessian_product(w, g, mu, v[item], lengths[item], single, out[item])
