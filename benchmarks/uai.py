@@ -11,6 +11,7 @@ import pathlib
 import numpy as np
 from _harness import run, seconds_of
 
+import fstgrad as fg
 from fstgrad.errors import InfeasibleError, MemoryLimitError
 from fstgrad.mrf import uai
 
@@ -59,6 +60,8 @@ def einsum(file):
 
 
 def rows(quick):
+    warm = fg.PairwiseMRF.grid(2, 2, np.zeros((4, 2)), np.eye(2))  # load the kernels
+    warm.log_partition(), warm.marginals(), warm.infer("trw")
     for path in sorted((FOLDER / "uai").glob("*.uai")):
         if quick and path.stem not in QUICK:
             continue
