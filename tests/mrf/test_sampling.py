@@ -51,7 +51,7 @@ def test_a_sweep_has_the_right_conditionals(sampler):
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_samples_depend_on_the_seed_alone(sampler):
-    model = random_grid(70, 70, 2)
+    model = random_grid(180, 170, 2)
     runs = [
         model.infer(sampler, samples=4, batches=2, burn_in=2, chains=c, rng=3, threads=t)
         for c, t in ((1, 1), (1, 2), (3, 1), (3, 2))
