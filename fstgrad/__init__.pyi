@@ -20,4 +20,5 @@ from .losses import TransducerLoss as TransducerLoss
 from .strings import StringDistribution as StringDistribution
 from .strings import risk as risk
 from .strings import softmax_margin as softmax_margin
+from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees
