@@ -16,17 +16,20 @@ $(VENV)/.core: $(BIN)/python setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-# Everything that the tests, the linters and the benchmarks use.  PyTorch is an extra that the
-# tests skip without; the CPU wheel is taken where one is at hand (TORCH= to leave it out).
-TORCH ?= torch==2.13.0
+# Everything that the tests, the linters and the benchmarks use.  PyTorch is taken where pip finds a
+# wheel without the index (PIP_FIND_LINKS); the build on the index brings gigabytes of CUDA, so that
+# one is left to you: TORCH=torch.  Without PyTorch its tests are skipped.
+TORCH ?=
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -c "import torch" 2>/dev/null || [ -z "$(TORCH)" ] || \
-	    $(BIN)/python -m pip install --quiet "$(TORCH)" || \
-	    echo "PyTorch could not be installed; its tests will be skipped."
-	$(BIN)/python -m pip install --quiet --editable ".[test,dev]"
+	$(BIN)/python -m pip install --quiet --no-index --no-deps torch 2>/dev/null || \
+	    echo "No PyTorch wheel at hand: its tests will be skipped (make test TORCH=torch)."
+	$(BIN)/python -m pip install --quiet --editable ".[test,dev]" $(TORCH) \
+	    $$($(BIN)/python -m pip show --quiet torch 2>/dev/null && echo torch)
 	touch $@
 
+# The exact gradient of 2,000 real pairs under the edit distance: about a minute on one core.
 demo: $(VENV)/.core
+	mkdir -p build
 	$(BIN)/fstgrad grad data/cmudict2000.tsv --tokens-y words --loss edit --order 2 \
 	    --random-weights 0 --output build/demo.npz > build/demo.jsonl
 
@@ -52,12 +55,12 @@ bench: $(VENV)/.dev
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev
-	rm -rf build/dist build/dist-venv && mkdir -p build
+	rm -rf build/dist build/dist-venv build/lib build/bdist.* && mkdir -p build
 	$(BIN)/python -m build --quiet --wheel --outdir build/dist .
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest
 	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
-	    --rootdir .. ../tests/dist
+	    --rootdir .. --confcutdir ../tests/dist ../tests/dist
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray
@@ -40,6 +41,27 @@ class Level:
         return tuple(result)
 
 
+@dataclass(frozen=True, eq=False)
+class FlatLevels:
+    """All levels one behind the other, as the compiled passes read them; N states with arcs.
+
+    Level t holds the states offsets[t] .. offsets[t + 1]; `target` (N, C) int32 counts from the
+    start of the next level, -1 where dead; `cost` (N, C) in nats; `weight` is e^cost divided by the
+    largest of its level, `final_weight` likewise, and `shift` the sum of what was taken out.
+    `spread` is the largest difference between losses still possible, negative where some are +inf.
+    """
+
+    class_of: IntArray
+    offsets: IntArray
+    target: npt.NDArray[np.int32]
+    cost: FloatArray
+    weight: FloatArray
+    final: FloatArray
+    final_weight: FloatArray
+    shift: float
+    spread: float
+
+
 @dataclass(frozen=True)
 class LossAutomaton:
     """The deterministic, layered automaton B of a loss against one target.
@@ -71,6 +93,25 @@ class LossAutomaton:
         for array in (self.class_of, self.final, *self._level_arrays()):
             array.flags.writeable = False
 
+    @cached_property
+    def flat(self) -> FlatLevels:
+        """The levels one behind the other; O(arcs), once."""
+        shifts = [float(level.cost.max()) for level in self.levels]
+        cost = np.concatenate([level.cost for level in self.levels])
+        sizes = self.level_sizes
+        last = float(self.final.max())
+        return FlatLevels(
+            self.class_of.copy(),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([level.target for level in self.levels]).astype(np.int32),
+            cost,
+            np.exp(cost - np.repeat(shifts, sizes[:-1])[:, None]),
+            self.final.copy(),
+            np.exp(self.final - last),
+            sum(shifts) + last,
+            self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny),
+        )
+
     @classmethod
     def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":
         """Return the automaton of the loss 0 on all strings of a length."""
@@ -78,6 +119,31 @@ class LossAutomaton:
         return cls(
             alphabet, np.zeros(len(alphabet), dtype=np.int64), (level,) * length, 0.0, np.zeros(1)
         )
+
+    @classmethod
+    def from_arrays(cls, alphabet: Alphabet, fst: FstArrays, length: int) -> "LossAutomaton":
+        """Return the automaton of a deterministic acceptor of strings of one length.
+
+        The inverse of `to_arrays`: a string of cost c has the loss -c.  Every symbol is a class.
+        """
+        n, depth = len(alphabet), np.full(fst.num_states, -1)
+        depth[fst.start] = 0
+        for t in range(length):
+            depth[fst.target[depth[fst.source] == t]] = t + 1
+        number = np.empty(fst.num_states, dtype=np.int64)
+        levels, final = [], np.empty(0)
+        for t in range(length + 1):
+            states = np.flatnonzero(depth == t)
+            number[states] = np.arange(len(states))
+            final = -fst.final[states]
+        for t in range(length):
+            arcs = np.flatnonzero(depth[fst.source] == t)
+            shape = (int((depth == t).sum()), n)
+            target, cost = np.full(shape, DEAD, dtype=np.int64), np.zeros(shape)
+            cell = number[fst.source[arcs]], fst.ilabel[arcs] - 1
+            target[cell], cost[cell] = number[fst.target[arcs]], -fst.weight[arcs]
+            levels.append(Level(target, cost))
+        return cls(alphabet, np.arange(n), tuple(levels), 0.0, final)
 
     @property
     def length(self) -> int:

@@ -31,9 +31,8 @@ Seed = np.random.Generator | int | None
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as float64 log-weights; NaN and +inf are errors, -inf forbids."""
     array = float_array(name, values, shape)
-    bad = np.isnan(array) | (array == np.inf)
-    if bad.any():
-        where = _first(bad)
+    if array.size and not array.max() < np.inf:  # NaN is the largest of all
+        where = _first(np.isnan(array) | (array == np.inf))
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; scores are log-weights in nats: "
             "finite, or -inf to forbid"

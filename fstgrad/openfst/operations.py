@@ -90,7 +90,7 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
 
 
 def minimize(fst: Fst, *, delta: float) -> Fst:
-    """Return the minimal deterministic FST of a deterministic one; weights are compared by `delta`."""
+    """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
     result = read(fst)
     _call(result.minimize, delta=delta)
     return result
@@ -160,6 +160,18 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     leaves = found.source == found.start
     distance[found.ilabel[leaves] - 1] = found.weight[leaves]
     return distance
+
+
+def string_lengths(fst: Fst) -> set[int]:
+    """Return the lengths of the strings of an acyclic acceptor, epsilons not counted."""
+    arrays = to_arrays(topsort(connect(fst)))
+    lengths: list[set[int]] = [set() for _ in range(arrays.num_states)]
+    if arrays.start != -1:
+        lengths[arrays.start].add(0)
+    for source, target, label in zip(arrays.source, arrays.target, arrays.ilabel, strict=True):
+        lengths[target] |= {length + (label != 0) for length in lengths[source]}
+    ends = np.flatnonzero(np.isfinite(arrays.final))
+    return set().union(*(lengths[state] for state in ends))
 
 
 def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -16,7 +16,7 @@ random scores): costs that are small multiples of a power of 2, 1e-14; random re
 relative in log Z and 1e-7 in Q; rational losses, 2e-10.
 """
 
-from fstgrad.pipeline.determinization import determinized
+from fstgrad.pipeline.determinization import determinized, with_merged_futures
 from fstgrad.pipeline.gradient import forward_backward, gradient_terms, score_transducer
 from fstgrad.pipeline.hypotheses import hypothesis_machine
 from fstgrad.pipeline.loss import loss_acceptor
@@ -28,4 +28,5 @@ __all__ = [
     "hypothesis_machine",
     "loss_acceptor",
     "score_transducer",
+    "with_merged_futures",
 ]

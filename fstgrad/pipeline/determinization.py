@@ -29,8 +29,9 @@ def determinized(
     delta : float, optional
         The grid of residual weights, in nats: 2^-24 in "standard" and 2^-33 in "log64".
     prune : float, optional
-        Drops the paths of M that cost more than the best one plus this ("standard" only), as the
-        paper does.  What is dropped has an infinite loss.
+        Drops the arcs of M that lie on no path within this of the best one ("standard" only), as
+        the paper does.  Losses up to the least one plus `prune` stay as they are; the others stay,
+        grow or become infinite.
 
     Raises
     ------
@@ -45,20 +46,21 @@ def determinized(
         machine = openfst.prune(machine, prune)
     if machine.arc_type() == "standard":
         result = openfst.determinize(machine, delta=delta, max_states=max_states + 1)
-        if result.num_states() > max_states:
-            raise too_many(result.num_states(), max_states)
-        return result
-    machine = with_merged_futures(machine)
-    _check_growth(machine, max_states, delta)
-    return openfst.determinize(machine, delta=delta)
+    else:
+        machine = with_merged_futures(machine)
+        _check_growth(machine, max_states, delta)
+        result = openfst.determinize(machine, delta=delta)
+    if result.num_states() > max_states:
+        raise too_many(result.num_states(), max_states)
+    return result
 
 
 def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
     """Raise before Det(M) passes the limit by more than a factor of the alphabet.
 
     OpenFst counts states only in the tropical semiring.  So the prefixes of M up to ever greater
-    depths are determinized, each as deep as cannot pass the limit given the last: a level has at
-    most n times the states of the level before it.
+    depths are determinized, each as deep as cannot pass n times the limit given the last: a level
+    has at most n times the states of the level before it.
     """
     arrays = openfst.to_arrays(machine)
     depth = depths(arrays)
@@ -66,7 +68,7 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
     reached, states, last = 0, 1, 1
     while True:
         steps = 1
-        while states + sum(last * symbols**k for k in range(1, steps + 2)) <= max_states:
+        while states + sum(last * symbols**k for k in range(1, steps + 2)) <= symbols * max_states:
             steps += 1
             if reached + steps >= length:
                 return
@@ -109,7 +111,7 @@ def with_merged_futures(machine: Fst) -> Fst:
     arrays = openfst.to_arrays(openfst.topsort(machine))
     block = np.full(arrays.num_states, -1)
     bounds = np.searchsorted(arrays.source, np.arange(arrays.num_states + 1))
-    weight = np.exp(-arrays.weight)
+    log_weight = -arrays.weight
     known: dict[tuple[object, ...], int] = {}
     groups: list[dict[tuple[int, int], float]] = []
     final: list[float] = []
@@ -117,8 +119,8 @@ def with_merged_futures(machine: Fst) -> Fst:
         sums: dict[tuple[int, int], float] = {}
         for arc in range(bounds[state], bounds[state + 1]):
             key = (int(arrays.ilabel[arc]), int(block[arrays.target[arc]]))
-            sums[key] = sums.get(key, 0.0) + float(weight[arc])
-        future = tuple(sorted((key, float(f"{total:.12g}")) for key, total in sums.items()))
+            sums[key] = float(np.logaddexp(sums.get(key, -np.inf), log_weight[arc]))
+        future = tuple(sorted((key, round(total, 12)) for key, total in sums.items()))
         signature = (float(arrays.final[state]), future)
         if signature not in known:
             known[signature] = len(groups)
@@ -136,7 +138,7 @@ def with_merged_futures(machine: Fst) -> Fst:
             ilabel=label,
             olabel=label,
             target=goal,
-            weight=-np.log(total),
+            weight=-total,
         )
     )
 

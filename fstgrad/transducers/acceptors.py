@@ -14,7 +14,7 @@ def string_acceptor(
     """Return the acceptor of one string.
 
     States 0 .. l, state s after s symbols, l final; one arc of cost 0 from s to s + 1.
-    l + 1 states and l arcs (Figure 2c of Cortes et al. 2018 for both Y_i and a single y).
+    l + 1 states and l arcs: Y_i of Cortes et al. 2018.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standar
     """Return the acceptor Ybar of Delta^l, all strings of `length` symbols.
 
     States 0 .. l, l final; from s to s + 1 one arc of cost 0 for each of the n symbols.
-    l + 1 states and l * n arcs (Figure 2b of Cortes et al. 2018).
+    l + 1 states and l * n arcs: Ybar of Cortes et al. 2018.
 
     Examples
     --------

@@ -1,0 +1,208 @@
+"""Losses as objects: compilation, caps, limits, references as acceptors, and bad input."""
+
+import numpy as np
+import pynini
+import pytest
+
+import fstgrad as fg
+from fstgrad import transducers
+from fstgrad.openfst import from_arrays, to_arrays
+
+ABC = fg.Alphabet("abc")
+
+
+def test_sizes_of_small_automata_by_hand():
+    # Hamming against a target of length l: one state a level, the mismatch costs 1
+    b = fg.Hamming(ABC).compile("abca")
+    assert b.num_states == 4 + 1
+    assert b.num_arcs == 4 * 3
+    assert b.is_complete
+    assert b.spread == 4
+    # the trivial automaton: L = 0
+    assert fg.LossAutomaton.trivial(ABC, 3).num_states == 3 + 1
+
+
+def test_symbols_outside_the_target_share_a_class():
+    abc = fg.Alphabet("abcdefghij")
+    b = fg.EditDistance(abc).compile("abba")
+    assert b.num_classes == 3  # a, b, anything else
+    assert len(set(b.class_of[2:])) == 1
+
+
+def test_levels_are_read_only():
+    b = fg.EditDistance(ABC).compile("ab")
+    for array in (b.class_of, b.final, b.levels[0].target, b.levels[0].cost):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+def test_fst_round_trip():
+    b = fg.EditDistance(ABC, 0.7, 0.9, 1.1).compile("abca")
+    back = fg.LossAutomaton.from_arrays(ABC, to_arrays(b.to_fst()), 4)
+    for y in ("aaaa", "abca", "cbac"):
+        assert back.loss(y) == pytest.approx(b.loss(y), abs=1e-14)
+
+
+def test_minimal_as_openfst_counts():
+    """OpenFst's own minimization of the same acceptor finds no smaller one."""
+    rng = np.random.default_rng(0)
+    abc = fg.Alphabet("abcdefgh")
+    for length in (4, 6):
+        target = rng.integers(8, size=length)
+        b = fg.EditDistance(abc).compile(target)
+        costs = pynini.arcmap(from_arrays(b.to_arrays()), map_type="to_standard")
+        costs.minimize()
+        assert b.num_states == costs.num_states()
+
+
+def test_a_target_acceptor_gives_the_least_loss():
+    references = pynini.union(
+        transducers.string_acceptor(ABC, "abc"), transducers.string_acceptor(ABC, "ccb")
+    ).optimize()
+    loss = fg.EditDistance(ABC)
+    b = loss.compile(references, 3)
+    for y in ("abb", "ccc", "aaa"):
+        expected = min(loss(y, "abc"), loss(y, "ccb"))
+        assert b.loss(y) == expected
+        assert loss(y, references) == expected
+
+
+def test_the_whole_transducer_of_factors():
+    whole = fg.EditDistance(ABC, factored=True).transducer
+    assert fg.TransducerLoss(whole, ABC)("abca", "bc") == 2.0
+
+
+def test_state_limit_says_what_to_do():
+    abc = fg.Alphabet("abcdefghij")
+    loss = fg.EditDistance(abc)
+    target = np.random.default_rng(0).integers(10, size=14)
+    with pytest.raises(fg.StateLimitError, match=r"max_states=1,000.*cap") as caught:
+        loss.compile(target, max_states=1000)
+    assert caught.value.states > caught.value.limit == 1000
+    assert loss.compile(target, max_states=100_000, cap=2).num_states < 10_000
+
+
+@pytest.mark.parametrize(
+    "call, error, said",
+    [
+        (lambda: fg.EditDistance(ABC).compile("abx"), fg.AlphabetError, r"target\[2\] is 'x'"),
+        (lambda: fg.EditDistance(ABC).compile(""), fg.InvalidInputError, "target is empty"),
+        (lambda: fg.EditDistance(ABC).compile("ab", 0), fg.InvalidInputError, "length is 0"),
+        (
+            lambda: fg.EditDistance(ABC).compile("ab", cap=float("nan")),
+            fg.InvalidInputError,
+            "cap",
+        ),
+        (
+            lambda: fg.EditDistance(ABC).compile("ab", engine="fast"),
+            fg.InvalidInputError,
+            "layered, openfst",
+        ),
+        (
+            lambda: fg.EditDistance(ABC, confusion=np.zeros((3, 3)), factored=True),
+            fg.InvalidInputError,
+            "confusion",
+        ),
+        (lambda: fg.NGram(ABC, 0), fg.InvalidInputError, "order is 0"),
+        (lambda: fg.NGram(ABC, 2, smoothing=-1), fg.InvalidInputError, "smoothing is -1"),
+        (lambda: fg.NGram(ABC, 3).compile("ab"), fg.InfeasibleError, "rejects the target"),
+        (lambda: fg.Hamming(ABC).compile("abc", 2), fg.InfeasibleError, "length 2"),
+        (
+            lambda: fg.TransducerLoss(pynini.accep("[7]"), ABC),
+            fg.FstError,
+            r"label 7 .* 1 \.\. 3",
+        ),
+        (
+            lambda: fg.EditDistance(ABC).compile(pynini.closure(pynini.accep("[1]")), 2),
+            fg.FstError,
+            "cyclic",
+        ),
+        (
+            lambda: fg.EditDistance(ABC).compile(pynini.cross("[1]", "[2]"), 2),
+            fg.FstError,
+            "acceptor",
+        ),
+        (
+            lambda: fg.EditDistance(ABC).compile(transducers.string_acceptor(ABC, "ab")),
+            fg.InvalidInputError,
+            "length is missing",
+        ),
+        (
+            lambda: fg.EditDistance(ABC, insert_cost=-1).compile("ab"),
+            fg.FstgradError,
+            "insert|negative",
+        ),
+    ],
+)
+def test_bad_input(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_rejected_targets():
+    identity = pynini.union(pynini.accep("[1]"), pynini.accep("[2]")).closure().optimize()
+    with pytest.raises(fg.InfeasibleError, match=r"rejects the target 'a c'"):
+        fg.TransducerLoss(identity, ABC).compile("ac")
+
+
+def test_negative_cycles_are_refused():
+    fst = pynini.Fst()
+    fst.add_states(1)
+    fst.set_start(0).set_final(0)
+    for a in (1, 2, 3):
+        fst.add_arc(0, pynini.Arc(a, a, 0, 0))
+    fst.add_arc(0, pynini.Arc(0, 0, -1, 0))
+    with pytest.raises(fg.FstError, match="negative cost"):
+        fg.TransducerLoss(fst, ABC)("ab", "ab")
+
+
+@pytest.mark.parametrize(
+    "scores, said",
+    [
+        (np.zeros(3), r"shape \(3,\)"),
+        (np.zeros((0, 3)), "shape"),
+        (np.zeros((3, 3, 3)), "context axes have 4"),
+        (np.full((3, 3), np.nan), "nan"),
+        (np.full((3, 3), np.inf), "inf"),
+        (np.zeros((2, 3)), "2 positions and 3 symbols.*3 positions and 3 symbols"),
+        (np.zeros((3, 2)), "3 positions and 2 symbols"),
+        ("text", "not an array"),
+    ],
+)
+def test_bad_scores(scores, said):
+    b = fg.EditDistance(ABC).compile("abc")
+    with pytest.raises(fg.InvalidInputError, match=said):
+        fg.StringDistribution(scores, b)
+
+
+def test_infeasible_problems_and_gold():
+    b = fg.EditDistance(ABC).compile("abc")
+    scores = np.zeros((3, 3))
+    scores[1] = -np.inf
+    with pytest.raises(fg.InfeasibleError, match=r"scores\[1\] forbids every symbol"):
+        fg.StringDistribution(scores, b).log_partition()
+    scores = np.zeros((3, 3))
+    scores[2, 2] = -np.inf
+    with pytest.raises(fg.InfeasibleError, match="gold has a score of -inf at position 2"):
+        fg.softmax_margin(scores, "abc", b)
+    with pytest.raises(fg.InvalidInputError, match="length 2"):
+        fg.softmax_margin(np.zeros((3, 3)), "ab", b)
+    blocked = np.zeros((3, 4, 3))
+    blocked[0, :, 1:] = blocked[1, 0, :] = -np.inf
+    with pytest.raises(fg.InfeasibleError, match="Z = 0"):
+        fg.StringDistribution(blocked, b).log_partition()
+    with pytest.raises(fg.InfeasibleError, match="Z = 0"):
+        fg.StringDistribution(blocked, b).sample(1, 0)
+    assert fg.StringDistribution(np.zeros((3, 3)), b).kbest(1)
+
+
+def test_extreme_scores_use_the_log_domain():
+    """One string has nearly all the mass, another the rest: exp(-1000) is no float."""
+    scores = np.zeros((2, 4, 3))
+    scores[0, 3] = [0, -1000, -2000]
+    scores[1, 0] = [-2000, 0, -2000]
+    scores[1, 1] = [5, 0, 0]
+    d = fg.StringDistribution(scores)
+    assert d.log_partition() == pytest.approx(0, abs=1e-12)
+    assert d.log_prob(np.array([1, 0])) == pytest.approx(-1000 + 5, abs=1e-9)
+    np.testing.assert_allclose(d.marginals()[0, 3], [1, 0, 0], atol=1e-300)
