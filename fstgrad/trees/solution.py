@@ -103,7 +103,10 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
     flags = np.empty((2, items), dtype=np.bool_)
     limit = min(COMPILED_LIMIT, size - 1)
     left = matrix_tree.solve_batch(scores, lengths, single_root, limit, tables, values, flags)
-    solution = Solution(scores, lengths, single_root, tables, *tables, values[0], *flags)
+    solution = Solution(
+        scores, lengths, single_root, tables, tables[0], tables[1], tables[2], values[0], flags[0],
+        flags[1],
+    )  # fmt: skip
     if left and size - 1 > limit:
         left = _solve_long(solution, values, flags, limit)
     if left:
