@@ -45,4 +45,5 @@ from .strings import risk as risk
 from .strings import sampled_risk as sampled_risk
 from .strings import sampled_softmax_margin as sampled_softmax_margin
 from .strings import softmax_margin as softmax_margin
+from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees

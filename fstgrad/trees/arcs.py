@@ -27,9 +27,13 @@ class Moments(Protocol):
 
 @dataclass(frozen=True)
 class ArcTable:
-    """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,)."""
+    """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,).
+
+    flat : the scores with the batch as one axis, C-contiguous.
+    """
 
     scores: FloatArray
+    flat: FloatArray
     lengths: IntArray
     labeled: bool
 
@@ -43,26 +47,27 @@ class ArcTable:
         array = checks.float_array("scores", scores)
         is_labeled = _is_labeled(array.shape) if labeled is None else bool(labeled)
         events = 3 if is_labeled else 2
-        event = array.shape[-events:]
+        event, batch = array.shape[-events:], array.shape[:-events]
         if array.ndim < events or event[0] != event[1] or event[0] < 2 or not array.size:
             kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
             raise InvalidInputError(
                 f"scores has shape {array.shape}; the shape must be {kind} with n >= 1 dependents "
                 "and the root at index 0"
             )
-        batch = array.shape[:-events]
+        flat = np.ascontiguousarray(array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.full(array.size // int(np.prod(event)), event[0] - 1)
+            sizes = np.empty(len(flat), dtype=np.int64)
+            sizes.fill(event[0] - 1)
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
-        table = cls(array, sizes, is_labeled)
-        flat = table.flat if is_labeled else table.flat[..., None]
-        bad = matrix_tree.find_unclean(flat, sizes)
+        table = cls(array, flat, sizes, is_labeled)
+        bad = matrix_tree.find_unclean(flat.reshape(*flat.shape[:3], -1), sizes)
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, array.shape)]
+            item = table.name(bad // (array.size // len(sizes)))
             raise InvalidInputError(
-                f"scores{where} is {array.flat[bad]}{table.name(bad // (array.size // len(sizes)))}"
-                "; scores are log-weights in nats: finite, or -inf to forbid"
+                f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
+                "finite, or -inf to forbid"
             )
         return table
 
@@ -70,16 +75,6 @@ class ArcTable:
     def batch_shape(self) -> tuple[int, ...]:
         """The leading axes."""
         return self.scores.shape[: -3 if self.labeled else -2]
-
-    @property
-    def flat_shape(self) -> tuple[int, ...]:
-        """The shape of the scores with the batch as one axis."""
-        return (len(self.lengths), *self.scores.shape[-3 if self.labeled else -2 :])
-
-    @cached_property
-    def flat(self) -> FloatArray:
-        """The scores with the batch as one axis."""
-        return np.ascontiguousarray(self.scores.reshape(self.flat_shape))
 
     @cached_property
     def arcs(self) -> FloatArray:
@@ -113,7 +108,8 @@ class ArcTable:
     def items(self) -> Iterator["ArcTable"]:
         """Yield each item as a table of its own length."""
         for scores, n in zip(self.flat, self.lengths, strict=True):
-            yield ArcTable(scores[: n + 1, : n + 1], np.array([n]), self.labeled)
+            inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
+            yield ArcTable(inner, inner[None], np.array([n]), self.labeled)
 
     def spread(self, marginals: FloatArray) -> FloatArray:
         """Return the probabilities of arcs (b, n+1, n+1) as a table like the scores."""
@@ -146,7 +142,7 @@ class ArcTable:
         With labels, v is averaged over them for the arcs; each label takes its share of its arc's
         change, and what its own v adds to the average.
         """
-        v = direction.reshape(self.flat_shape)
+        v = direction.reshape(self.flat.shape)
         if not self.labeled:
             return moments.covariance_product(v).reshape(self.scores.shape)
         mean = (self.shares * v).sum(axis=-1)

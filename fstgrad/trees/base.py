@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.distribution import Scalar
 from fstgrad.errors import InvalidInputError
 from fstgrad.trees import structures
@@ -147,7 +147,7 @@ class TreeDistribution(MomentDistribution):
         """Return the solution of `self._table.arcs`."""
 
     @abstractmethod
-    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the best heads (b, n) of tables (b, n+1, n+1), and which items have any (b,)."""
 
     @cached_property
@@ -184,7 +184,7 @@ class TreeDistribution(MomentDistribution):
 
     def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
         heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)
-        flat = (*heads.shape[:-2], *self._table.flat_shape)
+        flat = (*heads.shape[:-2], *self._table.flat.shape)
         table = structures.arc_table(heads, labels, flat)
         return table.reshape(heads.shape[:-2] + self.scores.shape)
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
 
-Finder = Callable[[FloatArray, IntArray], tuple[IntArray, IntArray]]
+Finder = Callable[[FloatArray, IntArray], tuple[IntArray, BoolArray]]
 
 
 def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray, float]]:

@@ -31,44 +31,23 @@ CERTAIN = -45.0
 class Solution:
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
-    tables : (3, b, m+1, m+1) weights, the exp of centered scores; the gradient of log Z in them;
-        marginals, the product of the two.
+    weights : the exponentials of the centered scores; `gradient` of log Z in them; `marginals`,
+        the product of the two; `tables`, the three in one array.
     log_partition : (b,) in nats, -inf where no tree is allowed.
-    flags : (2, b) whether the gradient carries second-order quantities; whether the root's single
-        arc is open, not fixed because it is certain.
+    trusted : (b,) whether `gradient` carries second-order quantities.
+    single : (b,) whether the root's single arc is open: not where it is certain and was fixed.
     """
 
     scores: FloatArray
     lengths: IntArray
     single_root: bool
     tables: FloatArray
+    weights: FloatArray
+    gradient: FloatArray
+    marginals: FloatArray
     log_partition: FloatArray
-    flags: BoolArray
-
-    @property
-    def weights(self) -> FloatArray:
-        """Exponentials of the scores, each column over its largest one."""
-        return self.tables[0]
-
-    @property
-    def gradient(self) -> FloatArray:
-        """The gradient of log Z in the weights."""
-        return self.tables[1]
-
-    @property
-    def marginals(self) -> FloatArray:
-        """The probability of every arc."""
-        return self.tables[2]
-
-    @property
-    def trusted(self) -> BoolArray:
-        """Whether the gradient carries second-order quantities."""
-        return self.flags[0]
-
-    @property
-    def single(self) -> BoolArray:
-        """Whether the root's single arc is open."""
-        return self.flags[1]
+    trusted: BoolArray
+    single: BoolArray
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return Cov v for a table v (b, m+1, m+1), finite: O(n^3), two matrix products."""
@@ -124,9 +103,12 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
     flags = np.empty((2, items), dtype=np.bool_)
     limit = min(COMPILED_LIMIT, size - 1)
     left = matrix_tree.solve_batch(scores, lengths, single_root, limit, tables, values, flags)
-    solution = Solution(scores, lengths, single_root, tables, values[0], flags)
+    solution = Solution(
+        scores, lengths, single_root, tables, tables[0], tables[1], tables[2], values[0], flags[0],
+        flags[1],
+    )  # fmt: skip
     if left and size - 1 > limit:
-        left = _solve_long(solution, values, limit)
+        left = _solve_long(solution, values, flags, limit)
     if left:
         for item in np.flatnonzero(~flags[0]).tolist():
             values[1, item] = _solve_stably(solution, item, values[1, item])
@@ -134,7 +116,7 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
     return solution
 
 
-def _solve_long(solution: Solution, values: FloatArray, limit: int) -> int:
+def _solve_long(solution: Solution, values: FloatArray, flags: BoolArray, limit: int) -> int:
     """Solve the long sentences of a batch with LAPACK; return how many items cannot be trusted.
 
     The memory of a Laplacian as a C array is the transpose to LAPACK, which inverts it in place.
@@ -158,7 +140,7 @@ def _solve_long(solution: Solution, values: FloatArray, limit: int) -> int:
                 values[0, item] = np.log(np.abs(factors.diagonal())).sum()
                 lapack.dgetri(factors, pivots, lwork=64 * n, overwrite_lu=True)
     left: int = matrix_tree.differentiate_long(
-        matrices, lengths, single, limit, tables, values, solution.flags, roots
+        matrices, lengths, single, limit, tables, values, flags, roots
     )
     return left
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, IntArray, Seed
+from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.solution import Solution, solve
 
@@ -97,7 +97,7 @@ class SpanningTrees(TreeDistribution):
     def _solve(self) -> Solution:
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)
 
-    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, IntArray]:
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         from fstgrad.trees.kernels import arborescence
 
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), np.int64)

@@ -89,14 +89,19 @@ def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> I
             f"no allowed arcs lead from the root to dependents {lost.tolist()}{item}: Z = 0; "
             "allow an arc into this set from outside it"
         )
-    children = np.flatnonzero(allowed[0])
-    why = [
-        f"{child} does not reach {np.flatnonzero(~_reached(allowed, [child]))[1:].tolist()}"
-        for child in children.tolist()
-    ]
+    unreached = {
+        child: np.flatnonzero(~_reached(allowed, [child]))[1:].tolist()
+        for child in np.flatnonzero(allowed[0]).tolist()
+    }
+    if single_root and all(unreached.values()):
+        why = [f"{child} does not reach {nodes}" for child, nodes in unreached.items()]
+        return InfeasibleError(
+            f"no tree with a single root arc is allowed{item}: Z = 0; of the root's dependents "
+            f"{'; '.join(why)}; allow arcs between them or pass single_root=False"
+        )
     return InfeasibleError(
-        f"no tree with a single root arc is allowed{item}: Z = 0; of the root's dependents "
-        f"{'; '.join(why)}; allow arcs between them or pass single_root=False"
+        f"every allowed tree has crossing arcs{item}: Z = 0 over projective trees; allow more arcs "
+        "or use SpanningTrees"
     )
 
 
