@@ -14,7 +14,7 @@ Index
 - `with_arc_type`, `symbol_table`, `with_symbols` : types and symbols.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
-- `is_acceptor`, `is_acyclic`, `is_empty` : questions.
+- `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : questions.
 
 Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
 "standard", negative natural logarithms in "log64".
@@ -35,6 +35,7 @@ from fstgrad.openfst.operations import (
     prune,
     remove_epsilons,
     shortest_distance,
+    string_lengths,
     topsort,
     union,
 )
@@ -43,6 +44,6 @@ from fstgrad.openfst.symbols import symbol_table
 __all__ = [
     "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
     "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "project", "prune",
-    "read", "remove_epsilons", "shortest_distance", "symbol_table", "to_arrays", "topsort", "union",
-    "with_arc_type", "with_symbols",
+    "read", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
+    "topsort", "union", "with_arc_type", "with_symbols",
 ]  # fmt: skip
