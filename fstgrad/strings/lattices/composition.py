@@ -4,7 +4,7 @@ A state of the composition is a pair (state of the lattice, canonical row of M).
 for prefixes that the lattice contains; epsilon arcs of the lattice move the first part alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -126,14 +126,16 @@ def compose(
     max_states: int,
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`."""
-    machine = loss.machine(target)
+    against = loss.against(target)
     if cap is not None:
         cap = float(real_array("cap", cap, ()))
-        machine = machine.with_constant(cap) if machine.semiring is TROPICAL else machine
+        if against.machine.semiring is TROPICAL:
+            against, cap = replace(against, machine=against.machine.with_constant(cap)), None
+    machine = against.machine
 
     def in_nats(values: npt.NDArray[Any]) -> FloatArray:
-        losses = loss._finished(values, machine)
-        return losses if cap is None or machine.semiring is TROPICAL else np.minimum(losses, cap)
+        losses = against.in_nats(values)
+        return losses if cap is None else np.minimum(losses, cap)
 
     pairs = _Pairs(graph, label, machine, max_states)
     if graph.num_states == 1:
