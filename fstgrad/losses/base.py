@@ -84,8 +84,7 @@ class Loss(ABC):
         InfeasibleError
             The transducer rejects the target.
         """
-        machine = self.machine(target)
-        return TargetLoss(self.alphabet, machine, lambda value: self._finished(value, machine))
+        return TargetLoss(self.alphabet, self.machine(target), self._finished)
 
     def compile(
         self,
