@@ -185,6 +185,10 @@ class Loss(ABC):
 
         return SumLoss([self, other])
 
+    def _size(self, target: Target) -> int:
+        """Return the number of states of M."""
+        return self._machine(target).num_states
+
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine."""
         return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
