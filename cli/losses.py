@@ -5,12 +5,14 @@ import difflib
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.options import LossChoice
 from fstgrad.grammars import NAMES, Grammar
+from fstgrad.io import read_confusion
 from fstgrad.losses import (
     CharacterErrorRate,
     EditDistance,
@@ -35,7 +37,7 @@ _KERNEL = {"smoothing": "smoothing", "log": "log"}
 
 # name -> (constructor, option -> its argument)
 LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
-    "edit": (EditDistance, _EDIT),
+    "edit": (EditDistance, _EDIT | {"confusion": "confusion"}),
     "edit-factored": (partial(EditDistance, factored=True), _EDIT),
     "osa": (OptimalStringAlignment, _EDIT | {"transpose_cost": "transpose_cost"}),
     "lcs": (LongestCommonSubsequence, {}),
@@ -75,6 +77,12 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         lacking = [option for option in _REQUIRED.get(name, ()) if option not in given]
         if lacking:
             raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
+        if "confusion" in settings:
+            settings["confusion"] = read_confusion(
+                settings["confusion"],
+                alphabet,
+                substitute_cost=settings.pop("substitute_cost", 1.0),
+            )
         return None if constructor is None else constructor(alphabet, **settings)
     if name in NAMES or name.endswith(".py") or ".py:" in name:
         _settings(name, given, {})
@@ -89,7 +97,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     )
 
 
-def _settings(name: str, given: dict[str, object], arguments: dict[str, str]) -> dict[str, object]:
+def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:
     """Return the options that were given as arguments of the loss."""
     for option in given:
         if option not in arguments:

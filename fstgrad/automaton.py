@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray
@@ -40,6 +41,27 @@ class Level:
         return tuple(result)
 
 
+@dataclass(frozen=True, eq=False)
+class FlatLevels:
+    """All levels one behind the other, as the compiled passes read them; N states with arcs.
+
+    Level t holds the states offsets[t] .. offsets[t + 1]; `target` (N, C) int32 counts from the
+    start of the next level, -1 where dead; `cost` (N, C) in nats; `weight` is e^cost divided by the
+    largest of its level, `final_weight` likewise, and `shift` the sum of what was taken out.
+    `spread` is the largest difference between losses still possible, negative where some are +inf.
+    """
+
+    class_of: IntArray
+    offsets: IntArray
+    target: npt.NDArray[np.int32]
+    cost: FloatArray
+    weight: FloatArray
+    final: FloatArray
+    final_weight: FloatArray
+    shift: float
+    spread: float
+
+
 @dataclass(frozen=True)
 class LossAutomaton:
     """The deterministic, layered automaton B of a loss against one target.
@@ -70,6 +92,25 @@ class LossAutomaton:
         """Make the arrays read-only."""
         for array in (self.class_of, self.final, *self._level_arrays()):
             array.flags.writeable = False
+
+    @cached_property
+    def flat(self) -> FlatLevels:
+        """The levels one behind the other; O(arcs), once."""
+        shifts = [float(level.cost.max()) for level in self.levels]
+        cost = np.concatenate([level.cost for level in self.levels])
+        sizes = self.level_sizes
+        last = float(self.final.max())
+        return FlatLevels(
+            self.class_of.copy(),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([level.target for level in self.levels]).astype(np.int32),
+            cost,
+            np.exp(cost - np.repeat(shifts, sizes[:-1])[:, None]),
+            self.final.copy(),
+            np.exp(self.final - last),
+            sum(shifts) + last,
+            self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny),
+        )
 
     @classmethod
     def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":

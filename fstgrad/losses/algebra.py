@@ -13,6 +13,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import DEAD, Level, LossAutomaton
 from fstgrad.checks import FloatArray, IntArray, positive_number
 from fstgrad.errors import AlphabetError, InfeasibleError, NotSupportedError, StateLimitError
+from fstgrad.evaluation import SumTargetLoss
 from fstgrad.losses.base import MAX_STATES, Engine, Loss, Target
 from fstgrad.machine import TargetMachine
 from fstgrad.openfst import Fst
@@ -115,6 +116,10 @@ class SumLoss(Loss):
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats."""
         return sum(loss(y, target) for loss in self.losses)
+
+    def against(self, target: Target) -> SumTargetLoss:
+        """Return the sum against one target, for many hypotheses at once."""
+        return SumTargetLoss(tuple(loss.against(target) for loss in self.losses))
 
     def compile(
         self,

@@ -13,6 +13,7 @@ from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
@@ -74,6 +75,16 @@ class Loss(ABC):
                 "finite loss against it; let the transducer write every symbol of the target"
             )
         return machine
+
+    def against(self, target: Target) -> TargetLoss | SumTargetLoss:
+        """Return the loss against one target, for many hypotheses at once: `losses_of(ids)`.
+
+        Raises
+        ------
+        InfeasibleError
+            The transducer rejects the target.
+        """
+        return TargetLoss(self.alphabet, self.machine(target), self._finished)
 
     def compile(
         self,

@@ -19,6 +19,7 @@ from fstgrad.machine import TargetMachine
 from fstgrad.openfst import (
     ArcType,
     Fst,
+    FstArrays,
     compose,
     from_arrays,
     is_acceptor,
@@ -30,7 +31,7 @@ from fstgrad.openfst import (
     with_arc_type,
     with_character_symbols,
 )
-from fstgrad.reduction import target_machine
+from fstgrad.reduction import merge_alike, target_machine
 from fstgrad.semiring import SEMIRINGS, TROPICAL
 
 
@@ -151,11 +152,19 @@ class TransducerLoss(Loss):
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
-        result = self._target_acceptor(target)
-        for factor in reversed(self.factors):
-            result = compose(factor, result)
-        fst = to_arrays(project(result, "input"))
-        return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
+        right = self._target_acceptor(target)
+        for factor in reversed(self.factors[1:]):
+            right = compose(factor, right)
+        written = np.unique(to_arrays(right).ilabel)
+        left, class_of = merge_alike(self._reader, written, len(self.alphabet))
+        fst = to_arrays(project(compose(from_arrays(left), right), "input"))
+        machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
+        return replace(machine, class_of=machine.class_of[class_of])
+
+    @cached_property
+    def _reader(self) -> FstArrays:
+        """The factor that reads the hypothesis."""
+        return to_arrays(self.factors[0])
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""

@@ -5,12 +5,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
+from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
 
@@ -27,6 +28,7 @@ class StringDistribution(ArrayDistribution):
     scores : (l, n), (l, n+1, n) or (l, n+1, n+1, n), ... float64
         Log-weights in nats.  Context axes run from the oldest symbol to the youngest; index n is
         "before the start".  -inf forbids.  Entries of contexts that cannot occur are ignored.
+        A float64 array is not copied: leave it as it is while the distribution is in use.
     b : LossAutomaton, optional
         The loss, compiled for the length l; None means L = 0.
 
@@ -55,9 +57,7 @@ class StringDistribution(ArrayDistribution):
         self.scores.flags.writeable = False
         self.event_ndim = self.scores.ndim
         self.b = b
-        length, n = len(self.scores), self.scores.shape[-1]
-        alphabet = b.alphabet if b is not None else Alphabet(str(i) for i in range(n))
-        self.automaton = b if b is not None else LossAutomaton.trivial(alphabet, length)
+        self.automaton = b if b is not None else no_loss(self.scores.shape[-1], self.length)
 
     @property
     def length(self) -> int:
@@ -76,16 +76,43 @@ class StringDistribution(ArrayDistribution):
     def marginals(self) -> FloatArray:
         """Return the gradient terms Q, shaped like the scores; each position sums to one.
 
-        Q[s, z] is the probability that the symbols up to position s end in z.
+        Q[s, z] is the probability that the symbols up to position s end in z.  The array is kept
+        and read-only.
         """
-        return self._solved[1].copy()
+        return self._solved[1]
 
     def parts(self, structure: SequenceLike) -> FloatArray:
         """Return the indicator table of one string, shaped like the scores."""
-        ids = self._ids(structure)
         table = np.zeros_like(self.scores)
-        table[(np.arange(self.length), *self._contexts(ids))] = 1.0
+        table[self.cells(structure)] = 1.0
         return table
+
+    def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
+        """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
+        ids = self._ids(structure)
+        start = np.full(self.order - 1, self.scores.shape[-1], dtype=np.int64)
+        padded = np.concatenate([start, ids])
+        context = (padded[i : i + self.length] for i in range(self.order))
+        return (np.arange(self.length), *context)
+
+    def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
+        """Return the cells of the gold string and its score w.Psi in nats.
+
+        Raises
+        ------
+        InfeasibleError
+            The score is -inf.
+        """
+        cells = self.cells(structure)
+        scores = self.scores[cells]
+        total = float(scores.sum())
+        if total == -np.inf:
+            position = int(np.flatnonzero(np.isneginf(scores))[0])
+            raise InfeasibleError(
+                f"gold has a score of -inf at position {position}: its probability is zero; "
+                "do not forbid symbols of the gold string"
+            )
+        return cells, total
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
@@ -147,9 +174,9 @@ class StringDistribution(ArrayDistribution):
 
     @cached_property
     def _solved(self) -> tuple[float, FloatArray]:
-        passes = Passes(self.scores, self._paths)
-        log_z, _ = passes.forward()
-        return log_z, passes.backward()[0]
+        log_z, marginals = solve(self.scores, self.automaton)
+        marginals.flags.writeable = False
+        return log_z, marginals
 
     def _slope(self, paths: PathWeights) -> tuple[float, float]:
         """Return log Z of the paths and the expectation of their tangent."""
@@ -163,15 +190,9 @@ class StringDistribution(ArrayDistribution):
             )
         return ids
 
-    def _contexts(self, ids: IntArray) -> tuple[IntArray, ...]:
-        """Return the index of each position's q-gram: q arrays (l,), oldest first."""
-        start = np.full(self.order - 1, self.scores.shape[-1])
-        padded = np.concatenate([start, ids])
-        return tuple(padded[i : i + self.length] for i in range(self.order))
-
     @staticmethod
     def _checked_scores(scores: npt.ArrayLike, b: LossAutomaton | None) -> FloatArray:
-        array = log_weights("scores", scores).copy()
+        array = np.ascontiguousarray(log_weights("scores", scores)).view()
         if array.ndim < 2 or 0 in array.shape:
             raise InvalidInputError(
                 f"scores has shape {array.shape}; give (l, n), (l, n+1, n), (l, n+1, n+1, n), ... "

@@ -21,9 +21,8 @@ from fstgrad.automaton import DEAD
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings.algebra import Algebra, Log, Real
+from fstgrad.strings.compiled import NO_STRING, SAFE_RANGE
 from fstgrad.strings.paths import PathWeights
-
-SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Passes:
         self.order = self.scores.ndim - 1
         self.shifts = self._level_maxima()
         if self.algebra is None:
-            self.algebra = Real() if self._is_within_range() else Log()
+            self.algebra = Real() if self.is_within_range() else Log()
         self.has_tangent = self.direction is not None or self.paths.tangent is not None
 
     def forward(self) -> tuple[float, float]:
@@ -77,10 +76,7 @@ class Passes:
         total = algebra.reduce(flat, np.zeros(1, dtype=np.int64))[:, 0, 0]
         value = float(np.log(total[0])) if isinstance(algebra, Real) and total[0] > 0 else total[0]
         if total[0] == algebra.zero:
-            raise InfeasibleError(
-                "no string has a finite score and a finite loss (Z = 0): allow more symbols in "
-                "scores, or use a loss with smoothing > 0"
-            )
+            raise InfeasibleError(NO_STRING)
         log_z = float(value) + offset + shift
         if not self.has_tangent:
             return log_z, 0.0
@@ -248,7 +244,7 @@ class Passes:
             )
         return maxima
 
-    def _is_within_range(self) -> bool:
+    def is_within_range(self) -> bool:
         """Whether no weight that matters to 1e-16 can fall below the range of floats.
 
         Where every symbol may follow every context and B is complete, a prefix can be exchanged for

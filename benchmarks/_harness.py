@@ -1,0 +1,166 @@
+"""What every benchmark shares: arguments, medians, a table on stdout, JSON, machine and versions.
+
+A program is a function that yields rows; `run` does the rest::
+
+    def rows(quick):
+        yield {"case": "chain", "seconds": median_seconds(call), ...}
+
+    if __name__ == "__main__":
+        run("title", rows)
+
+Rows are dictionaries, all with the same keys.  A number in a column that begins with "seconds" is
+printed with a unit, one in a column that begins with "ratio" or "times" as a factor.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Row = dict[str, Any]
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+PACKAGES = (
+    "fstgrad", "numpy", "scipy", "numba", "pynini", "jax", "torch", "torch-struct", "networkx",
+    "scikit-learn",
+)  # fmt: skip
+
+
+def one_thread() -> None:
+    """Ask every library for one thread; call it before numpy is imported."""
+    for name in THREAD_VARIABLES:
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault(
+        "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    )
+
+
+def seconds_of(call: Callable[[], Any]) -> float:
+    """Return the seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def median_seconds(call: Callable[[], Any], repeat: int = 5, *, least: float = 0.02) -> float:
+    """Return the median of `repeat` >= 5 timings of one call in seconds, after one to warm up.
+
+    Short calls are repeated within a timing until it lasts `least` seconds.
+    """
+    call()
+    once = seconds_of(call)
+    inner = max(1, int(least / max(once, 1e-9)))
+    timings = []
+    for _ in range(max(5, repeat)):
+        start = time.perf_counter()
+        for _ in range(inner):
+            call()
+        timings.append((time.perf_counter() - start) / inner)
+    return statistics.median(timings)
+
+
+def interleaved_medians(calls: dict[str, Callable[[], Any]], repeat: int = 5) -> dict[str, float]:
+    """Return the median seconds of several calls, timed in turn so that noise hits all of them."""
+    timings: dict[str, list[float]] = {name: [] for name in calls}
+    inner = {}
+    for name, call in calls.items():
+        call()
+        inner[name] = max(1, int(0.02 / max(seconds_of(call), 1e-9)))
+    for _ in range(max(5, repeat)):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(inner[name]):
+                call()
+            timings[name].append((time.perf_counter() - start) / inner[name])
+    return {name: statistics.median(values) for name, values in timings.items()}
+
+
+def peak_megabytes() -> float:
+    """Return the peak resident memory of this process so far in MB."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def environment() -> dict[str, Any]:
+    """Return the machine, the number of threads and the versions of what is installed."""
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "machine": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "library default"),
+        "system": platform.platform(),
+        "versions": versions,
+    }
+
+
+def report(title: str, rows: Iterable[Row], json_path: str | None = None) -> list[Row]:
+    """Print the rows as a table, each as soon as it is there, and write them as JSON."""
+    about = environment()
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    print(f"{title}\n{about['machine']}, {about['cores']} cores, threads: {about['threads']}")
+    print(versions)
+    done: list[Row] = []
+    widths: list[int] = []
+    for row in rows:
+        cells = [_shown(name, value) for name, value in row.items()]
+        if not done or list(row) != list(done[-1]):
+            widths = [max(len(n), len(c), 9) for n, c in zip(row, cells, strict=True)]
+            print("\n" + "  ".join(n.rjust(w) for n, w in zip(row, widths, strict=True)))
+        print("  ".join(c.rjust(w) for c, w in zip(cells, widths, strict=True)), flush=True)
+        done.append(row)
+    if json_path is not None:
+        with open(json_path, "w", encoding="utf-8") as file:
+            json.dump({"title": title, **about, "rows": done}, file, indent=1)
+            file.write("\n")
+    return done
+
+
+def arguments(title: str) -> argparse.Namespace:
+    """Return the arguments that every program takes: `--quick` and `--json FILE`."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds in all")
+    parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
+    return parser.parse_args()
+
+
+def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
+    """Read the arguments, run the program, print and write what it yields."""
+    given = arguments(title)
+    report(title, rows(given.quick), given.json)
+    sys.stdout.flush()
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float) and name.startswith("seconds"):
+        for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+            if value >= size:
+                return f"{value / size:.3g} {unit}"
+        return f"{value * 1e9:.3g} ns"
+    if isinstance(value, float) and name.startswith(("ratio", "times")):
+        return f"{value:,.1f} x" if value >= 10 else f"{value:.2f} x"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next(line.split(":")[1].strip() for line in file if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
