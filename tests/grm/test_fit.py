@@ -1,6 +1,8 @@
 """The estimator: optimality, an independent solver, recovery, conventions, bad input."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -419,6 +421,18 @@ def test_bad_input(settings, change, message):
         x[3, 2] = change
     with pytest.raises(InvalidInputError, match=message):
         fg.GeneralizedRootModel(**{"k": 2, **settings}).fit(x)
+
+
+def test_without_scikit_learn_only_the_estimator_is_missing():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import fstgrad as fg, fstgrad.grm.bases as bases\n"
+        "assert bases.Poisson().log_partition([0.0]).value == 1.0\n"
+        "try:\n    fg.GeneralizedRootModel\n"
+        "except fg.MissingDependencyError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'fstgrad[grm]'" in done.stdout
 
 
 def test_memory_is_predicted():
