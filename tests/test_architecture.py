@@ -18,7 +18,7 @@ LAYERS = {
     "openfst": 3,
     "transducers": 4,
     "pipeline": 5, "automaton": 5, "machine": 5,
-    "reduction": 6, "determinize": 6, "minimize": 7,
+    "reduction": 6, "determinize": 6, "evaluation": 6, "minimize": 7,
     "losses": 8,
     "distribution": 3,
     "trees": 9, "mrf": 9, "grm": 9, "strings": 9,
