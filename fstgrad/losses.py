@@ -7,6 +7,7 @@ probability semiring a count or kernel value u, turned into -log(u + smoothing) 
 Index: `TransducerLoss` (any transducer), `EditDistance`, `SmithWaterman`, `Hamming`, `NGram`.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -101,6 +102,19 @@ class TransducerLoss:
         """The pynini.Fst U: arc type "standard" if tropical (float32 costs), "log64" otherwise."""
         whole = reduce(compose, self.factors)
         return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides the loss: the transducers, the alphabet, the reading."""
+        digest = hashlib.sha256()
+        reading = self.alphabet.symbols, self.semiring, self.smoothing, self.log
+        digest.update(repr(reading).encode())
+        for factor in self.factors:
+            arrays = to_arrays(factor)
+            digest.update(repr((arrays.start, arrays.num_states, arrays.num_arcs)).encode())
+            for name in ("final", "source", "ilabel", "olabel", "target", "weight"):
+                digest.update(getattr(arrays, name).tobytes())
+        return digest.hexdigest()
 
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
