@@ -34,11 +34,11 @@ Item = XY | FstgradError  # an error stands for a pair that could not be read
 class Outcome(NamedTuple):
     """What became of one pair: the numbers of `PairGradient`, or an error.
 
-    index : position of the pair in the input.
+    place : position of the pair in the input.
     seconds : wall time of the pair.
     """
 
-    index: int
+    place: int
     seconds: float
     value: float = float("nan")
     log_partition: float = float("nan")
@@ -228,17 +228,28 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
         try:
             if isinstance(pair, FstgradError):
                 raise pair
-            value, gradient, *numbers = objective(w, *pair)
+            part = objective(w, *pair)
         except FstgradError as error:
             sums.failed += 1
             failure = error.with_traceback(None)
             outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
             continue
-        outcome = Outcome(index, time.perf_counter() - start, value, *numbers)
-        outcomes.append(outcome)
-        sums.gradient += gradient
-        sums.value += value
-        sums.variance += outcome.standard_error**2
+        seconds = time.perf_counter() - start
+        outcomes.append(
+            Outcome(
+                index,
+                seconds,
+                part.value,
+                part.log_partition,
+                part.states,
+                part.method,
+                part.standard_error,
+                part.effective_samples,
+            )
+        )
+        sums.gradient += part.gradient
+        sums.value += part.value
+        sums.variance += part.standard_error**2
         sums.done += 1
     return Chunk(tuple(outcomes), sums)
 

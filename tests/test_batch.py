@@ -29,7 +29,7 @@ def test_a_pass_is_the_mean_of_the_pairs():
     value, gradient = batch.sums(W, pairs).mean()
     assert value == pytest.approx(expected, rel=1e-14)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-13, atol=1e-14)
-    assert [o.index for o in outcomes(batch, pairs)] == list(range(37))
+    assert [o.place for o in outcomes(batch, pairs)] == list(range(37))
     values = [objective(W, *pair).value for pair in pairs]
     assert [o.value for o in outcomes(batch, pairs)] == values
 
@@ -51,7 +51,7 @@ def test_results_are_identical_for_any_number_of_processes(method):
                     progress=counts.append,
                 )
                 results.append((sums.value, sums.gradient.tobytes(), sums.done, sums.variance))
-        assert [o.index for o in failed] == [20, 20]
+        assert [o.place for o in failed] == [20, 20]
         assert counts == [16, 16, 16, 16, 11] * 2
     assert len(set(results)) == 1
     assert results[0][2] == 74
@@ -63,7 +63,7 @@ def test_one_bad_pair_is_reported_without_losing_the_others():
     batch = fg.Batch(objective)
     failed = []
     sums = batch.sums(W, pairs, on_error=failed.append)
-    assert [o.index for o in failed] == [1, 2, 3]
+    assert [o.place for o in failed] == [1, 2, 3]
     assert [type(o.error) for o in failed] == [
         InvalidInputError,
         fg.AlphabetError,
