@@ -5,7 +5,6 @@ import json
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import cast
 
 import click
 import numpy as np
@@ -13,32 +12,23 @@ import numpy as np
 from fstgrad.batch import Batch, Item, Outcome, Sums
 from fstgrad.checks import FloatArray
 from fstgrad.cli.journal import Journal
-from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import (
-    Compilation,
     Estimation,
-    LossChoice,
+    ProblemOptions,
     Reading,
     Running,
-    Weights,
-    compile_options,
-    loss_options,
     method_options,
     output_npz,
     pairs_argument,
-    reading_options,
+    problem_options,
     running_options,
     skip_errors,
-    weight_options,
 )
-from fstgrad.cli.pairs import rows_and_alphabet
+from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
-from fstgrad.cli.weights import make_weights, read_given
 from fstgrad.errors import FstgradError, RowError
-from fstgrad.features import QGramCounts
 from fstgrad.io import Row, write_arrays
-from fstgrad.losses import Engine
-from fstgrad.objective import KINDS, Kind, Method, PairObjective
+from fstgrad.objective import KINDS, Kind
 
 
 @click.command()
@@ -50,11 +40,8 @@ from fstgrad.objective import KINDS, Kind, Method, PairObjective
     show_default=True,
     help="F of Eq. 1, the expected loss, or minus the log-likelihood (which takes no loss).",
 )
-@loss_options
-@compile_options
+@problem_options
 @method_options
-@weight_options
-@reading_options
 @output_npz
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
 @running_options
@@ -62,11 +49,8 @@ from fstgrad.objective import KINDS, Kind, Method, PairObjective
 def grad(
     pairs: str,
     objective: Kind,
-    choice: LossChoice,
-    compilation: Compilation,
+    options: ProblemOptions,
     estimation: Estimation,
-    model: Weights,
-    reading: Reading,
     output: str | None,
     top: int,
     running: Running,
@@ -78,31 +62,14 @@ def grad(
     standard output as soon as its block of 16 is done; the largest entries of the gradient go to
     standard error.
     """
-    given, known = read_given(model)
-    rows, alphabet = rows_and_alphabet(pairs, reading, columns=(1,), known=known)
-    loss = build_loss(choice, alphabet)
-    if objective == "risk" and loss is None:
-        raise click.UsageError("--objective risk is the expected loss; give a --loss")
-    features = QGramCounts(alphabet, model.order)
-    weights = make_weights(model, given, features)
-    function = PairObjective(
-        features,
-        loss,
-        objective,
-        compilation.cap,
-        cast(Engine, compilation.engine),
-        compilation.max_states,
-        cast(Method | None, estimation.method),
-        estimation.samples,
-        estimation.seed,
-    )
+    problem = open_problem(pairs, options, objective, estimation)
+    weights = problem.weights
     start = time.perf_counter()
-    journal = Journal(
-        running.resume, _settings(function, weights, reading), Sums(np.zeros(features.shape))
-    )
-    run = _Run(journal, reading, skip_errors)
-    with Batch(function, running.jobs, cache_directory=running.cache) as batch:
-        run.work(batch, weights, progress(rows, "gradient"))
+    none = Sums(np.zeros_like(weights))
+    journal = Journal(running.resume, _settings(problem, options.reading), none)
+    run = _Run(journal, options.reading, skip_errors)
+    with Batch(problem.objective, running.jobs, cache_directory=running.cache) as batch:
+        run.work(batch, weights, progress(problem.rows, "gradient"))
     sums = journal.sums
     value, gradient = sums.mean()
     if output is not None:
@@ -110,18 +77,18 @@ def grad(
             output,
             gradient=gradient,
             weights=weights,
-            symbols=alphabet.symbols,
+            symbols=problem.alphabet.symbols,
             objective=value,
             pairs=sums.done,
         )
     error = f" +- {np.sqrt(sums.variance) / sums.done:.2g}" if sums.variance else ""
     print_table(
-        f"{objective}, {_loss_name(choice, function, run.methods)}: mean {value:.6f}{error} nats "
-        f"over {sums.done:,} pairs in {time.perf_counter() - start:.1f} s; largest of "
-        f"{gradient.size:,} entries of the gradient",
-        (f"{model.order}-gram", "gradient", "weight"),
+        f"{problem.description}{_chosen(problem, run.methods)}: mean {value:.6f}{error} nats over "
+        f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "
+        f"{gradient.size:,} entries",
+        (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
-            (qgram(alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
+            (qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
             for ids, entry in largest(gradient, top)
         ],
     )
@@ -187,15 +154,15 @@ def _report_failures(sums: Sums) -> None:
         click.echo(f"fstgrad: skipped {sums.failed:,} of {total:,} rows", err=True)
 
 
-def _settings(function: PairObjective, weights: FloatArray, reading: Reading) -> str:
+def _settings(problem: Problem, reading: Reading) -> str:
     """Return a digest of all that decides the results besides the rows."""
-    loss = None if function.loss is None else function.loss.fingerprint
+    function = problem.objective
     settings = (
         function.kind, function.cap, function.engine, function.max_states, function.method,
-        function.samples, function.seed, loss, function.features.alphabet.symbols, weights.shape,
-        reading.tokens_x, reading.tokens_y,
+        function.samples, function.seed, problem.alphabet.symbols, problem.weights.shape,
+        function.loss and function.loss.fingerprint, reading.tokens_x, reading.tokens_y,
     )  # fmt: skip
-    return hashlib.sha256(repr(settings).encode() + weights.tobytes()).hexdigest()
+    return hashlib.sha256(repr(settings).encode() + problem.weights.tobytes()).hexdigest()
 
 
 def _json_line(row: Row, outcome: Outcome) -> str:
@@ -214,15 +181,11 @@ def _json_line(row: Row, outcome: Outcome) -> str:
     return json.dumps(line, ensure_ascii=False)
 
 
-def _loss_name(choice: LossChoice, function: PairObjective, methods: Counter[str]) -> str:
-    """Return the loss and how it was computed; for `auto`, what it chose and why."""
-    if function.loss is None or function.kind == "crf":
-        return "no loss"
-    if function.method == "auto":
-        chosen = ", ".join(f"{number:,} {name}" for name, number in methods.items())
-        why = "" if set(methods) <= {"exact"} else f": exact passes {function.max_states:,} states"
-        return f"{choice.loss} loss, auto chose {chosen or 'nothing more'}{why}"
-    if function.method == "sampled":
-        return f"{choice.loss} loss, {function.samples:,} samples a pair"
-    exactness = "exact" if function.cap is None else f"capped at {function.cap:g}"
-    return f"{choice.loss} loss, {exactness}"
+def _chosen(problem: Problem, methods: Counter[str]) -> str:
+    """Return what `auto` chose and why."""
+    function = problem.objective
+    if function.method != "auto" or not methods:
+        return ""
+    chosen = ", ".join(f"{name} for {number:,}" for name, number in methods.items())
+    why = "" if set(methods) == {"exact"} else f" (exact passes {function.max_states:,} states)"
+    return f" chose {chosen}{why}"

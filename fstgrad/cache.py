@@ -14,8 +14,8 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import positive_integer
 from fstgrad.errors import InfeasibleError, StateLimitError
-from fstgrad.evaluation import TargetLoss
-from fstgrad.losses import MAX_STATES, Engine, TransducerLoss
+from fstgrad.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses import MAX_STATES, Engine, Loss
 
 MAX_BYTES = 2**30
 _WORKING_COPIES = 3  # an automaton in use holds its arrays again, laid out for the passes
@@ -67,7 +67,7 @@ class AutomatonCache:
 
     def automaton(
         self,
-        loss: TransducerLoss,
+        loss: Loss,
         target: SequenceLike,
         length: int | None = None,
         *,
@@ -86,15 +86,15 @@ class AutomatonCache:
         result: LossAutomaton = self._get(key, lambda: self._on_disk(key, loss.alphabet, compiled))
         return result
 
-    def target_loss(self, loss: TransducerLoss, target: SequenceLike) -> TargetLoss:
+    def target_loss(self, loss: Loss, target: SequenceLike) -> TargetLoss | SumTargetLoss:
         """Return `loss.against(target)`; these are kept in memory only."""
         ids = loss.alphabet.encode(target, name="target")
 
-        def made() -> TargetLoss:
+        def made() -> TargetLoss | SumTargetLoss:
             self.misses += 1
             return loss.against(ids)
 
-        result: TargetLoss = self._get(_key("target", loss, ids.tobytes()), made)
+        result: TargetLoss | SumTargetLoss = self._get(_key("target", loss, ids.tobytes()), made)
         return result
 
     def _get(self, key: str, make: Callable[[], Any]) -> Any:
@@ -183,6 +183,6 @@ def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | No
         return None
 
 
-def _key(kind: str, loss: TransducerLoss, ids: bytes, *settings: object) -> str:
+def _key(kind: str, loss: Loss, ids: bytes, *settings: object) -> str:
     text = repr((kind, loss.fingerprint, settings)).encode()
     return hashlib.sha256(text + ids).hexdigest()

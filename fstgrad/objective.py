@@ -14,7 +14,7 @@ from fstgrad.cache import AutomatonCache
 from fstgrad.checks import FloatArray, IntArray, one_of, positive_integer
 from fstgrad.errors import AlphabetError, InvalidInputError, StateLimitError
 from fstgrad.features import Features
-from fstgrad.losses import MAX_STATES, Engine, TransducerLoss
+from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.strings import (
     StringDistribution,
     risk,
@@ -65,7 +65,7 @@ class PairObjective:
     Parameters
     ----------
     features : Features
-    loss : TransducerLoss, optional
+    loss : Loss, optional
         None stands for L = 0.
     kind : {"softmax-margin", "risk", "crf"}
     cap, engine, max_states
@@ -94,7 +94,7 @@ class PairObjective:
     """
 
     features: Features
-    loss: TransducerLoss | None = None
+    loss: Loss | None = None
     kind: Kind = "softmax-margin"
     cap: float | None = None
     engine: Engine = "layered"
@@ -128,11 +128,8 @@ class PairObjective:
 
     def __call__(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> PairGradient:
         """Return value, gradient in w, log Z and automaton size of one pair."""
-        ids = self.features.alphabet.encode(y, name="y")
-        if len(ids) == 0:
-            raise InvalidInputError("y is empty; give at least one symbol")
-        scores = self.features.scores(w, x, len(ids))
-        method, b = self._automaton(ids)
+        ids, scores = self._tables(w, x, y)
+        method, b = self._compiled(ids)
         if method == "sampled":
             return self._sampled(scores, x, ids)
         if b is not None and self.kind == "risk":
@@ -140,7 +137,7 @@ class PairObjective:
             log_partition = StringDistribution(scores, _support(b)).log_partition()
         else:
             value, table = softmax_margin(scores, ids, b, engine=self.engine)
-            log_partition = value + gold_score(scores, ids)
+            log_partition = value + _gold_score(scores, ids)
         states = 0 if b is None else b.num_states
         return PairGradient(value, self.features.gradient(table, x), log_partition, states, method)
 
@@ -163,32 +160,40 @@ class PairObjective:
             raise InvalidInputError("pairs is empty; give at least one pair")
         return value / count, gradient / count
 
-    def automaton(self, y: SequenceLike, cap: float | None = None) -> LossAutomaton | None:
+    def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
+        """Return the distribution of one pair whose marginals the gradient is made of."""
+        ids, scores = self._tables(w, x, y)
+        b = self.automaton(ids)
+        return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
+
+    def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None where the objective has no loss."""
+        return self._automaton(y, self.cap)
+
+    def _automaton(self, y: SequenceLike, cap: float | None) -> LossAutomaton | None:
         if self.loss is None or self.kind == "crf":
             return None
-        compiled = (
-            self.loss.compile if self.cache is None else partial(self.cache.automaton, self.loss)
-        )
+        cache = self.cache
+        compiled = self.loss.compile if cache is None else partial(cache.automaton, self.loss)
         return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
 
-    def _automaton(self, ids: IntArray) -> tuple[Method, LossAutomaton | None]:
+    def _compiled(self, ids: IntArray) -> tuple[Method, LossAutomaton | None]:
         """Return the method for one target and, unless it is "sampled", its automaton."""
         if self.loss is None or self.kind == "crf":
             return "exact", None
         if self.method == "sampled":
             return "sampled", None
         if self.method != "auto":
-            return ("exact" if self.cap is None else "capped"), self.automaton(ids, self.cap)
+            return ("exact" if self.cap is None else "capped"), self.automaton(ids)
         for cap in (None,) if self.cap is None else (None, self.cap):
             try:
-                return ("exact" if cap is None else "capped"), self.automaton(ids, cap)
+                return ("exact" if cap is None else "capped"), self._automaton(ids, cap)
             except StateLimitError:
                 continue
         return "sampled", None
 
     def _sampled(self, scores: FloatArray, x: Any, ids: IntArray) -> PairGradient:
-        loss = cast(TransducerLoss, self.loss)
+        loss = cast(Loss, self.loss)
         against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
         rng = np.random.default_rng([self.seed, *ids.tolist()])
         if self.kind == "risk":
@@ -196,7 +201,7 @@ class PairObjective:
             log_partition = StringDistribution(scores).log_partition()
         else:
             result = sampled_softmax_margin(scores, ids, against, samples=self.samples, rng=rng)
-            log_partition = result.value + gold_score(scores, ids)
+            log_partition = result.value + _gold_score(scores, ids)
         return PairGradient(
             result.value,
             self.features.gradient(result.grad, x),
@@ -207,8 +212,15 @@ class PairObjective:
             result.effective_samples,
         )
 
+    def _tables(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:
+        """Return the ids of y and the score table."""
+        ids = self.features.alphabet.encode(y, name="y")
+        if len(ids) == 0:
+            raise InvalidInputError("y is empty; give at least one symbol")
+        return ids, self.features.scores(w, x, len(ids))
 
-def gold_score(scores: FloatArray, ids: IntArray) -> float:
+
+def _gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
     distribution = StringDistribution(scores)
     return float(distribution.inner(distribution.parts(ids), scores))
