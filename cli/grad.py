@@ -2,32 +2,22 @@
 
 import json
 import time
-from typing import cast
 
 import click
 import numpy as np
 
-from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import (
-    Compilation,
-    LossChoice,
-    Reading,
-    Weights,
-    compile_options,
-    loss_options,
+    ProblemOptions,
     output_npz,
     pairs_argument,
-    reading_options,
+    problem_options,
     skip_errors,
-    weight_options,
 )
-from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
+from fstgrad.cli.pairs import RowLoop
+from fstgrad.cli.problem import open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
-from fstgrad.cli.weights import make_weights, read_given
-from fstgrad.features import QGramCounts
 from fstgrad.io import Row, write_arrays
-from fstgrad.losses import Engine
-from fstgrad.objective import KINDS, Kind, PairGradient, PairObjective
+from fstgrad.objective import KINDS, Kind, PairGradient
 
 
 @click.command()
@@ -39,20 +29,14 @@ from fstgrad.objective import KINDS, Kind, PairGradient, PairObjective
     show_default=True,
     help="F of Eq. 1, the expected loss, or minus the log-likelihood (which takes no loss).",
 )
-@loss_options
-@compile_options
-@weight_options
-@reading_options
+@problem_options
 @output_npz
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
 @skip_errors
 def grad(
     pairs: str,
     objective: Kind,
-    choice: LossChoice,
-    compilation: Compilation,
-    model: Weights,
-    reading: Reading,
+    options: ProblemOptions,
     output: str | None,
     top: int,
     skip_errors: bool,
@@ -62,31 +46,17 @@ def grad(
     PAIRS is a TSV file of x TAB y, or - for standard input.  One JSON line for each pair goes to
     standard output as soon as it is done; the largest entries of the gradient go to standard error.
     """
-    given, known = read_given(model)
-    rows, alphabet = rows_and_alphabet(pairs, reading, columns=(1,), known=known)
-    loss = build_loss(choice, alphabet)
-    if objective == "risk" and loss is None:
-        raise click.UsageError("--objective risk is the expected loss; give a --loss")
-    features = QGramCounts(alphabet, model.order)
-    weights = make_weights(model, given, features)
-    function = PairObjective(
-        features,
-        loss,
-        objective,
-        compilation.cap,
-        cast(Engine, compilation.engine),
-        compilation.max_states,
-    )
+    problem = open_problem(pairs, options, objective)
 
     def of_row(row: Row) -> tuple[PairGradient, float]:
         begin = time.perf_counter()
-        part = function(weights, *row.pair(reading.tokens_x, reading.tokens_y))
-        return part, time.perf_counter() - begin
+        pair = row.pair(options.reading.tokens_x, options.reading.tokens_y)
+        return problem.objective(problem.weights, *pair), time.perf_counter() - begin
 
     start = time.perf_counter()
     loop = RowLoop(of_row, skip_errors)
-    value, gradient = 0.0, np.zeros(features.shape)
-    for row, result in loop.run(progress(rows, "gradient")):
+    value, gradient = 0.0, np.zeros_like(problem.weights)
+    for row, result in loop.run(progress(problem.rows, "gradient")):
         if result is None:
             continue
         part, seconds = result
@@ -98,18 +68,17 @@ def grad(
         write_arrays(
             output,
             gradient=gradient,
-            weights=weights,
-            symbols=alphabet.symbols,
+            weights=problem.weights,
+            symbols=problem.alphabet.symbols,
             objective=value,
             pairs=loop.done,
         )
     print_table(
-        f"{objective}, {_loss_name(choice, compilation, function)}: mean {value:.6f} nats over "
-        f"{loop.done:,} pairs in {time.perf_counter() - start:.1f} s; largest of "
-        f"{gradient.size:,} entries of the gradient",
-        (f"{model.order}-gram", "gradient", "weight"),
+        f"{problem.description}: mean {value:.6f} nats over {loop.done:,} pairs in "
+        f"{time.perf_counter() - start:.1f} s; the largest of {gradient.size:,} entries",
+        (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
-            (qgram(alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
+            (qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{problem.weights[ids]:+.4f}")
             for ids, entry in largest(gradient, top)
         ],
     )
@@ -125,11 +94,3 @@ def _json_line(row: Row, part: PairGradient, seconds: float) -> str:
         "seconds": round(seconds, 6),
     }
     return json.dumps(line, ensure_ascii=False)
-
-
-def _loss_name(choice: LossChoice, compilation: Compilation, function: PairObjective) -> str:
-    """Return the loss and whether it is exact or capped."""
-    if function.loss is None or function.kind == "crf":
-        return "no loss"
-    exactness = "exact" if compilation.cap is None else f"capped at {compilation.cap:g}"
-    return f"{choice.loss} loss, {exactness}"

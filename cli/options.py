@@ -9,6 +9,7 @@ A command takes a group as one argument:
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +39,13 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
 
 
 def writable(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse an output file whose folder is missing before anything is computed."""
-    if value is not None and not pathlib.Path(value).resolve().parent.is_dir():
-        raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+    """Refuse an output file that could not be written, before anything is computed."""
+    if value is not None:
+        folder = pathlib.Path(value).resolve().parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+        if not os.access(folder, os.W_OK):
+            raise click.BadParameter(f"the folder of {value!r} is not writable; choose another")
     return value
 
 
@@ -62,6 +67,7 @@ class LossChoice:
     delete_cost: float | None
     substitute_cost: float | None
     match_cost: float | None
+    confusion: str | None
     ngram_order: int | None
     smoothing: float | None
     log: bool | None
@@ -83,6 +89,16 @@ class Weights:
     order: int
     weights: str | None
     random_weights: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """All that makes an objective from a file of pairs."""
+
+    choice: LossChoice
+    compilation: Compilation
+    model: Weights
+    reading: Reading
 
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -141,6 +157,11 @@ loss_options = group(
         "--substitute-cost", type=float, help="edit*, smith-waterman, hamming.  [default: 1]"
     ),
     click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
+    click.option(
+        "--confusion",
+        type=FILE,
+        help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
+    ),
     click.option("--ngram-order", type=int, help="ngram: n.  [default: 2]"),
     click.option(
         "--smoothing",
@@ -194,4 +215,8 @@ weight_options = group(
         metavar="SEED",
         help="Independent standard normal weights.",
     ),
+)
+
+problem_options = group(
+    "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
 )

@@ -1,5 +1,6 @@
 """TargetLoss: the loss against one target, evaluated for many hypotheses at once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ class TargetLoss:
     ----------
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
-    smoothing, log : how a sum over paths becomes a loss, as in `TransducerLoss`.
+    finished : function from values (k,) and their machine to losses (k,) in nats.
 
     Examples
     --------
@@ -33,8 +34,7 @@ class TargetLoss:
 
     alphabet: Alphabet
     machine: TargetMachine
-    smoothing: float
-    log: bool
+    finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
         """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path.
@@ -46,14 +46,8 @@ class TargetLoss:
         return self.in_nats(self._compiled(classes))
 
     def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
-        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
-        if self.machine.semiring is TROPICAL:
-            infinite = self.machine.semiring.is_zero(value)
-            return np.where(infinite, np.inf, value * self.machine.unit)
-        if not self.log:
-            return -value
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(value + self.smoothing))
+        """Return the losses in nats of values of the machine."""
+        return self.finished(value, self.machine)
 
     def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
         from fstgrad.kernels import rows
@@ -82,3 +76,19 @@ class TargetLoss:
     def _epsilon(self) -> tuple[IntArray, npt.NDArray[Any]]:
         arcs = self.machine.epsilon
         return np.column_stack([arcs.source, arcs.target]), arcs.weight
+
+
+@dataclass(frozen=True)
+class SumTargetLoss:
+    """A sum of losses against one target, evaluated for many hypotheses at once."""
+
+    parts: tuple["TargetLoss | SumTargetLoss", ...]
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """The alphabet of all parts."""
+        return self.parts[0].alphabet
+
+    def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path."""
+        return np.sum([part.losses_of(samples) for part in self.parts], axis=0, dtype=np.float64)

@@ -89,17 +89,13 @@ class PairObjective:
 
     def __call__(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> PairGradient:
         """Return value, gradient in w, log Z and automaton size of one pair."""
-        ids = self.features.alphabet.encode(y, name="y")
-        if len(ids) == 0:
-            raise InvalidInputError("y is empty; give at least one symbol")
-        scores = self.features.scores(w, x, len(ids))
-        b = self.automaton(y)
+        ids, scores, b = self._tables(w, x, y)
         if b is not None and self.kind == "risk":
             value, table = risk(scores, b)
             log_partition = StringDistribution(scores, _support(b)).log_partition()
         else:
             value, table = softmax_margin(scores, ids, b, engine=self.engine)
-            log_partition = value + gold_score(scores, ids)
+            log_partition = value + _gold_score(scores, ids)
         states = 0 if b is None else b.num_states
         return PairGradient(value, self.features.gradient(table, x), log_partition, states)
 
@@ -122,6 +118,11 @@ class PairObjective:
             raise InvalidInputError("pairs is empty; give at least one pair")
         return value / count, gradient / count
 
+    def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
+        """Return the distribution of one pair whose marginals the gradient is made of."""
+        _, scores, b = self._tables(w, x, y)
+        return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
+
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None where the objective has no loss."""
         if self.loss is None or self.kind == "crf":
@@ -130,8 +131,17 @@ class PairObjective:
             y, len(y), cap=self.cap, engine=self.engine, max_states=self.max_states
         )
 
+    def _tables(
+        self, w: npt.ArrayLike, x: Any, y: SequenceLike
+    ) -> tuple[IntArray, FloatArray, LossAutomaton | None]:
+        """Return the ids of y, the score table and the loss automaton."""
+        ids = self.features.alphabet.encode(y, name="y")
+        if len(ids) == 0:
+            raise InvalidInputError("y is empty; give at least one symbol")
+        return ids, self.features.scores(w, x, len(ids)), self.automaton(y)
 
-def gold_score(scores: FloatArray, ids: IntArray) -> float:
+
+def _gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
     distribution = StringDistribution(scores)
     return float(distribution.inner(distribution.parts(ids), scores))

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
-from fstgrad.evaluation import TargetLoss
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.estimates import (
@@ -34,7 +34,7 @@ _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards
 def sampled_softmax_margin(
     scores: npt.ArrayLike | Lattice,
     gold: SequenceLike,
-    loss: TransducerLoss | TargetLoss,
+    loss: Loss | TargetLoss | SumTargetLoss,
     *,
     samples: int = 1000,
     rng: Seed = 0,
@@ -55,7 +55,7 @@ def sampled_softmax_margin(
         Log-weights in nats, as in `StringDistribution`; gradients on a lattice are (A,).
     gold : sequence of length l, or a string of the lattice
         The target y_i.
-    loss : TransducerLoss, or TargetLoss
+    loss : Loss, or the loss `against` a target
         `loss.against(gold)` can be given instead of `loss`, so that many steps share it.
     samples : int
         Number k of strings.
@@ -107,7 +107,7 @@ def sampled_softmax_margin(
 def sampled_risk(
     scores: npt.ArrayLike | Lattice,
     target: Target | None,
-    loss: TransducerLoss | TargetLoss,
+    loss: Loss | TargetLoss | SumTargetLoss,
     *,
     samples: int = 1000,
     rng: Seed = 0,
@@ -167,15 +167,15 @@ def sampled_risk(
 
 
 def _checked(
-    scores: npt.ArrayLike, target: Target | None, loss: TransducerLoss | TargetLoss
-) -> tuple[StringDistribution, TargetLoss]:
+    scores: npt.ArrayLike, target: Target | None, loss: Loss | TargetLoss | SumTargetLoss
+) -> tuple[StringDistribution, TargetLoss | SumTargetLoss]:
     distribution = StringDistribution(scores)
     n = distribution.scores.shape[-1]
     if len(loss.alphabet) != n:
         raise InvalidInputError(
             f"scores are for {n} symbols; the loss has an alphabet of {len(loss.alphabet)}"
         )
-    if isinstance(loss, TargetLoss):
+    if isinstance(loss, TargetLoss | SumTargetLoss):
         return distribution, loss
     if target is None:
         raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")

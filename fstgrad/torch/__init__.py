@@ -7,10 +7,20 @@ the dtype and on the device of the scores.
 Index
 -----
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
+- trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_entropy`,
+  `spanning_tree_kl`, `spanning_tree_risk`, `spanning_tree_generalized_expectation`.
 """
 
 from fstgrad.torch.modules import CRFLoss, RiskLoss, SoftmaxMarginLoss
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
+from fstgrad.torch.trees import (
+    spanning_tree_entropy,
+    spanning_tree_generalized_expectation,
+    spanning_tree_kl,
+    spanning_tree_log_partition,
+    spanning_tree_marginals,
+    spanning_tree_risk,
+)
 
 __all__ = [
     "CRFLoss",
@@ -19,4 +29,10 @@ __all__ = [
     "crf_nll",
     "risk",
     "softmax_margin",
+    "spanning_tree_entropy",
+    "spanning_tree_generalized_expectation",
+    "spanning_tree_kl",
+    "spanning_tree_log_partition",
+    "spanning_tree_marginals",
+    "spanning_tree_risk",
 ]

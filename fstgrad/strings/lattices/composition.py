@@ -13,8 +13,14 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, real_array
 from fstgrad.determinize import unique_columns
-from fstgrad.errors import InfeasibleError, InvalidInputError, StateLimitError
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotSupportedError,
+    StateLimitError,
+)
+from fstgrad.evaluation import TargetLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import TROPICAL
 from fstgrad.strings.lattices.graph import Flow, Graph, sums_by
@@ -119,7 +125,7 @@ class LatticeLoss:
 def compose(
     graph: Graph,
     label: IntArray,
-    loss: TransducerLoss,
+    loss: Loss,
     target: Target,
     *,
     cap: float | None = None,
@@ -127,6 +133,11 @@ def compose(
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`."""
     against = loss.against(target)
+    if not isinstance(against, TargetLoss):
+        raise NotSupportedError(
+            "a sum with a rational loss has no machine to compose with a lattice; use "
+            "sampled_risk or sampled_softmax_margin, or the losses one by one"
+        )
     if cap is not None:
         cap = float(real_array("cap", cap, ()))
         if against.machine.semiring is TROPICAL:

@@ -5,7 +5,7 @@ import numpy as np
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.strings.lattices import search
 from fstgrad.strings.lattices.composition import LatticeLoss
 from fstgrad.strings.lattices.lattice import Lattice
@@ -30,7 +30,7 @@ def gold_paths(lattice: Lattice, gold: SequenceLike) -> tuple[IntArray, float, F
 
 
 def lattice_softmax_margin(
-    lattice: Lattice, gold: SequenceLike, loss: TransducerLoss | LatticeLoss | None = None
+    lattice: Lattice, gold: SequenceLike, loss: Loss | LatticeLoss | None = None
 ) -> tuple[float, FloatArray]:
     """Return F and dF/dscores (A,) over the paths of a lattice.
 
@@ -46,7 +46,7 @@ def lattice_softmax_margin(
 
 
 def lattice_risk(
-    lattice: Lattice, target: Target | LatticeLoss, loss: TransducerLoss | None = None
+    lattice: Lattice, target: Target | LatticeLoss, loss: Loss | None = None
 ) -> tuple[float, FloatArray]:
     """Return E[L] over the paths of a lattice and its gradient (A,), Cov[L, arc]."""
     if isinstance(target, LatticeLoss):

@@ -9,7 +9,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.evaluation import TargetLoss
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.strings.estimates import (
     SampledObjective,
     controlled_marginals,
@@ -57,7 +57,7 @@ class _Draws:
 def lattice_sampled_softmax_margin(
     lattice: Lattice,
     gold: SequenceLike,
-    loss: TransducerLoss | TargetLoss,
+    loss: Loss | TargetLoss,
     *,
     samples: int,
     rng: Seed,
@@ -81,7 +81,7 @@ def lattice_sampled_softmax_margin(
 def lattice_sampled_risk(
     lattice: Lattice,
     target: Target | None,
-    loss: TransducerLoss | TargetLoss,
+    loss: Loss | TargetLoss,
     *,
     samples: int,
     rng: Seed,
@@ -90,7 +90,7 @@ def lattice_sampled_risk(
 
     Paths with L = +inf are left out.
     """
-    if isinstance(loss, TransducerLoss):
+    if isinstance(loss, Loss):
         if target is None:
             raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")
         loss = loss.against(target)
