@@ -6,8 +6,11 @@ import time
 import click
 import numpy as np
 
+from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
+    Lattices,
     ProblemOptions,
+    lattice_options,
     output_npz,
     pairs_argument,
     problem_options,
@@ -30,6 +33,7 @@ from fstgrad.objective import KINDS, Kind, PairGradient
     help="F of Eq. 1, the expected loss, or minus the log-likelihood (which takes no loss).",
 )
 @problem_options
+@lattice_options
 @output_npz
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
 @skip_errors
@@ -37,6 +41,7 @@ def grad(
     pairs: str,
     objective: Kind,
     options: ProblemOptions,
+    lattices: Lattices,
     output: str | None,
     top: int,
     skip_errors: bool,
@@ -45,7 +50,25 @@ def grad(
 
     PAIRS is a TSV file of x TAB y, or - for standard input.  One JSON line for each pair goes to
     standard output as soon as it is done; the largest entries of the gradient go to standard error.
+
+    With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
+    scores of the arcs of each lattice.
     """
+    if lattices.source is not None:
+        lattice_objective(pairs, objective, options, lattices, skip_errors)
+        return
+    mean_gradient(pairs, objective, options, output, top, skip_errors)
+
+
+def mean_gradient(
+    pairs: str,
+    objective: Kind,
+    options: ProblemOptions,
+    output: str | None,
+    top: int,
+    skip_errors: bool,
+) -> None:
+    """Write the objective of each pair, and the mean gradient."""
     problem = open_problem(pairs, options, objective)
 
     def of_row(row: Row) -> tuple[PairGradient, float]:
