@@ -119,6 +119,15 @@ class ProblemOptions:
     reading: Reading
 
 
+@dataclasses.dataclass(frozen=True)
+class Lattices:
+    """Where lattices come from and what is written of them."""
+
+    source: str | None
+    posteriors: str | None
+    gradients: str | None
+
+
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
@@ -284,4 +293,30 @@ weight_options = group(
 
 problem_options = group(
     "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
+)
+
+lattice_options = group(
+    "lattices",
+    Lattices,
+    click.option(
+        "--lattices",
+        "source",
+        type=click.Path(exists=True),
+        metavar="FAR_OR_DIR",
+        help="Acceptors by name, their weights costs; column 1 names one, column 2 is the target.",
+    ),
+    click.option(
+        "--posteriors",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write -log of the arc posteriors as FSTs.",
+    ),
+    click.option(
+        "--gradients",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
+    ),
 )
