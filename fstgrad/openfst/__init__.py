@@ -47,8 +47,9 @@ from fstgrad.openfst.symbols import over_alphabet, symbol_table, with_character_
 
 __all__ = [
     "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
-    "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "over_alphabet", "project",
-    "prune", "read", "read_collection", "read_file", "remove_epsilons", "shortest_distance",
-    "string_lengths", "symbol_table", "to_arrays", "topsort", "union", "with_arc_type",
-    "with_character_symbols", "with_symbols", "write_archive",
+    "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize",
+    "over_alphabet", "project", "prune", "read", "read_collection", "read_file",
+    "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
+    "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
+    "write_archive",
 ]  # fmt: skip
