@@ -90,6 +90,24 @@ class Compilation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Estimation:
+    """Exact, capped or sampled."""
+
+    method: str | None
+    samples: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """How many processes, what is kept, where an earlier run is continued."""
+
+    jobs: int
+    cache: str | None
+    resume: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Weights:
     """Where the weights of the q-grams come from."""
 
@@ -106,6 +124,15 @@ class ProblemOptions:
     compilation: Compilation
     model: Weights
     reading: Reading
+
+
+@dataclasses.dataclass(frozen=True)
+class Lattices:
+    """Where lattices come from and what is written of them."""
+
+    source: str | None
+    posteriors: str | None
+    gradients: str | None
 
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -225,6 +252,53 @@ compile_options = group(
     ),
 )
 
+method_options = group(
+    "estimation",
+    Estimation,
+    click.option(
+        "--method",
+        type=click.Choice(["exact", "capped", "sampled", "auto"]),
+        help="auto: the first of exact, capped (with --cap) and sampled that --max-states allows, "
+        "for each pair.  [default: capped with --cap, else exact]",
+    ),
+    click.option(
+        "--samples",
+        type=click.IntRange(2),
+        default=1000,
+        show_default=True,
+        help="sampled: strings drawn for each pair.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="sampled: the draws."
+    ),
+)
+
+running_options = group(
+    "running",
+    Running,
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Processes.  The results are the same for every number.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Keep compiled losses here for later runs.",
+    ),
+    click.option(
+        "--resume",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.jsonl",
+        help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
+        "FILE.jsonl.npz holds the sums so far.",
+    ),
+)
+
 weight_options = group(
     "model",
     Weights,
@@ -251,4 +325,30 @@ weight_options = group(
 
 problem_options = group(
     "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
+)
+
+lattice_options = group(
+    "lattices",
+    Lattices,
+    click.option(
+        "--lattices",
+        "source",
+        type=click.Path(exists=True),
+        metavar="FAR_OR_DIR",
+        help="Acceptors by name, their weights costs; column 1 names one, column 2 is the target.",
+    ),
+    click.option(
+        "--posteriors",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write -log of the arc posteriors as FSTs.",
+    ),
+    click.option(
+        "--gradients",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
+    ),
 )

@@ -31,10 +31,9 @@ def read(path, count):
         yield x, [y, *(word for word in rivals if word != y)]
 
 
-def main(path, count=100):
+def main(path, count=60):
     losses = {
         "edit": fg.EditDistance(LETTERS),
-        "osa": fg.OptimalStringAlignment(LETTERS),
         **{name: Grammar.load(name).loss(LETTERS) for name in ("damerau", "keyboard", "ocr")},
     }
     rows = list(read(path, int(count)))
@@ -46,11 +45,6 @@ def main(path, count=100):
         margins = [min(table[1:], default=table[0]) - table[0] for table in tables]
         first = sum(margin > 0 for margin in margins) / len(rows)
         print(f"{name:<10}{own:>18.3f}{sum(margins) / len(rows):>9.3f}{first:>8.1%}")
-
-    x, words = rows[0]
-    b = losses["keyboard"].compile(words[0], len(x), cap=3)
-    distribution = fg.StringDistribution([[-2.0] * len(LETTERS)] * len(x), b)
-    print(f"{words[0]!r}: {b.num_states} states, log Z {distribution.log_partition():.3f}")
 
 
 if __name__ == "__main__":
