@@ -66,6 +66,16 @@ def test_text_keeps_float64(files):
     assert labelled("aa", "ab") == pytest.approx(0.1, abs=1e-12)
 
 
+def test_arcs_with_symbols_outside_the_alphabet_are_left_out(files):
+    (files / "x.txt").write_text("0 0 a a\n0 0 b b\n0 0 c b 0.125\n0 0 a c 0.25\n0\n")
+    for symbols in ("ab", "ba"):
+        loss = fg.TransducerLoss.from_file(files / "x.txt", fg.Alphabet(symbols))
+        assert loss("ab", "ab") == 0.0
+        assert loss("ab", "bb") == loss("ab", "aa") == math.inf
+    whole = fg.TransducerLoss.from_file(files / "x.txt", ABC)
+    assert whole("cab", "bab") == 0.125
+
+
 def test_the_arc_type_tells_the_semiring(tmp_path):
     path = tmp_path / "counter.fst"
     openfst.with_symbols(transducers.ngram_counter(ABC, 1), ABC).write(str(path))
