@@ -192,11 +192,11 @@ def test_a_third_and_a_half_have_a_common_unit():
 
 
 def test_a_cap_in_another_unit_is_the_same_cap():
-    """0.3 / 0.1 is 2.9999999999999996 in floats, and means 3."""
+    """0.9 / 0.3 is 3.0000000000000004 in floats, and means 3."""
     abc, target = fg.Alphabet("abcde"), "abcdeabc"
-    tenths = (0.1 * fg.EditDistance(abc)).compile(target, cap=0.3)
-    assert tenths.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
-    assert tenths.loss("eeeeeeee") == pytest.approx(0.3, abs=1e-15)
+    scaled = (0.3 * fg.EditDistance(abc)).compile(target, cap=0.9)
+    assert scaled.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
+    assert scaled.loss("eeeeeeee") == pytest.approx(0.9, abs=1e-15)
 
 
 def test_references_of_one_length_are_rated_together():
