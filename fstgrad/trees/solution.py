@@ -13,7 +13,7 @@ All three give the second-order quantities too: from the gradient at level 1, an
 derivative along the direction at levels 2 and 3.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -29,8 +29,7 @@ CHUNK = 120_000
 CERTAIN = -45.0
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
     weights : the exponentials of the centered scores; `gradient` of log Z in them; `marginals`,

@@ -198,7 +198,7 @@ def differentiate(
     for j in range(1, n + 1):  # false for NaN too
         if not (abs(total[j] - 1.0) < 1e-11 and largest[j] < CONDITION_LIMIT):
             return False
-    return least.min() > -1e-12
+    return bool(least.min() > -1e-12)
 
 
 @kernel
