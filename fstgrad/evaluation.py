@@ -22,7 +22,7 @@ class TargetLoss:
     ----------
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
-    in_nats : function from values of M (k,), in its semiring, to losses (k,) in nats.
+    finished : function from values (k,) and their machine to losses (k,) in nats.
 
     Examples
     --------
@@ -34,7 +34,13 @@ class TargetLoss:
 
     alphabet: Alphabet
     machine: TargetMachine
-    in_nats: Callable[[npt.NDArray[Any]], FloatArray]
+    finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arcs."""
+        first, ends, weights = self._arcs
+        return first.nbytes + ends.nbytes + weights.nbytes + sum(a.nbytes for a in self._epsilon)
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
         """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path.
@@ -44,6 +50,10 @@ class TargetLoss:
         ids = index_array("samples", samples, len(self.alphabet), (None, None))
         classes = np.ascontiguousarray(self.machine.class_of[ids])
         return self.in_nats(self._compiled(classes))
+
+    def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
+        """Return the losses in nats of values of the machine."""
+        return self.finished(value, self.machine)
 
     def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
         from fstgrad.kernels import rows

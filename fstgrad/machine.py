@@ -110,6 +110,27 @@ class TargetMachine:
             final=np.append(machine.final, np.int64(0)),
         )
 
+    def by_class(self) -> tuple[IntArray, tuple[npt.NDArray[Any], ...]]:
+        """Return the states in an order in which epsilons lead up, and the arcs for the kernels.
+
+        The arcs are (first, goal, weight) by class and source, arcs first[c K + j] ..
+        first[c K + j + 1] leaving state j under class c, and the same of the epsilons by source.
+        """
+        size, epsilon = self.num_states, self.epsilon
+        rank = [0] * size
+        for source, target in zip(epsilon.source.tolist(), epsilon.target.tolist(), strict=True):
+            rank[target] = max(rank[target], rank[source] + 1)
+        order = np.argsort(rank, kind="stable")
+        number = np.empty(size, dtype=np.int64)
+        number[order] = np.arange(size)
+        classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
+        every = concatenated(self.arcs)
+        group = classes * size + number[every.source]
+        return order, (
+            *_grouped(group, number, every, len(self.arcs) * size),
+            *_grouped(number[epsilon.source], number, epsilon, size),
+        )
+
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in the unit, or a 2^k-th of it, of which `cost` is a multiple too."""
         finite = self._finite_weights()
@@ -170,6 +191,15 @@ def on_grid(value: float) -> float:
     """Return the multiple of 2^-20 that `value` is but for its rounding error, else `value`."""
     near = round(value * 2**GRID_BITS) / 2**GRID_BITS
     return near if abs(near - value) <= 1e-12 * max(1.0, abs(value)) else value
+
+
+def _grouped(
+    group: IntArray, number: IntArray, arcs: Arcs, groups: int
+) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+    """Return (first, target, weight) of the arcs sorted by group, states renumbered."""
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(groups + 1))
+    return first, number[arcs.target][order], arcs.weight[order]
 
 
 def cost_unit(costs: FloatArray) -> float:

@@ -256,12 +256,16 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
         blocks = len(first)
     if blocks == machine.num_states:
         return machine
-    return _quotient(machine, block.ravel(), first)
+    return _quotient(machine, block.ravel())
 
 
-def _quotient(machine: TargetMachine, block: IntArray, first: IntArray) -> TargetMachine:
-    """Return one state for each block, with the arcs of its first member."""
+def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
+    """Return one state for each block, with the arcs of its last member along epsilons.
+
+    The others may have arcs only through epsilons that stay in the block, and those go.
+    """
     semiring = machine.semiring
+    first = _last_members(machine, block)
     is_first = np.zeros(machine.num_states, dtype=bool)
     is_first[first] = True
 
@@ -289,6 +293,15 @@ def _quotient(machine: TargetMachine, block: IntArray, first: IntArray) -> Targe
         initial=initial,
         final=machine.final[first],
     )
+
+
+def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
+    """Return for each block a member from which no epsilons lead to another member."""
+    rank = np.zeros(machine.num_states, dtype=np.int64)
+    for source, target in zip(machine.epsilon.source, machine.epsilon.target, strict=True):
+        rank[target] = max(rank[target], rank[source] + 1)
+    order = np.lexsort((-rank, block))
+    return order[np.unique(block[order], return_index=True)[1]]
 
 
 def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:

@@ -15,6 +15,7 @@ design violates them by more than `tol`: that residual is the certificate of the
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm.bases import Base
@@ -22,7 +23,8 @@ from fstgrad.grm.design import Design
 
 MOST_NEWTON_STEPS = 50
 MOST_HALVINGS = 40
-MOST_SWEEPS = 500
+MOST_SWEEPS = 200
+MOST_DENSE = 500  # non-zero coordinates of a Newton system that is solved densely
 ARMIJO = 1e-4
 
 
@@ -102,8 +104,11 @@ class NodeRegression:
             kkt = max(outside, inside)
             if kkt <= self.tol or scans >= self.max_iter:
                 break
+            before = self.steps
             work = self._grow(work, found)
             objective, slopes, residual = self._solve(work, kkt)
+            if self.steps == before and outside <= 0:
+                break  # rounding: neither a new column nor a step
         used = np.flatnonzero(work.coef[len(self.roots) :]) + len(self.roots)
         return NodeFit(
             intercepts=work.coef[: len(self.roots)].copy(),
@@ -125,7 +130,9 @@ class NodeRegression:
             none = np.empty(0, dtype=np.int64)
             return self._working_set(none, none, intercepts)
         column = self.design.find(start.term, start.key)
-        known = column >= 0
+        known = np.zeros(column.size, dtype=bool)
+        for number, allowed in enumerate(self.columns):
+            known |= (start.term == number) & np.isin(column, allowed)
         return self._working_set(
             start.term[known],
             column[known],
@@ -168,7 +175,7 @@ class NodeRegression:
 
         Returns the objective, the violation of each column and the residual (n, k).
         """
-        from fstgrad.grm.kernels.regression import add_columns, gradients, quadratic_descent
+        from fstgrad.grm.kernels.regression import add_columns, gradients
 
         target = 0.5 * self.tol if violation == np.inf else max(0.5 * self.tol, 0.1 * violation)
         eta = np.zeros(self.statistics.shape)
@@ -181,10 +188,9 @@ class NodeRegression:
             worst = slopes.max()
             if worst <= target:
                 break
-            direction = quadratic_descent(
-                *work.matrix, covariance, gradient, work.penalty, work.coef,
-                max(0.25 * target, 0.05 * worst), MOST_SWEEPS,
-            )  # fmt: skip
+            direction = self._direction(
+                work, covariance, gradient, max(0.25 * target, 0.05 * worst)
+            )
             moved = np.zeros(eta.shape)
             add_columns(*work.matrix, direction, moved)
             predicted = gradient @ direction + work.penalty @ (
@@ -205,6 +211,50 @@ class NodeRegression:
             value, mean, covariance = derivatives
         gradient = gradients(*work.matrix, mean - self.statistics)
         return objective, violations(gradient, work.coef, work.penalty), mean - self.statistics
+
+    def _direction(
+        self, work: WorkingSet, covariance: FloatArray, gradient: FloatArray, tolerance: float
+    ) -> FloatArray:
+        """Return the Newton direction by coordinate descent.
+
+        Where columns are so correlated that the descent crawls, its signs are kept and the linear
+        system of the non-zero coordinates is solved instead, if the solution has these signs.
+        """
+        from fstgrad.grm.kernels.regression import quadratic_descent
+
+        direction, solved = quadratic_descent(
+            *work.matrix, covariance, gradient, work.penalty, work.coef, tolerance, MOST_SWEEPS
+        )
+        now = work.coef + direction
+        active = np.flatnonzero((now != 0) | (work.penalty == 0))
+        if solved or active.size > MOST_DENSE or (work.coef[now == 0] != 0).any():
+            return direction
+        sign = np.where(work.penalty > 0, np.sign(now), 0.0)[active]
+        try:
+            exact = np.linalg.solve(
+                self._hessian(work, active, covariance),
+                -(gradient[active] + work.penalty[active] * sign),
+            )
+        except np.linalg.LinAlgError:
+            return direction
+        if (sign * (work.coef[active] + exact) >= 0).all():
+            direction[active] = exact
+        return direction
+
+    def _hessian(self, work: WorkingSet, active: IntArray, covariance: FloatArray) -> FloatArray:
+        """Return mean_i z_ia H_i[root a, root b] z_ib for the columns `active`, dense."""
+        n = self.design.samples
+        columns = sparse.csc_matrix((work.values, work.rows, work.indptr), (n, work.root.size))[
+            :, active
+        ]
+        roots = work.root[active]
+        out = np.empty((active.size, active.size))
+        for i in np.unique(roots):
+            for j in np.unique(roots):
+                left, right = np.flatnonzero(roots == i), np.flatnonzero(roots == j)
+                weighted = sparse.diags(covariance[:, i, j] / n) @ columns[:, right]
+                out[np.ix_(left, right)] = (columns[:, left].T @ weighted).toarray()
+        return out
 
     def _objective(
         self, value: FloatArray, eta: FloatArray, coef: FloatArray, penalty: FloatArray
@@ -234,7 +284,8 @@ class NodeRegression:
         worst, found = 0.0, []
         for number, (columns, gradient) in enumerate(zip(self.columns, gradients, strict=True)):
             excess = np.abs(gradient) - self.alpha
-            excess[np.isin(columns, work.column[work.block == number])] = -np.inf
+            mine = work.column[work.block == number]
+            excess[np.searchsorted(columns, mine)] = -np.inf
             worst = max(worst, float(excess.max(initial=0.0)))
             bar = 0.0 if self.screening == "kkt" else -np.inf
             found.append(columns[excess > bar])

@@ -1,5 +1,6 @@
 """Losses made of losses: another unit, and sums."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -158,6 +159,9 @@ class SumLoss(Loss):
                 ", or take each loss of .losses by itself (risks add up)"
             )
         return reduce(product_machine, (loss._machine(target) for loss in self.losses))
+
+    def _size(self, target: Target) -> int:
+        return math.prod(loss._size(target) for loss in self.losses)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int

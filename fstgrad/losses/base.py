@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
@@ -50,6 +52,11 @@ class Loss(ABC):
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides the loss; equal in every process."""
+        return fingerprint(self)
+
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
         ids = self.alphabet.encode(y, name="y")
@@ -84,8 +91,7 @@ class Loss(ABC):
         InfeasibleError
             The transducer rejects the target.
         """
-        machine = self.machine(target)
-        return TargetLoss(self.alphabet, machine, lambda value: self._finished(value, machine))
+        return TargetLoss(self.alphabet, self.machine(target), self._finished)
 
     def compile(
         self,
@@ -185,6 +191,10 @@ class Loss(ABC):
         from fstgrad.losses.algebra import SumLoss
 
         return SumLoss([self, other])
+
+    def _size(self, target: Target) -> int:
+        """Return the number of states of M."""
+        return self._machine(target).num_states
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine."""

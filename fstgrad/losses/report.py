@@ -8,7 +8,6 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.errors import InvalidInputError
-from fstgrad.machine import TargetMachine
 
 _CLOSE = 1e-9
 
@@ -20,7 +19,7 @@ class _Examined(Protocol):
 
     def __call__(self, y: SequenceLike, target: SequenceLike, /) -> float: ...
 
-    def _machine(self, target: SequenceLike, /) -> TargetMachine: ...
+    def _size(self, target: SequenceLike, /) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class LossReport:
     negative : some loss is below 0.
     finite : all losses are finite; an infinite one leaves its hypothesis out of every sum.
     least, greatest : the extreme losses, nats.
-    machine_states : states of the target machine M, the median over the samples.
+    machine_states : states of the target machine M, the median over the samples (of a sum, the
+        product of its parts).
 
     `str(report)` is a table with the consequence of each line.
     """
@@ -76,7 +76,7 @@ def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
     strings = [loss.alphabet.encode(s, name=f"samples[{i}]") for i, s in enumerate(samples)]
     if not strings:
         raise InvalidInputError("samples is empty; give at least one string")
-    states = [loss._machine(s).num_states for s in strings]
+    states = [loss._size(s) for s in strings]
     table = np.array([[loss(y, target) for target in strings] for y in strings])
     own = np.diagonal(table)
     return LossReport(

@@ -1,5 +1,6 @@
 """The loss of any transducer."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -23,9 +24,12 @@ from fstgrad.openfst import (
     from_arrays,
     is_acceptor,
     is_acyclic,
+    over_alphabet,
     project,
+    read_file,
     to_arrays,
     with_arc_type,
+    with_character_symbols,
 )
 from fstgrad.reduction import merge_alike, target_machine
 from fstgrad.semiring import SEMIRINGS, TROPICAL
@@ -45,7 +49,8 @@ class TransducerLoss(Loss):
         Reads the hypothesis on its input side, writes the target on its output side; several are
         composed.  Weights are costs: in "standard" float32, in "log64" float64.
     alphabet : Alphabet
-        Label i + 1 is symbol i, on both sides.
+        Label i + 1 is symbol i, on both sides, unless the FST has symbol tables: then labels are
+        matched by symbol, and arcs with symbols outside the alphabet are left out.
     semiring : {"tropical", "probability"}
     smoothing : float
         In units of u; probability semiring only.
@@ -55,7 +60,8 @@ class TransducerLoss(Loss):
     Raises
     ------
     FstError
-        A label of the transducer is not one of the alphabet.
+        A label of the transducer is not one of the alphabet, its symbol tables lack a symbol of
+        the alphabet, or a weight is NaN or -inf.
 
     Examples
     --------
@@ -81,8 +87,47 @@ class TransducerLoss(Loss):
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
         self.log = log
         parts = [fst] if not isinstance(fst, Sequence) else list(fst)
-        self.factors = tuple(with_arc_type(part, "log64") for part in parts)
-        self._check_labels()
+        self.factors = self._checked_factors(parts)
+
+    @staticmethod
+    def from_file(
+        path: str | os.PathLike[str],
+        alphabet: Alphabet | None = None,
+        *,
+        semiring: Literal["tropical", "probability"] | None = None,
+        symbols: str | os.PathLike[str] | None = None,
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> "TransducerLoss":
+        """Return the loss of a transducer in a file.
+
+        Parameters
+        ----------
+        path : path
+            `x.fst`, an entry `x.far:NAME` of an archive, or AT&T text.
+        alphabet : Alphabet, optional
+            Matched by symbol with the symbol tables of the FST; an FST without tables is read as
+            pynini writes one, labels being characters.  If left out, the symbols of its input side.
+        semiring : {"tropical", "probability"}, optional
+            By the arc type if left out: "probability" for "log" and "log64", but text is tropical.
+        symbols : path, optional
+            The symbol table of AT&T text, if its arcs carry labels.
+        smoothing, log
+            As in `TransducerLoss`.
+
+        Raises
+        ------
+        FstError
+            The file holds no such FST, or the symbols of alphabet and FST do not match.
+        """
+        fst = with_character_symbols(read_file(path, symbols))
+        if semiring is None:
+            binary = os.fspath(path).endswith(".fst") or ".far" in os.path.basename(path)
+            semiring = "probability" if binary and fst.arc_type() != "standard" else "tropical"
+        if alphabet is None:
+            table = to_arrays(fst).input_symbols or ()
+            alphabet = Alphabet(symbol for label, symbol in table if label != 0)
+        return TransducerLoss(fst, alphabet, semiring=semiring, smoothing=smoothing, log=log)
 
     @cached_property
     def transducer(self) -> Fst:
@@ -140,11 +185,19 @@ class TransducerLoss(Loss):
             raise FstError("target is cyclic; give an acceptor of finitely many strings")
         return with_arc_type(target, "log64")
 
-    def _check_labels(self) -> None:
-        first, last = to_arrays(self.factors[0]), to_arrays(self.factors[-1])
-        for side, labels in (("input", first.ilabel), ("output", last.olabel)):
+    def _checked_factors(self, parts: list[Fst]) -> tuple[Fst, ...]:
+        """Return the factors in "log64", outer labels being those of the alphabet."""
+        arrays = [to_arrays(part) for part in parts]
+        arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
+        arrays[-1] = over_alphabet(arrays[-1], self.alphabet, ("output",))
+        for side, labels in (("input", arrays[0].ilabel), ("output", arrays[-1].olabel)):
             if labels.size and labels.max() > len(self.alphabet):
                 raise FstError(
                     f"the transducer has label {labels.max()} on its {side} side; the alphabet "
                     f"has labels 1 .. {len(self.alphabet)}"
                 )
+        for part in arrays:
+            costs = np.concatenate([part.weight, part.final])
+            if (np.isnan(costs) | (costs == -np.inf)).any():
+                raise FstError("a weight of the transducer is NaN or -inf; costs are finite")
+        return tuple(from_arrays(replace(part, arc_type="log64")) for part in arrays)

@@ -15,7 +15,7 @@ from fstgrad.mrf.threads import Bands
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis"]
 SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis")
-PARALLEL_SITES = 4096
+PARALLEL_SITES = 30_000
 
 
 class Chain:

@@ -23,7 +23,7 @@ class Bands:
         count = max(1, min(count, size))
         cuts = [size * k // count for k in range(count + 1)]
         self.ranges = list(pairwise(cuts))
-        self._pool = ThreadPoolExecutor(count) if count > 1 else None
+        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
 
     def __enter__(self) -> "Bands":
         return self
@@ -41,4 +41,5 @@ class Bands:
         """Return task(low, high) for each range, in order."""
         if self._pool is None:
             return [task(low, high) for low, high in self.ranges]
-        return list(self._pool.map(lambda cut: task(*cut), self.ranges))
+        others = [self._pool.submit(task, low, high) for low, high in self.ranges[1:]]
+        return [task(*self.ranges[0]), *(other.result() for other in others)]

@@ -168,8 +168,9 @@ def string_lengths(fst: Fst) -> set[int]:
     lengths: list[set[int]] = [set() for _ in range(arrays.num_states)]
     if arrays.start != -1:
         lengths[arrays.start].add(0)
-    for source, target, label in zip(arrays.source, arrays.target, arrays.ilabel, strict=True):
-        lengths[target] |= {length + (label != 0) for length in lengths[source]}
+    columns = (arrays.source.tolist(), arrays.target.tolist(), (arrays.ilabel != 0).tolist())
+    for source, target, reads in zip(*columns, strict=True):
+        lengths[target] |= {length + reads for length in lengths[source]}
     ends = np.flatnonzero(np.isfinite(arrays.final))
     return set().union(*(lengths[state] for state in ends))
 

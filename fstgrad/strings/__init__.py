@@ -1,9 +1,10 @@
 """Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
 
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.estimates import SampledObjective
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.objectives import risk, softmax_margin
-from fstgrad.strings.sampled import SampledObjective, sampled_risk, sampled_softmax_margin
+from fstgrad.strings.sampled import sampled_risk, sampled_softmax_margin
 
 __all__ = [
     "Lattice",

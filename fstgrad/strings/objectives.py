@@ -12,7 +12,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
 from fstgrad.errors import InvalidInputError
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.pipeline import gradient_terms
 from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
@@ -30,7 +30,7 @@ _MADE_FOR_ONE_LENGTH = (
 
 @overload
 def softmax_margin(
-    scores: Lattice, gold: SequenceLike, b: TransducerLoss | LatticeLoss | None = None
+    scores: Lattice, gold: SequenceLike, b: Loss | LatticeLoss | None = None
 ) -> tuple[float, FloatArray]: ...
 
 
@@ -47,7 +47,7 @@ def softmax_margin(
 def softmax_margin(
     scores: npt.ArrayLike | Lattice,
     gold: SequenceLike,
-    b: LossAutomaton | TransducerLoss | LatticeLoss | None = None,
+    b: LossAutomaton | Loss | LatticeLoss | None = None,
     *,
     engine: Literal["layered", "openfst"] = "layered",
 ) -> tuple[float, FloatArray]:
@@ -87,7 +87,7 @@ def softmax_margin(
         if isinstance(b, LossAutomaton):
             raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
         return lattice_softmax_margin(scores, gold, b)
-    if isinstance(b, TransducerLoss | LatticeLoss):
+    if isinstance(b, Loss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
     cells, score = distribution.gold(gold)
@@ -102,7 +102,7 @@ def softmax_margin(
 
 @overload
 def risk(
-    scores: Lattice, b: Target | LatticeLoss, loss: TransducerLoss | None = None
+    scores: Lattice, b: Target | LatticeLoss, loss: Loss | None = None
 ) -> tuple[float, FloatArray]: ...
 
 
@@ -113,7 +113,7 @@ def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]: .
 def risk(
     scores: npt.ArrayLike | Lattice,
     b: LossAutomaton | Target | LatticeLoss,
-    loss: TransducerLoss | None = None,
+    loss: Loss | None = None,
 ) -> tuple[float, FloatArray]:
     """Return E[L(y)] under exp(w.Psi(y)) / Z and its gradient in the scores, both exact.
 
@@ -127,7 +127,7 @@ def risk(
     b : LossAutomaton
         The loss, in nats, against the target.  With a lattice: the target (a sequence, or an
         acceptor of several), or a loss compiled by `Lattice.compile`.
-    loss : TransducerLoss
+    loss : Loss
         With a lattice and a target: the loss.
 
     Examples

@@ -5,68 +5,34 @@ automaton, and what can be had exactly from p (log Z, its marginals, covariances
 functions) is not sampled but used as a control.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InvalidInputError
 from fstgrad.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses import Loss, Target
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.estimates import (
+    SampledObjective,
+    controlled_marginals,
+    loss_weighted,
+    sampled_covariance,
+    usable,
+)
+from fstgrad.strings.lattices import Lattice
+from fstgrad.strings.lattices.sampled import (
+    lattice_sampled_risk,
+    lattice_sampled_softmax_margin,
+)
 
-RELIABLE = 100.0  # effective samples below which the standard error itself is poorly known
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
 
 
-@dataclass(frozen=True)
-class SampledObjective:
-    """An objective and its gradient, estimated from samples.
-
-    Attributes
-    ----------
-    value : float
-        The objective in nats.
-    grad : array like the scores
-        Its gradient.
-    standard_error : float
-        Of `value`, in nats: one standard deviation of it over fresh samples.
-    grad_standard_error : array like the scores
-        Of every entry of `grad`.
-    effective_samples : float
-        (sum of weights)^2 / (sum of squared weights), between 1 and `samples`.
-    samples : int
-        Number of strings that were drawn.
-    """
-
-    value: float
-    grad: FloatArray
-    standard_error: float
-    grad_standard_error: FloatArray
-    effective_samples: float
-    samples: int
-
-    @property
-    def is_reliable(self) -> bool:
-        """Whether the effective samples are enough (100) to trust the standard errors."""
-        return self.effective_samples >= RELIABLE
-
-    def __str__(self) -> str:
-        """Return value, standard error and effective sample size in one line."""
-        text = (
-            f"{self.value:.6g} +- {self.standard_error:.2g} nats, {self.effective_samples:.0f} "
-            f"effective of {self.samples} samples"
-        )
-        if self.is_reliable:
-            return text
-        return f"{text}: too few for a trustworthy error; draw more samples or cap the loss"
-
-
 def sampled_softmax_margin(
-    scores: npt.ArrayLike,
+    scores: npt.ArrayLike | Lattice,
     gold: SequenceLike,
     loss: Loss | TargetLoss | SumTargetLoss,
     *,
@@ -85,9 +51,9 @@ def sampled_softmax_margin(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats, as in `StringDistribution`.
-    gold : sequence of length l
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats, as in `StringDistribution`; gradients on a lattice are (A,).
+    gold : sequence of length l, or a string of the lattice
         The target y_i.
     loss : Loss, or the loss `against` a target
         `loss.against(gold)` can be given instead of `loss`, so that many steps share it.
@@ -115,22 +81,21 @@ def sampled_softmax_margin(
     >>> abs(r.value - exact) < 3 * r.standard_error
     True
     """
+    if isinstance(scores, Lattice):
+        return lattice_sampled_softmax_margin(scores, gold, loss, samples=samples, rng=rng)
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
     cells, gold_score = distribution.gold(ids)
     chain = Chain(distribution.scores)
     strings = chain.draw(_uniforms(samples, rng, chain))
-    losses = _usable_losses(target_loss, strings)
+    losses = usable(target_loss.losses_of(strings))
     places = chain.places(strings)
 
-    largest = float(losses[losses < np.inf].max())
-    weights = np.where(losses < np.inf, np.exp(np.minimum(losses, largest) - largest), 0.0)
-    log_mean, error = _jackknifed_log_mean(weights)
-    weights /= weights.sum()
-    q, q_error = _controlled_marginals(chain, places, weights)
+    weights, log_mean, error = loss_weighted(losses)
+    q, q_error = controlled_marginals(chain, places, weights)
     q[cells] -= 1.0
     return SampledObjective(
-        value=chain.log_partition + largest + log_mean - gold_score,
+        value=chain.log_partition + log_mean - gold_score,
         grad=q,
         standard_error=error,
         grad_standard_error=q_error,
@@ -140,7 +105,7 @@ def sampled_softmax_margin(
 
 
 def sampled_risk(
-    scores: npt.ArrayLike,
+    scores: npt.ArrayLike | Lattice,
     target: Target | None,
     loss: Loss | TargetLoss | SumTargetLoss,
     *,
@@ -155,8 +120,8 @@ def sampled_risk(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats.
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats.  On a lattice of A arcs nothing is controlled; gradients are (A,).
     target : sequence or acyclic acceptor
         None if `loss` is already `loss.against(target)`.
     loss, samples, rng
@@ -171,10 +136,12 @@ def sampled_risk(
     >>> abs(r.value - exact) < 3 * r.standard_error
     True
     """
+    if isinstance(scores, Lattice):
+        return lattice_sampled_risk(scores, target, loss, samples=samples, rng=rng)
     distribution, target_loss = _checked(scores, target, loss)
     chain = Chain(distribution.scores)
     strings = chain.draw(_uniforms(samples, rng, chain))
-    losses = _usable_losses(target_loss, strings)
+    losses = usable(target_loss.losses_of(strings))
     finite = losses < np.inf
     strings, losses = strings[finite], losses[finite]
     effects, fitted = np.zeros((chain.length, chain.n)), np.zeros(len(losses))
@@ -186,7 +153,7 @@ def sampled_risk(
     rest = losses - fitted
     exact = float((chain.marginals * table).sum())
     value = float(rest.mean())
-    covariance, error = _sampled_covariance(chain, chain.places(strings), rest - value)
+    covariance, error = sampled_covariance(chain, chain.places(strings), rest - value)
     if effects.any():
         covariance = covariance + distribution.covariance_product(table)
     return SampledObjective(
@@ -220,54 +187,6 @@ def _uniforms(samples: int, rng: Seed, chain: Chain) -> FloatArray:
     return generator(rng).random((samples, chain.length))
 
 
-def _usable_losses(loss: TargetLoss | SumTargetLoss, strings: IntArray) -> FloatArray:
-    losses = loss.losses_of(strings)
-    if not (losses < np.inf).any():
-        raise InfeasibleError(
-            f"all {len(losses)} samples have the loss +inf: draw more samples, give "
-            "smoothing > 0, or compile the loss and compute exactly"
-        )
-    return losses
-
-
-def _jackknifed_log_mean(weights: FloatArray) -> tuple[float, float]:
-    """Return log mean(weights), its bias of order 1/k taken out, and its standard error."""
-    k = len(weights)
-    plain = float(np.log(weights.mean()))
-    others = (weights.sum() - weights) / (k - 1)
-    if others.min() <= 0:
-        return plain, np.inf
-    left_out = np.log(others)
-    mean = float(left_out.mean())
-    spread = float(np.square(left_out - mean).sum())
-    return k * plain - (k - 1) * mean, float(np.sqrt((k - 1) / k * spread))
-
-
-def _controlled_marginals(
-    chain: Chain, places: IntArray, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return Q = E_p[t] + sum_i (w_i - 1/k) t_i for weights that sum to one, and its error.
-
-    The error is that of the linearised estimate, sum_i (w_i (t_i - Q) - (t_i - E_p[t]) / k), whose
-    squares are summed apart over the strings that have a part (t = 1) and those that do not.
-    """
-    k, mu = len(weights), chain.marginals
-    first = chain.counts(places, weights)
-    second = chain.counts(places, np.square(weights))
-    number = chain.counts(places, np.ones(k))
-    having = _squares(1 - first, (1 - mu) / k, second, first, number)
-    total = float(np.square(weights).sum())
-    lacking = _squares(first, mu / k, total - second, 1 - first, k - number)
-    return mu + first - number / k, np.sqrt(np.maximum(having + lacking, 0.0))
-
-
-def _squares(
-    a: FloatArray, b: FloatArray, second: FloatArray, first: FloatArray, number: FloatArray
-) -> FloatArray:
-    """Return sum_i (a w_i - b)^2 from the number of terms and the first two power sums of w."""
-    return np.square(a) * second - 2 * a * b * first + np.square(b) * number
-
-
 def _additive_controls(
     strings: IntArray, losses: FloatArray, n: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -298,15 +217,3 @@ def _main_effects(strings: IntArray, losses: FloatArray, n: int) -> FloatArray:
         number = np.bincount(symbols, minlength=n)
         effects[t] = np.bincount(symbols, centred, minlength=n) / (number + _SHRINKAGE)
     return effects
-
-
-def _sampled_covariance(
-    chain: Chain, places: IntArray, centred: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return mean(c (t - E_p[t])) for values c of mean zero, and its standard error."""
-    k, mu = len(centred), chain.marginals
-    mean = chain.counts(places, centred / k)
-    having = chain.counts(places, np.square(centred) / k)
-    second = having * (1 - 2 * mu) + np.square(mu) * float(np.square(centred).mean())
-    error = np.sqrt(np.maximum(second - np.square(mean), 0.0) / max(1, k - 1))
-    return mean, error

@@ -76,6 +76,30 @@ def test_fit_top_sample_score(tmp_path, counts):
     assert rows[1] == ",".join(str(int(v)) for v in draws[0])
 
 
+def test_stages_and_a_checkpoint(tmp_path, counts):
+    table, kept = tmp_path / "counts.mat", tmp_path / "kept.npz"
+    write(table, counts)
+    given = [
+        "fit",
+        table,
+        "--variable",
+        "Xt",
+        "--k",
+        3,
+        "--alpha",
+        0.05,
+        "--stagewise",
+        "--jobs",
+        2,
+    ]
+    run(*given, "--checkpoint", kept, "-o", tmp_path / "a.npz")
+    assert kept.exists()
+    run(*given, "--checkpoint", kept, "-o", tmp_path / "b.npz")
+    run(*given, "-o", tmp_path / "c.npz")
+    scores = [run("score", tmp_path / f"{name}.npz", table).output for name in "abc"]
+    assert len(set(scores)) == 1
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [

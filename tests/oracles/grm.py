@@ -105,24 +105,28 @@ def count_table(intercepts, interactions, size):
     return np.array(box), np.exp(height - log_z), log_z
 
 
-def columns(x, node, k):
-    """The dense columns of a node in the "strongest" model: {set without node: column}."""
+def columns(x, node, k, every=False):
+    """The dense columns of a node: {(root, set without node): column}.
+
+    Sets of `root` members with the node, or of every size from 2 to `root`.
+    """
     others = [s for s in range(x.shape[1]) if s != node]
     found = {}
-    for size in range(2, k + 1):
-        for members in itertools.combinations(others, size - 1):
-            found[members] = np.prod(x[:, members], axis=1) ** (1 / size)
+    for root in range(2, k + 1):
+        for size in range(2, root + 1) if every else [root]:
+            for members in itertools.combinations(others, size - 1):
+                found[root, members] = np.prod(x[:, members], axis=1) ** (1 / root)
     return found
 
 
 def poisson_node(x, node, k, alpha):
     """The l1 node regression by L-BFGS-B on b = u - v, u, v >= 0, polished in float64.
 
-    Returns the intercept, {set: coefficient} and the objective.
+    Returns the intercept, {(root, set): coefficient} and the objective.
     """
     found = columns(x, node, k)
     sets, z = list(found), np.stack(list(found.values()), axis=1)
-    roots = np.array([len(members) + 1 for members in sets])
+    roots = np.array([root for root, _ in sets])
     counts = np.arange(400.0)
     t = np.stack([counts ** (1 / j) for j in range(1, k + 1)], axis=1)
     observed = np.stack([x[:, node] ** (1 / j) for j in range(1, k + 1)], axis=1)

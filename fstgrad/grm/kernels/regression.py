@@ -98,12 +98,13 @@ def quadratic_descent(
     coef: FloatArray,
     tolerance: float,
     sweeps: int,
-) -> FloatArray:
-    """Return the direction (c,) that minimises the penalised quadratic model.
+) -> tuple[FloatArray, bool]:
+    """Return the direction (c,) that minimises the penalised quadratic model, and if it does.
 
     The model is <gradient, d> + mean_i (Z d)_i H_i (Z d)_i / 2 + <penalty, |coef + d|>, with the
     columns of Z in CSC form, column c acting on coordinate root[c] of eta.  Sweeps over all
     columns alternate with sweeps over the non-zero ones until no gradient moves by `tolerance`.
+    After `sweeps` of them the direction is what it is, and the second value False.
     """
     n, k = hessian.shape[0], hessian.shape[1]
     count = root.shape[0]
@@ -122,11 +123,11 @@ def quadratic_descent(
                 largest = max(largest, moved)
         if largest <= tolerance:
             if everything:
-                break
+                return direction, True
             everything = True
         else:
             everything = False
-    return direction
+    return direction, False
 
 
 @kernel

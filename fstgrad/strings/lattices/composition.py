@@ -4,7 +4,7 @@ A state of the composition is a pair (state of the lattice, canonical row of M).
 for prefixes that the lattice contains; epsilon arcs of the lattice move the first part alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,14 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, real_array
 from fstgrad.determinize import unique_columns
-from fstgrad.errors import InfeasibleError, InvalidInputError, StateLimitError
-from fstgrad.losses import Target, TransducerLoss
+from fstgrad.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotSupportedError,
+    StateLimitError,
+)
+from fstgrad.evaluation import TargetLoss
+from fstgrad.losses import Loss, Target
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import TROPICAL
 from fstgrad.strings.lattices.graph import Flow, Graph, sums_by
@@ -119,21 +125,28 @@ class LatticeLoss:
 def compose(
     graph: Graph,
     label: IntArray,
-    loss: TransducerLoss,
+    loss: Loss,
     target: Target,
     *,
     cap: float | None = None,
     max_states: int,
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`."""
-    machine = loss.machine(target)
+    against = loss.against(target)
+    if not isinstance(against, TargetLoss):
+        raise NotSupportedError(
+            "a sum with a rational loss has no machine to compose with a lattice; use "
+            "sampled_risk or sampled_softmax_margin, or the losses one by one"
+        )
     if cap is not None:
         cap = float(real_array("cap", cap, ()))
-        machine = machine.with_constant(cap) if machine.semiring is TROPICAL else machine
+        if against.machine.semiring is TROPICAL:
+            against, cap = replace(against, machine=against.machine.with_constant(cap)), None
+    machine = against.machine
 
     def in_nats(values: npt.NDArray[Any]) -> FloatArray:
-        losses = loss._finished(values, machine)
-        return losses if cap is None or machine.semiring is TROPICAL else np.minimum(losses, cap)
+        losses = against.in_nats(values)
+        return losses if cap is None else np.minimum(losses, cap)
 
     pairs = _Pairs(graph, label, machine, max_states)
     if graph.num_states == 1:

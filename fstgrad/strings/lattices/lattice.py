@@ -12,7 +12,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.losses import MAX_STATES, Target, TransducerLoss
+from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.openfst import Fst, from_arrays
 from fstgrad.strings.lattices import build, search
 from fstgrad.strings.lattices.composition import LatticeLoss, compose
@@ -206,7 +206,7 @@ class Lattice(ArrayDistribution):
 
     def compile(
         self,
-        loss: TransducerLoss,
+        loss: Loss,
         target: Target,
         *,
         cap: float | None = None,
@@ -218,7 +218,7 @@ class Lattice(ArrayDistribution):
 
         Parameters
         ----------
-        loss : TransducerLoss
+        loss : Loss
             Over the alphabet of the lattice.
         target : sequence, or an acyclic acceptor of several targets (see `loss.machine`)
         cap : float, optional
