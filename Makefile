@@ -55,7 +55,7 @@ bench: $(VENV)/.dev
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev
-	rm -rf build/dist build/dist-venv && mkdir -p build
+	rm -rf build/dist build/dist-venv build/lib build/bdist.* && mkdir -p build
 	$(BIN)/python -m build --quiet --wheel --outdir build/dist .
 	$(PYTHON) -m venv build/dist-venv
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest

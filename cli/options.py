@@ -9,6 +9,7 @@ A command takes a group as one argument:
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +39,13 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
 
 
 def writable(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse an output file whose folder is missing before anything is computed."""
-    if value is not None and not pathlib.Path(value).resolve().parent.is_dir():
-        raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+    """Refuse an output file that could not be written, before anything is computed."""
+    if value is not None:
+        folder = pathlib.Path(value).resolve().parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
+        if not os.access(folder, os.W_OK):
+            raise click.BadParameter(f"the folder of {value!r} is not writable; choose another")
     return value
 
 
@@ -62,6 +67,7 @@ class LossChoice:
     delete_cost: float | None
     substitute_cost: float | None
     match_cost: float | None
+    confusion: str | None
     ngram_order: int | None
     smoothing: float | None
     log: bool | None
@@ -77,12 +83,40 @@ class Compilation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Estimation:
+    """Exact, capped or sampled."""
+
+    method: str | None
+    samples: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """How many processes, what is kept, where an earlier run is continued."""
+
+    jobs: int
+    cache: str | None
+    resume: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Weights:
     """Where the weights of the q-grams come from."""
 
     order: int
     weights: str | None
     random_weights: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """All that makes an objective from a file of pairs."""
+
+    choice: LossChoice
+    compilation: Compilation
+    model: Weights
+    reading: Reading
 
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -141,6 +175,11 @@ loss_options = group(
         "--substitute-cost", type=float, help="edit*, smith-waterman, hamming.  [default: 1]"
     ),
     click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
+    click.option(
+        "--confusion",
+        type=FILE,
+        help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
+    ),
     click.option("--ngram-order", type=int, help="ngram: n.  [default: 2]"),
     click.option(
         "--smoothing",
@@ -172,6 +211,53 @@ compile_options = group(
     ),
 )
 
+method_options = group(
+    "estimation",
+    Estimation,
+    click.option(
+        "--method",
+        type=click.Choice(["exact", "capped", "sampled", "auto"]),
+        help="auto: the first of exact, capped (with --cap) and sampled that --max-states allows, "
+        "for each pair.  [default: capped with --cap, else exact]",
+    ),
+    click.option(
+        "--samples",
+        type=click.IntRange(2),
+        default=1000,
+        show_default=True,
+        help="sampled: strings drawn for each pair.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="sampled: the draws."
+    ),
+)
+
+running_options = group(
+    "running",
+    Running,
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Processes.  The results are the same for every number.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Keep compiled losses here for later runs.",
+    ),
+    click.option(
+        "--resume",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.jsonl",
+        help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
+        "FILE.jsonl.npz holds the sums so far.",
+    ),
+)
+
 weight_options = group(
     "model",
     Weights,
@@ -194,4 +280,8 @@ weight_options = group(
         metavar="SEED",
         help="Independent standard normal weights.",
     ),
+)
+
+problem_options = group(
+    "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
 )

@@ -26,7 +26,7 @@ from fstgrad.automaton import DEAD
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.machine import TargetMachine
-from fstgrad.semiring import PROBABILITY, TROPICAL
+from fstgrad.semiring import INF, PROBABILITY, TROPICAL
 
 Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
 _MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
@@ -60,10 +60,14 @@ class Canonical(Protocol):
         """Return canonical rows (K, S), what was taken out (S,) and which columns are alive."""
 
 
-def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawAutomaton:
+def determinize(
+    machine: TargetMachine, length: int, *, max_states: int, compiled: bool = True
+) -> RawAutomaton:
     """Return the deterministic automaton of `machine` on the strings of `length` symbols.
 
     Cost O(states x (arcs of M + hashing K cells)); every level is merged by hashing its rows.
+    Without `compiled` this module does it in numpy, which keeps the cells that others imply by
+    epsilons and is the twin that the tests compare with.
 
     Raises
     ------
@@ -72,13 +76,12 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
     InfeasibleError
         No hypothesis of this length has a path.
     """
+    if compiled:
+        return _compiled(machine, length, max_states)
     canonical = _CANONICAL[machine.semiring.name](machine, length)
     rows, offset, alive = canonical(machine.initial[:, None].copy(), length)
     if not alive.all():
-        raise InfeasibleError(
-            f"no hypothesis of length {length} has a finite loss against the target; "
-            "change the length"
-        )
+        raise no_hypothesis(length)
     levels: list[RawLevel] = []
     states = rows.shape[1]
     for remaining in reversed(range(length)):
@@ -86,19 +89,111 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
         levels.append(level)
         states += rows.shape[1]
         if states > max_states:
-            raise StateLimitError(
-                states,
-                max_states,
-                where=f"determinization at position {length - remaining} of {length}",
-                remedy=REMEDY,
-            )
+            raise too_many_states(states, max_states, length - remaining, length)
     return RawAutomaton(tuple(levels), offset[0], machine.value(rows))
 
 
-REMEDY = (
-    "Lower the cap (cap=), which replaces the loss L by min(L, cap), shorten the strings, "
-    "or raise max_states."
-)
+def no_hypothesis(length: int) -> InfeasibleError:
+    """Return the error of a length for which M has no path."""
+    return InfeasibleError(
+        f"no hypothesis of length {length} has a finite loss against the target; change the length"
+    )
+
+
+def too_many_states(states: int, limit: int, position: int, length: int) -> StateLimitError:
+    """Return the error of a determinization that passed its limit at a position."""
+    return StateLimitError(
+        states,
+        limit,
+        where=f"determinization at position {position} of {length}",
+        remedy=(
+            "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, "
+            "shorten the strings, or draw samples (fg.sampled_softmax_margin), which any length "
+            "and loss allows."
+        ),
+    )
+
+
+def _compiled(machine: TargetMachine, length: int, max_states: int) -> RawAutomaton:
+    form = TropicalFrontier if machine.semiring is TROPICAL else CountFrontier
+    frontier = form(machine, length)
+    levels: list[RawLevel] = []
+    states = 1
+    for remaining in reversed(range(length)):
+        count, level = frontier.advance(remaining, max_states - states)
+        states += count
+        if states > max_states:
+            raise too_many_states(states, max_states, length - remaining, length)
+        levels.append(level)
+    return RawAutomaton(tuple(levels), frontier.offset, frontier.final)
+
+
+class TropicalFrontier:
+    """The states of one level in the tropical semiring, as the kernels keep them.
+
+    A row stands without the cells that other cells imply by epsilons.
+    """
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        from fstgrad.kernels import determinization as kernels
+
+        self._advance = kernels.tropical_level
+        order, self._arcs = machine.by_class()
+        self._classes = len(machine.arcs)
+        self._final = machine.final[order]
+        self._lower, self._upper = kernels.tropical_bounds(
+            self._classes, *self._arcs, self._final, length
+        )
+        cells, implied = machine.initial[order], np.full(len(order), INF)
+        self.offset, start, stop = kernels.tropical_form(
+            cells, 0, len(order), *self._arcs[3:], self._lower[-1], self._upper[-1], implied
+        )
+        if self.offset == INF:
+            raise no_hypothesis(length)
+        self._rows = (cells[start:stop].copy(), np.array([0, stop - start]), np.array([start]))
+
+    def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
+        """Go on by one symbol; return the number of states, at most one above the limit."""
+        bounds = [b[[remaining + 1, remaining]] for b in (self._lower, self._upper)]
+        count, pool, begins, starts, target, cost = self._advance(
+            *self._rows, *self._arcs, *bounds, self._classes, limit
+        )
+        self._rows = pool, begins, starts
+        return count, RawLevel(target, cost)
+
+    @property
+    def final(self) -> npt.NDArray[Any]:
+        """Final weights (S,): with no symbol left a row is one cell of weight zero."""
+        final: npt.NDArray[Any] = self._final[self._rows[2]]
+        return final
+
+
+class CountFrontier:
+    """The states of one level in the probability semiring, as the kernels keep them."""
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        from fstgrad.kernels import determinization as kernels
+
+        self._advance = kernels.probability_level
+        order, arcs = machine.by_class()
+        self._arcs = len(machine.arcs), *arcs[:3]
+        self._useful = [useful[order] for useful in SupportForm(machine, length).useful]
+        self._rows = np.where(self._useful[length], machine.initial[order], 0.0)[None]
+        self._final = machine.final[order]
+        self.offset = 1.0
+
+    def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
+        """Go on by one symbol; return the number of states, at most one above the limit."""
+        count, self._rows, target = self._advance(
+            self._rows, *self._arcs, self._useful[remaining], limit
+        )
+        return count, RawLevel(target, np.zeros(target.shape, dtype=np.int64))
+
+    @property
+    def final(self) -> npt.NDArray[Any]:
+        """Final weights (S,)."""
+        final: npt.NDArray[Any] = self._rows @ self._final
+        return final
 
 
 def _advanced(
@@ -166,11 +261,11 @@ class SupportForm:
         for _ in range(length):
             column = useful[-1].astype(np.float64)
             useful.append(_over_classes(machine, column, np.maximum) > 0)
-        self._useful = useful
+        self.useful = useful
 
     def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
         """Return rows restricted to useful cells; the offset is one, all columns live."""
-        rows = np.where(self._useful[remaining][:, None], rows, 0.0)
+        rows = np.where(self.useful[remaining][:, None], rows, 0.0)
         return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
 
 

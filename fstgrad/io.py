@@ -7,13 +7,14 @@ Index
 - `read_pairs` : the pairs of a TSV file; the first bad row ends it.
 - `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
 - `read_alphabet` : one symbol a line.
+- `read_confusion` : a cost for pairs of symbols.
 - `read_weights`, `write_arrays` : npz.
 """
 
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Literal, NamedTuple
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, real_array
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 
 Tokens = Literal["chars", "words"]
@@ -49,24 +50,24 @@ class Row:
         """`file:line`, as compilers write it."""
         return f"{self.file}:{self.line}"
 
-    def columns(self) -> tuple[str, str]:
-        """Return the texts of the two columns.
+    def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:
+        """Return the texts of the columns, as many as there are names.
 
         Raises
         ------
         InvalidInputError
-            Not UTF-8, or not exactly one tab.
+            Not UTF-8, or another number of columns.
         """
         try:
             text = self.raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
         columns = text.split("\t")
-        if len(columns) != 2:
+        if len(columns) != len(names):
             raise InvalidInputError(
-                f"{len(columns)} column(s) in {text[:60]!r}; a row is x, one tab, y"
+                f"{len(columns)} column(s) in {text[:60]!r}; a row is {', one tab, '.join(names)}"
             )
-        return columns[0], columns[1]
+        return columns
 
     def pair(self, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars") -> Pair:
         """Return the row as tuples of symbols: characters, or words between spaces."""
@@ -146,6 +147,27 @@ def read_alphabet(path: Path) -> Alphabet:
         return Alphabet(symbols)
     except AlphabetError as error:
         raise AlphabetError(f"{path}: {error}") from error
+
+
+def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1.0) -> FloatArray:
+    """Return the (n, n) costs of aligning symbols a of the hypothesis with b of the target.
+
+    The file has rows a TAB b TAB cost; pairs it does not list cost 0 where a = b and
+    `substitute_cost` elsewhere.
+
+    Raises
+    ------
+    RowError
+        A row without three columns, a symbol outside the alphabet, a cost that is not finite.
+    """
+    costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
+    np.fill_diagonal(costs, 0.0)
+    for row in read_rows(path):
+        with located(row):
+            a, b, cost = row.columns(("a", "b", "cost"))
+            ids = alphabet.encode([a, b], name="pair")
+            costs[ids[0], ids[1]] = real_array("cost", cost, ())
+    return costs
 
 
 def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:

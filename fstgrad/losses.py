@@ -7,6 +7,7 @@ probability semiring a count or kernel value u, turned into -log(u + smoothing) 
 Index: `TransducerLoss` (any transducer), `EditDistance`, `SmithWaterman`, `Hamming`, `NGram`.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -21,6 +22,7 @@ from fstgrad.automaton import Level, LossAutomaton
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
+from fstgrad.evaluation import TargetLoss
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import (
@@ -101,6 +103,19 @@ class TransducerLoss:
         whole = reduce(compose, self.factors)
         return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides the loss: the transducers, the alphabet, the reading."""
+        digest = hashlib.sha256()
+        reading = self.alphabet.symbols, self.semiring, self.smoothing, self.log
+        digest.update(repr(reading).encode())
+        for factor in self.factors:
+            arrays = to_arrays(factor)
+            digest.update(repr((arrays.start, arrays.num_states, arrays.num_arcs)).encode())
+            for name in ("final", "source", "ilabel", "olabel", "target", "weight"):
+                digest.update(getattr(arrays, name).tobytes())
+        return digest.hexdigest()
+
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
         ids = self.alphabet.encode(y, name="y")
@@ -126,6 +141,16 @@ class TransducerLoss:
                 "finite loss against it; let the transducer write every symbol of the target"
             )
         return machine
+
+    def against(self, target: Target) -> TargetLoss:
+        """Return the loss against one target, for many hypotheses at once: `losses_of(ids)`.
+
+        Raises
+        ------
+        InfeasibleError
+            The transducer rejects the target.
+        """
+        return TargetLoss(self.alphabet, self.machine(target), self.smoothing, self.log)
 
     def compile(
         self,
@@ -215,13 +240,8 @@ class TransducerLoss:
         return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
-        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
-        if machine.semiring is TROPICAL:
-            return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
-        if not self.log:
-            return -value
-        with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(value + self.smoothing))
+        """Return the loss in nats of values of the machine."""
+        return TargetLoss(self.alphabet, machine, self.smoothing, self.log).in_nats(value)
 
     def _target_acceptor(self, target: Target) -> Fst:
         if not isinstance(target, Fst):

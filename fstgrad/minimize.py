@@ -10,7 +10,7 @@ from fstgrad.checks import IntArray
 from fstgrad.determinize import RawAutomaton, RawLevel, unique_columns
 
 
-def minimize(raw: RawAutomaton) -> RawAutomaton:
+def minimize(raw: RawAutomaton, *, compiled: bool = True) -> RawAutomaton:
     """Return the minimal automaton whose costs add up along a path; O(arcs) hashing.
 
     The cheapest completion of every state is pushed towards the start first, so that states whose
@@ -18,6 +18,9 @@ def minimize(raw: RawAutomaton) -> RawAutomaton:
     """
     potential = raw.final
     number = np.zeros(len(raw.final), dtype=np.int64)
+    if compiled:
+        merged_levels, potential = _compiled(raw.levels, number, potential)
+        return RawAutomaton(merged_levels, raw.initial + potential[0], np.zeros(1, dtype=np.int64))
     levels: list[RawLevel] = []
     for level in reversed(raw.levels):
         dead = level.target == DEAD
@@ -31,7 +34,7 @@ def minimize(raw: RawAutomaton) -> RawAutomaton:
     )
 
 
-def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
+def minimize_finals(raw: RawAutomaton, *, compiled: bool = True) -> RawAutomaton:
     """Return the minimal automaton whose arcs cost nothing and whose final losses differ.
 
     States from which every final loss is +inf are removed.
@@ -40,12 +43,28 @@ def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
     final, inverse = np.unique(raw.final[alive], return_inverse=True)
     number = np.full(len(raw.final), DEAD, dtype=np.int64)
     number[alive] = inverse
+    if compiled:
+        potential = np.zeros(len(number), dtype=np.int64)
+        return RawAutomaton(_compiled(raw.levels, number, potential)[0], raw.initial, final)
     levels: list[RawLevel] = []
     for level in reversed(raw.levels):
         nothing = np.zeros(level.target.shape)
         merged, number = _merged(RawLevel(number_of(level.target, number), nothing))
         levels.append(merged)
     return RawAutomaton(tuple(reversed(levels)), raw.initial, final)
+
+
+def _compiled(
+    levels: tuple[RawLevel, ...], number: IntArray, potential: IntArray
+) -> tuple[tuple[RawLevel, ...], IntArray]:
+    """Return the levels merged from the last to the first, and the potential of the first."""
+    from fstgrad.kernels.determinization import merged_level
+
+    result = []
+    for level in reversed(levels):
+        target, cost, number, potential = merged_level(level.target, level.cost, number, potential)
+        result.append(RawLevel(target, cost))
+    return tuple(reversed(result)), potential
 
 
 def number_of(target: IntArray, number: IntArray) -> IntArray:

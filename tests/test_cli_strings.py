@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -79,6 +80,17 @@ def test_loss_parameters(run, options, expected):
     assert float(out) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
+def test_loss_with_a_confusion_table(run, tmp_path):
+    path = tmp_path / "costs.tsv"
+    path.write_text("a\te\t0.25\n")
+    options = ("--confusion", path, "--substitute-cost", 0.5)
+    code, out, _ = run("loss", "-", *options, stdin="ab\teb\neb\tab\n")
+    assert (code, out) == (0, "0.25\n0.5\n")
+    code, _, err = run("loss", "-", "--loss", "hamming", "--confusion", path, stdin="a\te\n")
+    assert code == 2
+    assert "'hamming' has no --confusion" in err
+
+
 def test_infinite_loss_is_inf(run):
     assert run("loss", "-", "--loss", "hamming", stdin="ab\ta\n")[:2] == (0, "inf\n")
 
@@ -124,7 +136,7 @@ def test_grad_is_the_mean_over_the_pairs(run, pairs, tmp_path, objective, order)
         assert line["objective"] == pytest.approx(value, rel=1e-10)
         log_z = oracle.log_partition(scores, None if objective == "risk" else losses)
         assert line["log_z"] == pytest.approx(log_z, rel=1e-10)
-        assert set(line) == {"line", "y", "objective", "log_z", "states", "seconds"}
+        assert set(line) == {"line", "y", "objective", "log_z", "states", "method", "seconds"}
     assert written["objective"] == pytest.approx(np.mean(values), rel=1e-10)
     np.testing.assert_allclose(written["gradient"], np.mean(gradients, axis=0), atol=1e-12)
     assert f"mean {np.mean(values):.6f} nats over 3 pairs" in err
@@ -301,6 +313,24 @@ def test_every_loss_is_built_from_its_name(run, pairs):
 
 
 # as a program
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_progress_bar_on_a_terminal_only():
+    command = [sys.executable, "-c", "from fstgrad.cli.main import main; main()", "loss", "-"]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs
+    ) as program:
+        out, _ = program.communicate(b"a\tb\n" * 20)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert out == b"1.0\n" * 20
+    assert b"loss" in shown
+    assert b"100%" in shown
+    done = subprocess.run(command, input=b"a\tb\n" * 20, capture_output=True, check=False)
+    assert done.stderr == b""
 
 
 def test_a_closed_pipe_is_not_an_error():

@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.io import Pair, read_alphabet, read_pairs, read_rows, read_weights, write_arrays
+from fstgrad.io import (
+    Pair,
+    read_alphabet,
+    read_confusion,
+    read_pairs,
+    read_rows,
+    read_weights,
+    write_arrays,
+)
 
 
 def rows_of(tmp_path, content):
@@ -26,7 +34,7 @@ def test_pairs_of_characters_and_words(tmp_path):
     ids=["unix", "no end of line", "windows", "byte order mark"],
 )
 def test_line_ends(tmp_path, content):
-    assert [row.columns() for row in rows_of(tmp_path, content)] == [("a", "b"), ("c", "d")]
+    assert [row.columns() for row in rows_of(tmp_path, content)] == [["a", "b"], ["c", "d"]]
 
 
 def test_code_points_are_symbols(tmp_path):
@@ -49,7 +57,7 @@ def test_malformed_rows_name_their_place_and_the_next_is_read(tmp_path, bad, sai
     assert next(pairs) == Pair(("a",), ("b",))
     with pytest.raises(fg.RowError, match=said):
         next(pairs)
-    assert rows[2].columns() == ("c", "d")
+    assert rows[2].columns() == ["c", "d"]
 
 
 def test_reserved_symbol(tmp_path):
@@ -61,7 +69,7 @@ def test_reserved_symbol(tmp_path):
 def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
     (row,) = read_rows("-")
-    assert (row.place, row.columns()) == ("<stdin>:1", ("a", "b"))
+    assert (row.place, row.columns()) == ("<stdin>:1", ["a", "b"])
 
 
 def test_alphabet_file(tmp_path):
@@ -84,6 +92,29 @@ def test_bad_alphabet_files(tmp_path, content, said):
     path.write_text(content)
     with pytest.raises(fg.AlphabetError, match=said):
         read_alphabet(path)
+
+
+def test_confusion_table(tmp_path):
+    path = tmp_path / "costs.tsv"
+    path.write_text("a\tb\t0.25\nb\tb\t0.5\n")
+    costs = read_confusion(path, fg.Alphabet("ab"), substitute_cost=2)
+    np.testing.assert_array_equal(costs, [[0, 0.25], [2, 0.5]])
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("a\tb\n", "costs.tsv:1: 2 column"),
+        ("a\tb\t1\na\tx\t1\n", r"costs.tsv:2: pair\[1\] is 'x'"),
+        ("a\tb\tmuch\n", "costs.tsv:1: cost is not"),
+        ("a\tb\tnan\n", "costs.tsv:1: cost"),
+    ],
+)
+def test_bad_confusion_tables(tmp_path, content, said):
+    path = tmp_path / "costs.tsv"
+    path.write_text(content)
+    with pytest.raises(fg.RowError, match=said):
+        read_confusion(path, fg.Alphabet("ab"))
 
 
 def test_weights_round_trip(tmp_path):

@@ -52,6 +52,7 @@ def test_objective_is_that_of_enumeration(kind, name, order):
     np.testing.assert_allclose(my_gradient, gradient, rtol=1e-10, atol=1e-12)
     for (x, y), log_z in zip(PAIRS, log_zs, strict=True):
         assert objective(w, x, y).log_partition == pytest.approx(log_z, rel=1e-10)
+        assert objective.distribution(w, x, y).log_partition() == pytest.approx(log_z, rel=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["softmax-margin", "risk"])

@@ -22,7 +22,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
 
 REAL, LOG, EMPTY = 0, 1, 2
-BLAS_STATES = 2  # levels with fewer states are multiplied by plain loops
+BLAS_STATES = 2
 
 
 @kernel

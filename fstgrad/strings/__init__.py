@@ -1,6 +1,18 @@
 """Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
 
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.estimates import SampledObjective
+from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.objectives import risk, softmax_margin
+from fstgrad.strings.sampled import sampled_risk, sampled_softmax_margin
 
-__all__ = ["StringDistribution", "risk", "softmax_margin"]
+__all__ = [
+    "Lattice",
+    "LatticeLoss",
+    "SampledObjective",
+    "StringDistribution",
+    "risk",
+    "sampled_risk",
+    "sampled_softmax_margin",
+    "softmax_margin",
+]

@@ -86,7 +86,7 @@ def to_numpy(tensor: torch.Tensor) -> FloatArray:
 
 def like(array: FloatArray | Sequence[float], tensor: torch.Tensor) -> torch.Tensor:
     """Return a float64 tensor of the array on the device of `tensor`."""
-    return torch.as_tensor(np.asarray(array), dtype=torch.float64, device=tensor.device)
+    return torch.tensor(np.asarray(array), dtype=torch.float64, device=tensor.device)
 
 
 def _per_item(values: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

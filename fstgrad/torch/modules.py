@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from fstgrad.checks import one_of
-from fstgrad.losses import TransducerLoss
+from fstgrad.losses import Loss
 from fstgrad.torch.functions import REDUCTIONS
 from fstgrad.torch.strings import Gold, Reduction, crf_nll, risk, softmax_margin
 
@@ -13,7 +13,7 @@ from fstgrad.torch.strings import Gold, Reduction, crf_nll, risk, softmax_margin
 class _StringLoss(torch.nn.Module):
     """A string objective with its loss and reduction."""
 
-    def __init__(self, loss: TransducerLoss | None = None, reduction: Reduction = "mean") -> None:
+    def __init__(self, loss: Loss | None = None, reduction: Reduction = "mean") -> None:
         super().__init__()
         one_of("reduction", reduction, REDUCTIONS)
         self.loss = loss
@@ -40,9 +40,9 @@ class SoftmaxMarginLoss(_StringLoss):
 class RiskLoss(_StringLoss):
     """Module of `fstgrad.torch.risk`."""
 
-    def __init__(self, loss: TransducerLoss, reduction: Reduction = "mean") -> None:
+    def __init__(self, loss: Loss, reduction: Reduction = "mean") -> None:
         super().__init__(loss, reduction)
-        self.loss: TransducerLoss
+        self.loss: Loss
 
     def forward(
         self,

@@ -12,7 +12,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.losses import TransducerLoss
+from fstgrad.losses import Loss
 from fstgrad.strings import StringDistribution
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
@@ -20,14 +20,14 @@ from fstgrad.torch.device import on_device
 from fstgrad.torch.functions import evaluate, like, no_hessian, to_numpy
 
 Reduction = Literal["none", "mean", "sum"]
-Loss = TransducerLoss | LossAutomaton | Sequence[LossAutomaton] | None
+LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike]
 
 
 def softmax_margin(
     scores: torch.Tensor,
     gold: Gold,
-    loss: Loss = None,
+    loss: LossLike = None,
     *,
     lengths: torch.Tensor | Sequence[int] | None = None,
     reduction: Reduction = "mean",
@@ -44,7 +44,7 @@ def softmax_margin(
         The targets; they decide whether there is a batch axis.  A list of str is one sequence if
         its first item is a symbol of the alphabet, else B sequences.  Entries beyond a length are
         ignored.
-    loss : TransducerLoss, LossAutomaton, a sequence of B automata, or None
+    loss : Loss, LossAutomaton, a sequence of B automata, or None
         A loss is compiled against every target, once as long as it is in use.  None: L = 0.
     lengths : (B,), optional
         Lengths of the items; positions beyond them get no gradient.
@@ -78,7 +78,7 @@ def crf_nll(
 def risk(
     scores: torch.Tensor,
     gold: Gold,
-    loss: TransducerLoss | LossAutomaton | Sequence[LossAutomaton],
+    loss: Loss | LossAutomaton | Sequence[LossAutomaton],
     *,
     lengths: torch.Tensor | Sequence[int] | None = None,
     reduction: Reduction = "mean",
@@ -141,7 +141,7 @@ def _evaluated(
     what: str,
     scores: torch.Tensor,
     gold: Gold,
-    loss: Loss,
+    loss: LossLike,
     lengths: torch.Tensor | Sequence[int] | None,
     reduction: str,
 ) -> torch.Tensor:
@@ -156,7 +156,7 @@ def _evaluated(
     return values[0] if not is_batch and reduction == "none" else values
 
 
-def _is_batch(gold: Gold, loss: Loss) -> bool:
+def _is_batch(gold: Gold, loss: LossLike) -> bool:
     """Whether `gold` holds sequences rather than symbols or ids.
 
     A list of str is one sequence if its first item is a symbol of the alphabet.
@@ -174,7 +174,7 @@ def _is_batch(gold: Gold, loss: Loss) -> bool:
 def _items(
     scores: torch.Tensor,
     golds: Sequence[object],
-    loss: Loss,
+    loss: LossLike,
     lengths: torch.Tensor | Sequence[int] | None,
 ) -> tuple[_Item, ...]:
     size = scores.shape[0]
@@ -198,7 +198,7 @@ def _items(
 
 
 def _target(
-    gold: object, loss: Loss, lengths: torch.Tensor | Sequence[int] | None, i: int
+    gold: object, loss: LossLike, lengths: torch.Tensor | Sequence[int] | None, i: int
 ) -> IntArray:
     """Return the ids of item i, cut to its length."""
     if isinstance(gold, torch.Tensor):
@@ -219,12 +219,12 @@ def _target(
     return np.asarray(cut, dtype=np.int64)
 
 
-def _automaton(loss: Loss, target: IntArray, i: int) -> LossAutomaton | None:
-    if isinstance(loss, TransducerLoss):
+def _automaton(loss: LossLike, target: IntArray, i: int) -> LossAutomaton | None:
+    if isinstance(loss, Loss):
         return _compiled(loss, target.tobytes())
     return loss[i] if isinstance(loss, Sequence) else loss
 
 
 @lru_cache(maxsize=4096)
-def _compiled(loss: TransducerLoss, target: bytes) -> LossAutomaton:
+def _compiled(loss: Loss, target: bytes) -> LossAutomaton:
     return loss.compile(np.frombuffer(target, dtype=np.int64))
