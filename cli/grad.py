@@ -12,11 +12,14 @@ import numpy as np
 from fstgrad.batch import Batch, Item, Outcome, Sums
 from fstgrad.checks import FloatArray
 from fstgrad.cli.journal import Journal
+from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
     Estimation,
+    Lattices,
     ProblemOptions,
     Reading,
     Running,
+    lattice_options,
     method_options,
     output_npz,
     pairs_argument,
@@ -42,6 +45,7 @@ from fstgrad.objective import KINDS, Kind
 )
 @problem_options
 @method_options
+@lattice_options
 @output_npz
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
 @running_options
@@ -51,6 +55,7 @@ def grad(
     objective: Kind,
     options: ProblemOptions,
     estimation: Estimation,
+    lattices: Lattices,
     output: str | None,
     top: int,
     running: Running,
@@ -61,13 +66,31 @@ def grad(
     PAIRS is a TSV file of x TAB y, or - for standard input.  One JSON line for each pair goes to
     standard output as soon as its block of 16 is done; the largest entries of the gradient go to
     standard error.
+
+    With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
+    scores of the arcs of each lattice.
     """
+    if lattices.source is not None:
+        lattice_objective(pairs, objective, options, lattices, skip_errors)
+        return
     problem = open_problem(pairs, options, objective, estimation)
+    mean_gradient(problem, options.reading, output, top, running, skip_errors)
+
+
+def mean_gradient(
+    problem: Problem,
+    reading: Reading,
+    output: str | None,
+    top: int,
+    running: Running,
+    skip_errors: bool,
+) -> None:
+    """Write the objective of each pair, and the mean gradient."""
     weights = problem.weights
     start = time.perf_counter()
     none = Sums(np.zeros_like(weights))
-    journal = Journal(running.resume, _settings(problem, options.reading), none)
-    run = _Run(journal, options.reading, skip_errors)
+    journal = Journal(running.resume, _settings(problem, reading), none)
+    run = _Run(journal, reading, skip_errors)
     with Batch(problem.objective, running.jobs, cache_directory=running.cache) as batch:
         run.work(batch, weights, progress(problem.rows, "gradient"))
     sums = journal.sums

@@ -67,8 +67,15 @@ class LossChoice:
     delete_cost: float | None
     substitute_cost: float | None
     match_cost: float | None
+    transpose_cost: float | None
+    matrix: str | None
+    gap_open: float | None
+    gap_extend: float | None
+    free_ends: str | None
     confusion: str | None
     ngram_order: int | None
+    decay: float | None
+    mismatches: int | None
     smoothing: float | None
     log: bool | None
 
@@ -119,6 +126,15 @@ class ProblemOptions:
     reading: Reading
 
 
+@dataclasses.dataclass(frozen=True)
+class Lattices:
+    """Where lattices come from and what is written of them."""
+
+    source: str | None
+    posteriors: str | None
+    gradients: str | None
+
+
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
@@ -167,12 +183,16 @@ loss_options = group(
         "--loss",
         default="edit",
         show_default=True,
-        help="edit, edit-factored, smith-waterman, ngram, hamming or none.",
+        help="edit, edit-factored, osa, lcs, wer, cer, hamming, smith-waterman, alignment, ngram, "
+        "ngram-sum, gappy, mismatch or none; a grammar (fstgrad grammar list, PATH.py:BUILDER); a "
+        "transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    click.option("--insert-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
-    click.option("--delete-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
+    click.option("--insert-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
+    click.option("--delete-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
     click.option(
-        "--substitute-cost", type=float, help="edit*, smith-waterman, hamming.  [default: 1]"
+        "--substitute-cost",
+        type=float,
+        help="edit*, osa, wer, cer, hamming, smith-waterman.  [1]",
     ),
     click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
     click.option(
@@ -180,14 +200,35 @@ loss_options = group(
         type=FILE,
         help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
     ),
-    click.option("--ngram-order", type=int, help="ngram: n.  [default: 2]"),
+    click.option("--transpose-cost", type=float, help="osa.  [default: 1]"),
+    click.option(
+        "--matrix",
+        type=click.Path(exists=True, dir_okay=False),
+        help="smith-waterman, alignment: scores in NCBI text format, such as BLOSUM62.",
+    ),
+    click.option(
+        "--gap-open", type=float, help="smith-waterman, alignment: cost of a gap's first symbol."
+    ),
+    click.option(
+        "--gap-extend", type=float, help="... and of each further one.  [default: --gap-open]"
+    ),
+    click.option(
+        "--free-ends",
+        type=click.Choice(["none", "y", "target", "both"]),
+        help="alignment: whose ends may be left out for nothing.  [default: none]",
+    ),
+    click.option(
+        "--ngram-order", type=int, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
+    ),
+    click.option("--decay", type=float, help="gappy: weight of a symbol of the stretch.  [0.5]"),
+    click.option("--mismatches", type=int, help="mismatch: symbols that may differ.  [1]"),
     click.option(
         "--smoothing",
         type=float,
-        help="ngram: added to the count inside the logarithm.  [default: 0]",
+        help="kernels: added to the count inside the logarithm.  [default: 0]",
     ),
     click.option(
-        "--log/--no-log", default=None, help="ngram: -log of the count, or minus the count."
+        "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
     ),
 )
 
@@ -284,4 +325,30 @@ weight_options = group(
 
 problem_options = group(
     "options", ProblemOptions, loss_options, compile_options, weight_options, reading_options
+)
+
+lattice_options = group(
+    "lattices",
+    Lattices,
+    click.option(
+        "--lattices",
+        "source",
+        type=click.Path(exists=True),
+        metavar="FAR_OR_DIR",
+        help="Acceptors by name, their weights costs; column 1 names one, column 2 is the target.",
+    ),
+    click.option(
+        "--posteriors",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write -log of the arc posteriors as FSTs.",
+    ),
+    click.option(
+        "--gradients",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.far",
+        help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
+    ),
 )

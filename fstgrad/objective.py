@@ -70,7 +70,7 @@ class PairObjective:
         None stands for L = 0.
     kind : {"softmax-margin", "risk", "crf"}
     cap, engine, max_states
-        As in `TransducerLoss.compile`.
+        As in `Loss.compile`.
     method : {"exact", "capped", "sampled", "auto"}, optional
         "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
         strings.  "auto" takes for each pair the first that the limit of states allows: exact,

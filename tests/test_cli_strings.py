@@ -258,7 +258,7 @@ def test_doctor_tells_of_a_failure(run, monkeypatch):
     "code, said, args",
     [
         (2, "no loss 'edti'; did you mean edit?", ["grad", "PAIRS", "--loss", "edti"]),
-        (2, "choose one of edit, edit-factored", ["loss", "PAIRS", "--loss", "qqq"]),
+        (2, "did you mean edit, edit-factored", ["loss", "PAIRS", "--loss", "qqq"]),
         (2, "'edit' has no --smoothing", ["grad", "PAIRS", "--smoothing", 1]),
         (2, "does not exist", ["grad", "absent.tsv"]),
         (2, "'bpe' is not one of", ["grad", "PAIRS", "--tokens-y", "bpe"]),

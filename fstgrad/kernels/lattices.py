@@ -119,47 +119,39 @@ def pair_step(
     """Fill result[j, k] with the bound on c_k - c_j before a symbol, from `gap` after it.
 
     result[j, k] = max over arcs j -> j' of min over arcs k -> k' of w_k - w_j + gap[j', k'];
-    cells j' that cannot finish (`lower`) do not count.
+    cells j' that cannot finish (`lower`) do not count.  What is infinite stays above half of _INF
+    in magnitude, as no sum of weights comes near it.
     """
     size = len(gap)
-    for i in range(size):
-        for k in range(size):
-            scratch[i, k] = _INF
-            result[i, k] = -_INF
-    for i in range(size):
-        if lower[i] >= _HALF:
-            continue
-        for arc in range(len(source)):
-            bound = gap[i, target[arc]]
-            bound = bound + weight[arc] if -_HALF < bound < _HALF else bound
-            if bound < scratch[i, source[arc]]:
-                scratch[i, source[arc]] = bound
+    ahead = gap.T.copy()
+    scratch[:] = _INF
+    result[:] = -_INF
     for arc in range(len(source)):
-        if lower[target[arc]] >= _HALF:
-            continue
-        for k in range(size):
-            bound = scratch[target[arc], k]
-            bound = bound - weight[arc] if -_HALF < bound < _HALF else bound
-            if bound > result[source[arc], k]:
-                result[source[arc], k] = bound
+        for i in range(size):
+            bound = ahead[target[arc], i] + weight[arc]
+            scratch[source[arc], i] = min(scratch[source[arc], i], bound)
+    ahead[:] = scratch.T
+    for arc in range(len(source)):
+        if lower[target[arc]] < _HALF:
+            for k in range(size):
+                bound = ahead[target[arc], k] - weight[arc]
+                result[source[arc], k] = max(result[source[arc], k], bound)
 
 
 @kernel
 def pair_closure(gap: IntArray, source: IntArray, target: IntArray, weight: IntArray) -> None:
     """Let both cells of a pair follow epsilon arcs first, in place; arcs in topological order."""
     size = len(gap)
+    turned = gap.T.copy()
     for arc in range(len(source) - 1, -1, -1):
         for j in range(size):
-            bound = gap[j, target[arc]]
-            bound = bound + weight[arc] if -_HALF < bound < _HALF else bound
-            if bound < gap[j, source[arc]]:
-                gap[j, source[arc]] = bound
+            bound = turned[target[arc], j] + weight[arc]
+            turned[source[arc], j] = min(turned[source[arc], j], bound)
+    gap[:] = turned.T
     for arc in range(len(source) - 1, -1, -1):
         for k in range(size):
-            bound = gap[target[arc], k]
-            bound = bound - weight[arc] if -_HALF < bound < _HALF else bound
-            if bound > gap[source[arc], k]:
-                gap[source[arc], k] = bound
+            bound = gap[target[arc], k] - weight[arc]
+            gap[source[arc], k] = max(gap[source[arc], k], bound)
 
 
 @kernel

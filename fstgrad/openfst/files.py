@@ -3,6 +3,7 @@
 import os
 import pathlib
 import struct
+import tempfile
 
 import numpy as np
 import pynini
@@ -48,11 +49,56 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
     return from_arrays(parse_text(pathlib.Path(name).read_text(encoding="utf-8"), name, table))
 
 
+def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
+    """Return all FSTs of a FAR archive by name, or of the files `NAME.fst` in a folder.
+
+    Raises
+    ------
+    FstError
+        The file is no archive, or there is no FST.
+    """
+    folder = pathlib.Path(path)
+    if folder.is_dir():
+        found = {file.stem: read_file(file) for file in sorted(folder.glob("*.fst"))}
+    else:
+        found = _entries(os.fspath(path))
+    if not found:
+        raise FstError(f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst")
+    return found
+
+
 def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None:
-    """Write FSTs to a FAR archive under their names."""
-    with pynini.Far(os.fspath(path), "w") as far:
+    """Write FSTs of one arc type to a FAR archive under their names.
+
+    Raises
+    ------
+    FstError
+        There is none, or their arc types differ.
+    """
+    arc_types = sorted({fst.arc_type() for fst in entries.values()})
+    if len(arc_types) != 1:
+        raise FstError(
+            f"entries have {len(arc_types)} arc types ({', '.join(arc_types)}); an archive holds "
+            "FSTs of one: convert them with with_arc_type"
+        )
+    with pynini.Far(os.fspath(path), "w", arc_types[0]) as far:
         for name in sorted(entries):
             far.add(name, entries[name])
+
+
+def dot_source(fst: Fst, *, title: str = "") -> str:
+    """Return an FST as text of the DOT language, with its symbols, for graphviz."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "fst.dot")
+        fst.draw(
+            str(path),
+            isymbols=fst.input_symbols(),
+            osymbols=fst.output_symbols(),
+            title=title,
+            portrait=True,
+            precision=6,
+        )
+        return path.read_text(encoding="utf-8")
 
 
 def read_symbols(path: str | os.PathLike[str]) -> Symbols:
@@ -152,10 +198,14 @@ def _state(field: str) -> int:
     return state
 
 
-def _archived(path: str, key: str | None) -> Fst:
+def _entries(path: str) -> dict[str, Fst]:
     _check_magic(path, _FAR_MAGIC, "a FAR archive of type sttable")
     with pynini.Far(path, "r") as far:
-        entries = {name: read(fst) for name, fst in far}
+        return {name: read(fst) for name, fst in far}
+
+
+def _archived(path: str, key: str | None) -> Fst:
+    entries = _entries(path)
     if key is None and len(entries) == 1:
         return next(iter(entries.values()))
     if key is None or key not in entries:

@@ -9,9 +9,11 @@ Index
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_entropy`,
   `spanning_tree_kl`, `spanning_tree_risk`, `spanning_tree_generalized_expectation`.
+- Markov random fields : `mrf_nll`.
 """
 
 from fstgrad.torch.modules import CRFLoss, RiskLoss, SoftmaxMarginLoss
+from fstgrad.torch.mrf import mrf_nll
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
     spanning_tree_entropy,
@@ -27,6 +29,7 @@ __all__ = [
     "RiskLoss",
     "SoftmaxMarginLoss",
     "crf_nll",
+    "mrf_nll",
     "risk",
     "softmax_margin",
     "spanning_tree_entropy",

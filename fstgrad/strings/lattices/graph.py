@@ -136,7 +136,7 @@ class Flow:
     @cached_property
     def posterior(self) -> FloatArray:
         """(A,) the probability of passing each arc."""
-        return np.asarray(self.visit[self.graph.source] * self.share)
+        return np.minimum(self.visit[self.graph.source] * self.share, 1.0)
 
     def conditional_means(self, value: FloatArray) -> tuple[float, FloatArray]:
         """Return E[V] and E[V | e] (A,) for V = the sum of `value` (A,) along a path.
