@@ -83,6 +83,7 @@ def curves(
                 x, y, f"{_MARKERS[number % len(_MARKERS)]}-", color=f"C{number}", ms=4, label=name
             )
         axes.set(title=title, xlabel=xlabel, yscale="log" if log else "linear")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
     plots[0].set_ylabel(ylabel)
