@@ -27,8 +27,8 @@ from fstgrad.strings.lattices.graph import Flow, Graph, sums_by
 from fstgrad.strings.lattices.rows import EPSILON, Rows, row_form
 
 REMEDY = (
-    "Lower the cap (cap=), which replaces the loss L by min(L, cap), prune the lattice, raise "
-    "max_states, or estimate from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
+    "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, or estimate "
+    "from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
 )
 
 
