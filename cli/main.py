@@ -19,6 +19,7 @@ COMMANDS = {
     "risk": ("fstgrad.cli.risk", "Expected loss over string pairs or lattices."),
     "loss": ("fstgrad.cli.loss", "The loss of column 1 against column 2."),
     "marginals": ("fstgrad.cli.marginals", "Gradient terms Q of one pair."),
+    "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: list, build, test, draw."),
     "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
     "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),

@@ -67,8 +67,15 @@ class LossChoice:
     delete_cost: float | None
     substitute_cost: float | None
     match_cost: float | None
+    transpose_cost: float | None
+    matrix: str | None
+    gap_open: float | None
+    gap_extend: float | None
+    free_ends: str | None
     confusion: str | None
     ngram_order: int | None
+    decay: float | None
+    mismatches: int | None
     smoothing: float | None
     log: bool | None
 
@@ -80,6 +87,24 @@ class Compilation:
     cap: float | None
     engine: str
     max_states: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimation:
+    """Exact, capped or sampled."""
+
+    method: str | None
+    samples: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """How many processes, what is kept, where an earlier run is continued."""
+
+    jobs: int
+    cache: str | None
+    resume: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,12 +183,16 @@ loss_options = group(
         "--loss",
         default="edit",
         show_default=True,
-        help="edit, edit-factored, smith-waterman, ngram, hamming or none.",
+        help="edit, edit-factored, osa, lcs, wer, cer, hamming, smith-waterman, alignment, ngram, "
+        "ngram-sum, gappy, mismatch or none; a grammar (fstgrad grammar list, PATH.py:BUILDER); a "
+        "transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    click.option("--insert-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
-    click.option("--delete-cost", type=float, help="edit*, smith-waterman.  [default: 1]"),
+    click.option("--insert-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
+    click.option("--delete-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
     click.option(
-        "--substitute-cost", type=float, help="edit*, smith-waterman, hamming.  [default: 1]"
+        "--substitute-cost",
+        type=float,
+        help="edit*, osa, wer, cer, hamming, smith-waterman.  [1]",
     ),
     click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
     click.option(
@@ -171,14 +200,35 @@ loss_options = group(
         type=FILE,
         help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
     ),
-    click.option("--ngram-order", type=int, help="ngram: n.  [default: 2]"),
+    click.option("--transpose-cost", type=float, help="osa.  [default: 1]"),
+    click.option(
+        "--matrix",
+        type=click.Path(exists=True, dir_okay=False),
+        help="smith-waterman, alignment: scores in NCBI text format, such as BLOSUM62.",
+    ),
+    click.option(
+        "--gap-open", type=float, help="smith-waterman, alignment: cost of a gap's first symbol."
+    ),
+    click.option(
+        "--gap-extend", type=float, help="... and of each further one.  [default: --gap-open]"
+    ),
+    click.option(
+        "--free-ends",
+        type=click.Choice(["none", "y", "target", "both"]),
+        help="alignment: whose ends may be left out for nothing.  [default: none]",
+    ),
+    click.option(
+        "--ngram-order", type=int, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
+    ),
+    click.option("--decay", type=float, help="gappy: weight of a symbol of the stretch.  [0.5]"),
+    click.option("--mismatches", type=int, help="mismatch: symbols that may differ.  [1]"),
     click.option(
         "--smoothing",
         type=float,
-        help="ngram: added to the count inside the logarithm.  [default: 0]",
+        help="kernels: added to the count inside the logarithm.  [default: 0]",
     ),
     click.option(
-        "--log/--no-log", default=None, help="ngram: -log of the count, or minus the count."
+        "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
     ),
 )
 
@@ -199,6 +249,53 @@ compile_options = group(
         default=2_000_000,
         show_default=True,
         help="Stop a loss automaton here.",
+    ),
+)
+
+method_options = group(
+    "estimation",
+    Estimation,
+    click.option(
+        "--method",
+        type=click.Choice(["exact", "capped", "sampled", "auto"]),
+        help="auto: the first of exact, capped (with --cap) and sampled that --max-states allows, "
+        "for each pair.  [default: capped with --cap, else exact]",
+    ),
+    click.option(
+        "--samples",
+        type=click.IntRange(2),
+        default=1000,
+        show_default=True,
+        help="sampled: strings drawn for each pair.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="sampled: the draws."
+    ),
+)
+
+running_options = group(
+    "running",
+    Running,
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Processes.  The results are the same for every number.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Keep compiled losses here for later runs.",
+    ),
+    click.option(
+        "--resume",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.jsonl",
+        help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
+        "FILE.jsonl.npz holds the sums so far.",
     ),
 )
 

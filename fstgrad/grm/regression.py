@@ -130,7 +130,9 @@ class NodeRegression:
             none = np.empty(0, dtype=np.int64)
             return self._working_set(none, none, intercepts)
         column = self.design.find(start.term, start.key)
-        known = column >= 0
+        known = np.zeros(column.size, dtype=bool)
+        for number, allowed in enumerate(self.columns):
+            known |= (start.term == number) & np.isin(column, allowed)
         return self._working_set(
             start.term[known],
             column[known],
@@ -250,8 +252,8 @@ class NodeRegression:
         for i in np.unique(roots):
             for j in np.unique(roots):
                 left, right = np.flatnonzero(roots == i), np.flatnonzero(roots == j)
-                weighted = columns[:, right].multiply(covariance[:, i, j][:, None])
-                out[np.ix_(left, right)] = (columns[:, left].T @ weighted).toarray() / n
+                weighted = sparse.diags(covariance[:, i, j] / n) @ columns[:, right]
+                out[np.ix_(left, right)] = (columns[:, left].T @ weighted).toarray()
         return out
 
     def _objective(
@@ -282,7 +284,8 @@ class NodeRegression:
         worst, found = 0.0, []
         for number, (columns, gradient) in enumerate(zip(self.columns, gradients, strict=True)):
             excess = np.abs(gradient) - self.alpha
-            excess[np.isin(columns, work.column[work.block == number])] = -np.inf
+            mine = work.column[work.block == number]
+            excess[np.searchsorted(columns, mine)] = -np.inf
             worst = max(worst, float(excess.max(initial=0.0)))
             bar = 0.0 if self.screening == "kkt" else -np.inf
             found.append(columns[excess > bar])

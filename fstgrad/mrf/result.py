@@ -37,7 +37,9 @@ class Inference:
         Largest change of a message in each iteration, messages scaled to maximum 1.
     seconds : float
     standard_error : (I, C) float64 or None
-        Sampling: of each node marginal, from the means of batches within chains.
+        Sampling: of each node marginal.
+    margin : (I, C) float64 or None
+        Sampling: the exact marginal is within node -/+ margin with 95 percent confidence.
     effective_samples : float
         Sampling: the least over all uncertain node marginals of variance / standard_error^2; NaN
         for other methods.
@@ -59,6 +61,7 @@ class Inference:
     residuals: FloatArray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
     standard_error: FloatArray | None = None
+    margin: FloatArray | None = None
     effective_samples: float = float("nan")
     r_hat: float = float("nan")
 

@@ -1,8 +1,8 @@
 """Marginals by Markov chain Monte Carlo, with a stated error.
 
 The standard error of a marginal comes from the means of batches within chains, its R-hat from the
-means of chains (Gelman and Rubin 1992).  A chain's draws depend on its key alone: results are the
-same for the same seed whatever the number of threads.
+means of chains (Gelman and Rubin 1992).  A chain's draws
+depend on its key alone: results are the same for the same seed whatever the number of threads.
 """
 
 import time
@@ -26,10 +26,14 @@ CONVERGED_R_HAT = 1.05
 
 @dataclass
 class Tally:
-    """What one chain saw: sums over its batches, each batch a mean over its draws."""
+    """What one chain saw: sums over its batches, each batch a mean over its draws.
+
+    `squares` sums the squared means of batches, `pair_squares` those of two batches in a row.
+    """
 
     node: FloatArray
     squares: FloatArray
+    pair_squares: FloatArray
     edge: FloatArray
 
 
@@ -41,7 +45,7 @@ def sample_marginals(
     burn_in: int = 100,
     thin: int = 1,
     chains: int = 4,
-    batches: int = 20,
+    batches: int = 40,
     rng: Seed = None,
     initial: npt.ArrayLike | None = None,
     edges: bool = True,
@@ -59,7 +63,7 @@ def sample_marginals(
     chains : int
         Independent chains, each from its own random start.
     batches : int
-        Batches of each chain; their means give the standard error.
+        Batches of each chain, an even number >= 4; their means give the standard error.
     initial : (I,) integers, optional
         The start of all chains; needed where hard zeros make an allowed labeling hard to find.
     edges : bool
@@ -78,8 +82,11 @@ def sample_marginals(
     for name, value in (("samples", samples), ("thin", thin), ("chains", chains)):
         positive_integer(name, value)
     positive_integer("burn_in", burn_in, minimum=0)
-    if positive_integer("batches", batches, minimum=2) > samples:
-        raise InvalidInputError(f"batches is {batches} and samples {samples}; take more samples")
+    if positive_integer("batches", batches, minimum=4) > samples or batches % 2:
+        raise InvalidInputError(
+            f"batches is {batches} and samples {samples}; take an even number of batches and at "
+            "least as many samples"
+        )
     begun = time.perf_counter()
     random = generator(rng)
     keys = random.integers(2**62, size=chains).tolist()
@@ -120,16 +127,21 @@ def _run_chain(
     pairs = model.graph.edges if edges else np.empty((0, 2), np.int64)
     size = model.num_labels
     edge = np.zeros((len(pairs), size, size))
-    tally = Tally(np.zeros(model.scores.node.shape), np.zeros(model.scores.node.shape), edge)
+    shape = model.scores.node.shape
+    tally = Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape), edge)
+    previous = np.zeros(shape)
     chain.advance(burn_in)
-    for low, high in pairwise(cuts):
-        mean = np.zeros(model.scores.node.shape)
+    for number, (low, high) in enumerate(pairwise(cuts)):
+        mean = np.zeros(shape)
         for _ in range(low, high):
             chain.advance(thin)
             count_parts(chain.labels, pairs, 1.0, mean, edge)
         mean /= high - low
         tally.node += mean
         tally.squares += mean**2
+        if number % 2:
+            tally.pair_squares += ((previous + mean) / 2) ** 2
+        previous = mean
         if progress is not None:
             progress(high, high / cuts[-1])
     return tally
@@ -144,14 +156,21 @@ def _summary(
     edges: bool,
     begun: float,
 ) -> Inference:
+    from scipy.special import stdtrit
+
     count = len(tallies) * batches
     node = sum((t.node for t in tallies), np.zeros(model.scores.node.shape)) / count
-    squares = sum((t.squares for t in tallies), np.zeros(node.shape))
-    variance = np.maximum(squares - count * node**2, 0.0) / (count - 1)
+    batch = _variance_of_mean(node, [t.squares for t in tallies], count)
+    pairs = _variance_of_mean(node, [t.pair_squares for t in tallies], count // 2)
+    # batches that hang together make the first too small; the difference corrects it (Vats and
+    # Flegal 2022, "Lugsail lag windows")
+    variance = np.maximum(pairs, 2 * pairs - batch)
     # an event that was never seen may still have the probability of one draw
     draws = len(tallies) * samples
-    error = np.maximum(np.sqrt(variance / count), 1.0 / draws)
+    error = np.maximum(np.sqrt(variance), 1.0 / draws)
     error[model.scores.node == -np.inf] = 0.0
+    # as many degrees of freedom as one chain has pairs of batches: on the safe side
+    quantile = float(stdtrit(max(1, batches // 2 - 1), 0.975))
     uncertain = (node > 0) & (node < 1)
     effective = (node * (1 - node))[uncertain] / error[uncertain] ** 2
     r_hat = _r_hat(np.array([t.node / batches for t in tallies]), samples)
@@ -166,8 +185,15 @@ def _summary(
         sampler, float("nan"), "none", node, edge_source, model.graph.num_edges,
         converged=r_hat < CONVERGED_R_HAT, iterations=draws,
         seconds=time.perf_counter() - begun, standard_error=error,
+        margin=quantile * error,
         effective_samples=float(effective.min(initial=draws)), r_hat=r_hat,
     )  # fmt: skip
+
+
+def _variance_of_mean(mean: FloatArray, squares: list[FloatArray], count: int) -> FloatArray:
+    """Return the variance of the mean of `count` batches from the sums of their squares."""
+    total = sum(squares, np.zeros(mean.shape))
+    return np.asarray(np.maximum(total / count - mean**2, 0.0) / (count - 1))
 
 
 def _r_hat(means: FloatArray, samples: int) -> float:

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import struct
+import tempfile
 
 import numpy as np
 import pynini
@@ -84,6 +85,21 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
     with pynini.Far(os.fspath(path), "w", arc_types[0]) as far:
         for name in sorted(entries):
             far.add(name, entries[name])
+
+
+def dot_source(fst: Fst, *, title: str = "") -> str:
+    """Return an FST as text of the DOT language, with its symbols, for graphviz."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "fst.dot")
+        fst.draw(
+            str(path),
+            isymbols=fst.input_symbols(),
+            osymbols=fst.output_symbols(),
+            title=title,
+            portrait=True,
+            precision=6,
+        )
+        return path.read_text(encoding="utf-8")
 
 
 def read_symbols(path: str | os.PathLike[str]) -> Symbols:

@@ -1,6 +1,8 @@
 """The estimator: optimality, an independent solver, recovery, conventions, bad input."""
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -256,6 +258,14 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
     )
 
 
+def test_correlated_columns_are_solved():
+    # values near 100: x_0^2, x_0 x_1 and 1 are all but proportional
+    x = 100 + np.random.default_rng(6).normal(size=(80, 2))
+    model = fg.GeneralizedRootModel(k=2, base="gaussian", tol=1e-4).fit(x)
+    assert model.kkt_.max() <= 1e-4
+    assert sum(fit.steps for fit in model.node_fits_) < 100
+
+
 @pytest.mark.parametrize(
     "rule, expected", [("average", [0.5, -0.2]), ("min", [0.4, 0.0]), ("max", [0.6, -0.4])]
 )
@@ -288,6 +298,16 @@ def test_warm_start_needs_fewer_steps():
     steps = [sum(fit.steps for fit in m.node_fits_) for m in (warm, cold)]
     assert steps[0] < steps[1]
     assert warm.score(x) == pytest.approx(cold.score(x), abs=1e-6)
+
+
+def test_warm_start_leaves_sets_that_are_no_candidates():
+    x = counts(p=4)
+    model = fg.GeneralizedRootModel(k=3, alpha=0.01, warm_start=True).fit(x)
+    assert model.parameters_.flat[3].size > 1
+    model.set_params(candidate_sets=[[0, 1]]).fit(x)
+    assert [i.sets.tolist() for i in model.parameters_.interactions] == [[[0, 1]], []]
+    alone = fg.GeneralizedRootModel(k=3, alpha=0.01, candidate_sets=[[0, 1]]).fit(x)
+    assert model.score(x) == pytest.approx(alone.score(x), abs=1e-7)
 
 
 def test_a_path_has_the_fits_of_its_alphas():
@@ -401,6 +421,18 @@ def test_bad_input(settings, change, message):
         x[3, 2] = change
     with pytest.raises(InvalidInputError, match=message):
         fg.GeneralizedRootModel(**{"k": 2, **settings}).fit(x)
+
+
+def test_without_scikit_learn_only_the_estimator_is_missing():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import fstgrad as fg, fstgrad.grm.bases as bases\n"
+        "assert bases.Poisson().log_partition([0.0]).value == 1.0\n"
+        "try:\n    fg.GeneralizedRootModel\n"
+        "except fg.MissingDependencyError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'fstgrad[grm]'" in done.stdout
 
 
 def test_memory_is_predicted():
