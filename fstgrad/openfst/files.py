@@ -64,7 +64,9 @@ def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
     else:
         found = _entries(os.fspath(path))
     if not found:
-        raise FstError(f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt")
+        raise FstError(
+            f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt"
+        )
     return found
 
 
