@@ -327,7 +327,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         return Arcs(every, every, np.zeros(states, dtype=np.int64))
 
     def outer(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        total = np.add.outer(left, right).ravel()
+        total: npt.NDArray[Any] = np.add.outer(left, right).ravel()
         return np.where(TROPICAL.is_zero(total), TROPICAL.zero, total)
 
     machine = TargetMachine(
