@@ -331,3 +331,20 @@ def test_a_report_refuses_a_cycle_of_negative_cost():
     )
     with pytest.raises(fg.FstError, match="cycle of insertions or deletions with negative cost"):
         fg.TransducerLoss(fst, AB).check(["ab"])
+
+
+@each_loss
+def test_lattices_take_every_loss(loss, expected):
+    """Risk over an n-best list of strings of several lengths, by enumeration."""
+    target, strings = (1, 0, 0), [(1, 0), (1, 0, 1), (0, 0, 1, 1), (1,)]
+    scores = np.array([0.5, -0.25, 1.0, 0.0])
+    lattice = fg.Lattice.from_nbest([np.array(y) for y in strings], scores, AB)
+    losses = np.array([expected(y, target) for y in strings])
+    kept = np.isfinite(losses)
+    if not kept.any():
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, np.array(target), loss)
+        return
+    p = np.exp(scores[kept]) / np.exp(scores[kept]).sum()
+    value, _ = fg.risk(lattice, np.array(target), loss)
+    assert value == pytest.approx(p @ losses[kept], abs=1e-11)
