@@ -22,10 +22,12 @@ from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.determinize import determinize
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.machine import TargetMachine
+from fstgrad.matching import ByOutput, matched
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import (
     ArcType,
     Fst,
+    FstArrays,
     compose,
     is_acceptor,
     is_acyclic,
@@ -208,11 +210,20 @@ class TransducerLoss:
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
+        return target_machine(self._matched(target), len(self.alphabet), SEMIRINGS[self.semiring])
+
+    def _matched(self, target: Target) -> FstArrays:
+        """Return Pi_1(U o Y_i) by OpenFst; for one factor and a string without its overhead."""
+        if len(self.factors) == 1 and not isinstance(target, Fst):
+            return matched(self._by_output, self.alphabet.encode(target, name="target"))
         result = self._target_acceptor(target)
         for factor in reversed(self.factors):
             result = compose(factor, result)
-        fst = to_arrays(project(result, "input"))
-        return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
+        return to_arrays(project(result, "input"))
+
+    @cached_property
+    def _by_output(self) -> ByOutput:
+        return ByOutput.of(to_arrays(self.factors[0]), len(self.alphabet))
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""

@@ -17,7 +17,7 @@ LAYERS = {
     "checks": 1, "alphabet": 2, "semiring": 2, "kernels": 2,
     "openfst": 3,
     "transducers": 4,
-    "pipeline": 5, "automaton": 5, "machine": 5,
+    "pipeline": 5, "automaton": 5, "machine": 5, "matching": 5,
     "reduction": 6, "determinize": 6, "minimize": 7,
     "losses": 8,
     "distribution": 3,
