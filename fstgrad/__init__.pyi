@@ -17,6 +17,8 @@ from .losses import Hamming as Hamming
 from .losses import NGram as NGram
 from .losses import SmithWaterman as SmithWaterman
 from .losses import TransducerLoss as TransducerLoss
+from .strings import CapChoice as CapChoice
 from .strings import StringDistribution as StringDistribution
+from .strings import choose_cap as choose_cap
 from .strings import risk as risk
 from .strings import softmax_margin as softmax_margin

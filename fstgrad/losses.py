@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from fstgrad import pipeline, transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automaton import Level, LossAutomaton
+from fstgrad.automaton import Cap, LossAutomaton
+from fstgrad.bounds import RationalCap, TropicalCap, in_nats
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
@@ -173,9 +174,13 @@ class TransducerLoss:
         machine = self.machine(target)
         if machine.semiring is TROPICAL:
             machine = machine if cap is None else machine.with_constant(cap)
+            certificate: Cap | None = (
+                None if cap is None else TropicalCap(self.alphabet, machine, length)
+            )
             raw = minimize(determinize(machine, length, max_states=max_states))
             unit = machine.unit
         else:
+            certificate = None if cap is None else RationalCap()
             raw = determinize(machine, length, max_states=max_states)
             losses = self._finished(raw.final, machine)
             losses = losses if cap is None else np.minimum(losses, cap)
@@ -185,13 +190,7 @@ class TransducerLoss:
                     "with the target); change the length or give smoothing > 0"
                 )
             raw, unit = minimize_finals(replace(raw, initial=0.0, final=losses)), 1.0
-        return LossAutomaton(
-            self.alphabet,
-            machine.class_of,
-            tuple(Level(level.target, level.cost * unit) for level in raw.levels),
-            float(raw.initial * unit),
-            raw.final * unit,
-        )
+        return in_nats(self.alphabet, machine.class_of, raw, unit, certificate)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int
