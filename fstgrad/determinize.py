@@ -28,6 +28,8 @@ from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import INF, PROBABILITY, TROPICAL
 
+SPAN = 2**20  # as in fstgrad.kernels.tables
+
 Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
 _MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
 
@@ -161,15 +163,15 @@ class TropicalFrontier:
         if self.offset == INF:
             raise no_hypothesis(length)
         self.is_only_cap = (start, stop) == (self._cap, self._cap + 1)
-        self._rows = (cells[start:stop].copy(), np.array([0, stop - start]), np.array([start]))
+        self._rows = np.concatenate([[0, start * SPAN + stop], cells[start:stop]]), 1
 
     def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
         """Go on by one symbol; return the number of states, at most one above the limit."""
         bounds = [b[[remaining + 1, remaining]] for b in (self._lower, self._upper)]
-        count, pool, begins, starts, target, cost, self.fall = self._advance(
+        count, pool, target, cost, self.fall = self._advance(
             *self._rows, *self._arcs, *bounds, self._classes, self._cap, limit
         )
-        self._rows = pool, begins, starts
+        self._rows = pool, count
         return count, RawLevel(target, cost)
 
     def policy(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
@@ -184,7 +186,7 @@ class TropicalFrontier:
     @property
     def final(self) -> npt.NDArray[Any]:
         """Final weights (S,): with no symbol left a row is one cell of weight zero."""
-        final: npt.NDArray[Any] = self._final[self._rows[2]]
+        final: npt.NDArray[Any] = self._final[self._rows[0].reshape(-1, 3)[:, 1] // SPAN]
         return final
 
 

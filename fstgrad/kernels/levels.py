@@ -4,14 +4,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import inner_kernel, kernel
-from fstgrad.kernels.tables import (
-    grown_rows,
-    hashed_cells,
-    longer,
-    power_of_two,
-    rehashed,
-    slot_of,
-)
+from fstgrad.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered, rehashed
 
 INF = 2**60  # as in fstgrad.semiring
 _ROUND, _KEEP = 1 << 11, -(1 << 12)  # mantissas are compared to 40 bits
@@ -34,11 +27,9 @@ def probability_level(
     """
     states, size = rows.shape
     target = np.full((states, classes), -1, np.int64)
-    found = np.empty((2 * states + 16, size), np.float64)
-    keys = np.empty((2 * states + 16) * size, np.int64)
-    columns, ends = np.zeros(len(found), np.int64), np.arange(len(found) + 1) * size
-    hashes = np.empty(len(found), np.int64)
-    slots = np.full(power_of_two(4 * len(found)), -1, np.int32)
+    capacity = 2 * states + 16
+    found, pool = np.empty((capacity, size)), np.empty(capacity * (size + HEAD), np.int64)
+    slots = new_slots(capacity)
     cells, key = np.empty(size, np.float64), np.empty(size, np.int64)
     count = 0
     for s in range(states):
@@ -51,22 +42,22 @@ def probability_level(
                         if useful[goal[a]]:
                             cells[goal[a]] += rows[s, k] * weight[a]
             _comparable(cells, key)
+            used = count * (size + HEAD)
             hashed = hashed_cells(key, 0, size)
-            place = slot_of(slots, hashes, columns, ends, keys, key, hashed, 0, size)
-            if slots[place] < 0:
-                slots[place] = count
-                hashes[count] = hashed
+            target[s, c] = numbered(slots, pool, used, count, key, 0, size, hashed)
+            if target[s, c] == count:
                 for j in range(size):
                     found[count, j] = cells[j]
-                    keys[count * size + j] = key[j]
                 count += 1
-            target[s, c] = slots[place]
             if count > limit:
                 return count, found[:0], target
-            if count == len(found):
-                found, keys, hashes = grown_rows(found), longer(keys), longer(hashes)
-                columns, ends = np.zeros(len(found), np.int64), np.arange(len(found) + 1) * size
-                slots = rehashed(hashes, count, 4 * len(found))
+            if count == capacity:
+                capacity *= 2
+                pool = longer(pool)
+                slots = rehashed(pool, count * (size + HEAD), capacity)
+                grown = np.empty((capacity, size))
+                grown[:count] = found
+                found = grown
     return count, found[:count].copy(), target
 
 
@@ -91,12 +82,11 @@ def merged_level(
     new number, -1 where no arc is left, and the cheapest completion, which is pushed to the front.
     """
     states, classes = target.shape
-    rows = np.empty((states, 2 * classes), np.int64)
-    columns, ends = np.zeros(states, np.int64), np.arange(states + 1) * (2 * classes)
-    hashes = np.empty(states, np.int64)
-    slots = np.full(power_of_two(2 * states + 1), -1, np.int32)
+    width = 2 * classes
+    pool = np.empty(states * (width + HEAD) + HEAD, np.int64)
+    slots = new_slots(states)
     own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
-    cells = np.empty(2 * classes, np.int64)
+    cells = np.empty(width, np.int64)
     count = 0
     for s in range(states):
         least = INF
@@ -111,18 +101,9 @@ def merged_level(
         for c in range(classes):
             cells[classes + c] = cells[classes + c] - least if cells[c] >= 0 else 0
         own_potential[s] = least
-        hashed = hashed_cells(cells, 0, 2 * classes)
-        place = slot_of(slots, hashes, columns, ends, rows.ravel(), cells, hashed, 0, 2 * classes)
-        if slots[place] < 0:
-            slots[place] = count
-            hashes[count] = hashed
-            for j in range(2 * classes):
-                rows[count, j] = cells[j]
-            count += 1
-        own_number[s] = slots[place]
-    return (
-        rows[:count, :classes].copy(),
-        rows[:count, classes:].copy(),
-        own_number,
-        own_potential,
-    )
+        hashed = hashed_cells(cells, 0, width)
+        used = count * (width + HEAD)
+        own_number[s] = numbered(slots, pool, used, count, cells, 0, width, hashed)
+        count += own_number[s] == count
+    rows = pool[: count * (width + HEAD)].reshape(count, width + HEAD)[:, HEAD:]
+    return rows[:, :classes].copy(), rows[:, classes:].copy(), own_number, own_potential

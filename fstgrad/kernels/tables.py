@@ -1,23 +1,88 @@
-"""Rows of cells in a table with open addressing: hash, look up, grow.
+"""Rows of cells in a pool, numbered in the order in which they are first seen.
 
-A slot holds the number of a row or -1; rows stand one behind the other in a pool.  A row is found
-by its hash and compared cell by cell.
+A row stands in the pool as its number, its span start * 2^20 + stop, and the cells from start to
+stop.  A table with open addressing finds it: a slot holds 32 bits of the row's hash and its place
+in the pool, or -1; what agrees in them is compared cell by cell.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import IntArray
 from fstgrad.kernels.compiler import inner_kernel, kernel
+
+SPAN = 1 << 20
+HEAD = 2  # cells before a row in the pool
+_PLACE = (1 << 32) - 1
+
+
+@inner_kernel
+def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
+    """Return a 63-bit hash of cells[start : stop]."""
+    value = np.int64(-3750763034362895579)
+    for j in range(start, stop):
+        value = (value ^ cells[j]) * np.int64(0x100000001B3D1F)
+        value ^= (value >> 29) & 0x7FFFFFFFF
+    return value & 0x7FFFFFFFFFFFFFFF
+
+
+@inner_kernel
+def numbered(
+    slots: IntArray,
+    pool: IntArray,
+    used: int,
+    count: int,
+    cells: IntArray,
+    start: int,
+    stop: int,
+    hashed: int,
+) -> int:
+    """Return the number of the row cells[start : stop]; `count`, after adding it, if it is new.
+
+    A new row is written to the pool from `used` on, where there must be room for it.
+    """
+    mask, span = len(slots) - 1, start * SPAN + stop
+    place, tag = hashed & mask, hashed >> 32
+    while slots[place] >= 0:
+        if slots[place] >> 32 == tag:
+            at = slots[place] & _PLACE
+            equal = pool[at + 1] == span
+            j = start
+            while equal and j < stop:
+                equal = pool[at + HEAD + j - start] == cells[j]
+                j += 1
+            if equal:
+                return pool[at]
+        place = (place + 1) & mask
+    slots[place] = (tag << 32) | used
+    pool[used], pool[used + 1] = count, span
+    for j in range(start, stop):
+        pool[used + HEAD + j - start] = cells[j]
+    return count
 
 
 @kernel
-def power_of_two(least: int) -> int:
-    """Return the least power of 2 from 16 on that is not below `least`."""
+def new_slots(rows: int) -> IntArray:
+    """Return an empty table with room for this many rows."""
     size = 16
-    while size < least:
+    while size < 2 * rows:
         size *= 2
-    return size
+    return np.full(size, -1, np.int64)
+
+
+@kernel
+def rehashed(pool: IntArray, used: int, rows: int) -> IntArray:
+    """Return a table with room for `rows` rows and those of pool[:used] in it."""
+    slots = new_slots(rows)
+    at = 0
+    while at < used:
+        size = pool[at + 1] % SPAN - pool[at + 1] // SPAN
+        hashed = hashed_cells(pool, at + HEAD, at + HEAD + size)
+        place = hashed & (len(slots) - 1)
+        while slots[place] >= 0:
+            place = (place + 1) & (len(slots) - 1)
+        slots[place] = ((hashed >> 32) << 32) | at
+        at += HEAD + size
+    return slots
 
 
 @kernel
@@ -26,69 +91,3 @@ def longer(values: IntArray) -> IntArray:
     result = np.empty(2 * len(values), np.int64)
     result[: len(values)] = values
     return result
-
-
-@kernel
-def grown_rows(rows: FloatArray) -> FloatArray:
-    """Return the rows with as many again behind them."""
-    result = np.empty((2 * len(rows), rows.shape[1]))
-    result[: len(rows)] = rows
-    return result
-
-
-@kernel
-def rehashed(hashes: IntArray, count: int, least: int) -> npt.NDArray[np.int32]:
-    """Return a table of at least `least` slots with the rows 0 .. count - 1 in it."""
-    slots = np.full(power_of_two(least), -1, np.int32)
-    for i in range(count):
-        place = hashes[i] & (len(slots) - 1)
-        while slots[place] >= 0:
-            place = (place + 1) & (len(slots) - 1)
-        slots[place] = i
-    return slots
-
-
-@inner_kernel
-def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
-    """Return a 64-bit hash of cells[start : stop] and of where they stand."""
-    value = np.int64(-3750763034362895579) + np.int64(start) * np.int64(0x2545F4914F6CDD1D)
-    for j in range(start, stop):
-        value = (value ^ cells[j]) * np.int64(1099511628211 * 2 + 0x9E3779B1 * 2 + 1)
-        value ^= (value >> 29) & 0x7FFFFFFFF
-    return value
-
-
-@inner_kernel
-def slot_of(
-    slots: npt.NDArray[np.int32],
-    hashes: IntArray,
-    columns: IntArray,
-    ends: IntArray,
-    pool: IntArray,
-    cells: IntArray,
-    hashed: int,
-    start: int,
-    stop: int,
-) -> int:
-    """Return the slot of the row that equals cells[start : stop], or a free one for it.
-
-    Row i starts at column columns[i] and stands in pool[ends[i] : ends[i + 1]].
-    """
-    mask = len(slots) - 1
-    place = hashed & mask
-    while slots[place] >= 0:
-        at = slots[place]
-        if (
-            hashes[at] == hashed
-            and columns[at] == start
-            and ends[at + 1] - ends[at] == stop - start
-        ):
-            equal = True
-            for j in range(start, stop):
-                if pool[ends[at] + j - start] != cells[j]:
-                    equal = False
-                    break
-            if equal:
-                break
-        place = (place + 1) & mask
-    return place

@@ -9,7 +9,15 @@ import numpy as np
 
 from fstgrad.checks import IntArray
 from fstgrad.kernels.compiler import inner_kernel, kernel
-from fstgrad.kernels.tables import hashed_cells, longer, power_of_two, rehashed, slot_of
+from fstgrad.kernels.tables import (
+    HEAD,
+    SPAN,
+    hashed_cells,
+    longer,
+    new_slots,
+    numbered,
+    rehashed,
+)
 
 INF = 2**60  # as in fstgrad.semiring
 
@@ -90,8 +98,7 @@ def policy(
 @kernel
 def advanced(
     pool: IntArray,
-    begins: IntArray,
-    starts: IntArray,
+    states: int,
     first: IntArray,
     goal: IntArray,
     weight: IntArray,
@@ -103,14 +110,13 @@ def advanced(
     classes: int,
     cap_cell: int,
     limit: int,
-) -> tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """Return the next level: number of states, pool, begins, starts; target, cost and fall (S, C).
+) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
+    """Return the next level: number of states, pool; target, cost and fall (S, C).
 
     Parameters
     ----------
-    pool, begins, starts : (cells,), (S + 1,), (S,)
-        The cells of state s from column starts[s] on are pool[begins[s] : begins[s + 1]], the
-        others are infinite.
+    pool, states
+        The rows of the level as in `fstgrad.kernels.tables`, and their number.
     lower, upper : (2, K)
         Bounds before and after the symbol.
     cap_cell : int
@@ -118,59 +124,70 @@ def advanced(
         `fall` of the arc is the cell that led on most cheaply, or -2 without one, and the `cost` is
         the weight that it had; elsewhere `fall` is -1.
     limit : int
-        Stop with an empty result when there are more states.
+        Stop when there are more states.
     """
-    states, size = len(starts), lower.shape[1]
+    size = lower.shape[1]
     target = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
-    found = np.empty(2 * len(pool) + 16 * size, np.int64)
-    ends, columns = np.zeros(2 * states + 16, np.int64), np.empty(2 * states + 16, np.int64)
-    hashes = np.empty(len(ends), np.int64)
-    slots = np.full(power_of_two(4 * len(ends)), -1, np.int32)
-    before, cells = np.full(size, INF), np.full(size, INF)
-    live, implied = np.empty(size, np.int64), np.full(size, INF)
-    count = 0
+    found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
+    capacity = 2 * states + 2 * classes
+    slots = new_slots(capacity)
+    before, implied = np.full(size, INF), np.full(size, INF)
+    cells = np.full((classes, size), INF)
+    starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
+    hashes, live = np.empty(classes, np.int64), np.empty(size, np.int64)
+    count, used, at = 0, 0, 0
     for s in range(states):
-        row = pool[begins[s] : begins[s + 1]]
-        number = _opened(row, starts[s], eps_first, eps_goal, eps_weight, lower[0], upper[0],
+        start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
+        row = pool[at + HEAD : at + HEAD + stop - start]
+        at += HEAD + stop - start
+        number = _opened(row, start, eps_first, eps_goal, eps_weight, lower[0], upper[0],
                          before, live)  # fmt: skip
+        was_cap = number == 1 and live[0] == cap_cell
         for c in range(classes):
-            start, stop = _moved(before, live[:number], first, goal, weight, c * size, cells)
-            saved = _cheapest(cells, start, stop, upper[1], cap_cell)
-            saved_cost = cells[saved]
-            offset, start, stop = canonical(cells, start, stop, eps_first, eps_goal, eps_weight,
-                                                lower[1], upper[1], implied)  # fmt: skip
-            if offset < INF:
-                cost[s, c] = offset
-                was_cap = number == 1 and live[0] == cap_cell
-                if start == cap_cell and stop == start + 1 and not was_cap:
-                    fall[s, c] = saved
-                    cost[s, c] = saved_cost if saved >= 0 else offset
-                hashed = hashed_cells(cells, start, stop)
-                place = slot_of(slots, hashes, columns, ends, found, cells, hashed, start, stop)
-                if slots[place] < 0:
-                    slots[place] = count
-                    hashes[count], columns[count] = hashed, start
-                    end = ends[count]
-                    for j in range(start, stop):
-                        found[end + j - start] = cells[j]
+            start, stop = _moved(before, live[:number], first, goal, weight, c * size, cells[c])
+            saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
+            saved_cost = cells[c, saved]
+            cost[s, c], starts[c], stops[c] = canonical(
+                cells[c], start, stop, eps_first, eps_goal, eps_weight, lower[1], upper[1], implied
+            )
+            if starts[c] == cap_cell and stops[c] == cap_cell + 1 and not was_cap:
+                fall[s, c] = saved
+                if saved >= 0:
+                    cost[s, c] = saved_cost
+            hashes[c] = hashed_cells(cells[c], starts[c], stops[c])
+        _touch(slots, found, hashes)
+        for c in range(classes):
+            if starts[c] < stops[c]:
+                target[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
+                                        hashes[c])  # fmt: skip
+                if target[s, c] == count:
                     count += 1
-                    ends[count] = end + stop - start
-                target[s, c] = slots[place]
-                if count > limit:
-                    return count, found[:0], ends[:0], columns[:0], target, cost, fall
-                if ends[count] + size > len(found):
-                    found = longer(found)
-                if count + 1 == len(ends):
-                    ends, columns, hashes = longer(ends), longer(columns), longer(hashes)
-                    slots = rehashed(hashes, count, 4 * len(ends))
-            for j in range(start, stop):
-                cells[j] = INF
+                    used += HEAD + stops[c] - starts[c]
+            else:
+                cost[s, c] = 0
+            for j in range(starts[c], stops[c]):
+                cells[c, j] = INF
         for i in range(number):
             before[live[i]] = INF
-    cells_used = ends[count]
-    return (count, found[:cells_used].copy(), ends[: count + 1].copy(), columns[:count].copy(),
-            target, cost, fall)  # fmt: skip
+        if count > limit:
+            break
+        if used + classes * (size + HEAD) > len(found):
+            found = longer(found)
+        if count + classes > capacity:
+            capacity *= 2
+            slots = rehashed(found, used, capacity)
+    return count, found[:used], target, cost, fall
+
+
+@inner_kernel
+def _touch(slots: IntArray, pool: IntArray, hashes: IntArray) -> int:
+    """Read what is looked up next, all at once: the caches fetch side by side."""
+    total = 0
+    for hashed in hashes:
+        slot = slots[hashed & (len(slots) - 1)]
+        total += pool[slot & 0xFFFFFFFF] if slot >= 0 else 0
+    return total
 
 
 @inner_kernel
@@ -265,7 +282,7 @@ def canonical(
     bound = INF // 2
     for j in range(start, stop):
         bound = min(bound, cells[j] + upper[j])
-    offset, low, high, has_best = INF, stop, start, False
+    offset, low, high, has_best = INF, stop, min(start, stop), False
     for j in range(start, stop):
         cell, way = cells[j], implied[j]
         if way < INF:
