@@ -147,6 +147,7 @@ class TropicalFrontier:
         self._advance = tropical.advanced
         order, self._arcs = machine.by_class()
         self._classes = len(machine.arcs)
+        self._kinds = tropical.arc_kinds(self._classes, len(order), *self._arcs[:3])
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
         self._lower, self._upper = tropical.bounds(self._classes, *self._arcs, self._final, length)
@@ -169,7 +170,7 @@ class TropicalFrontier:
         """Go on by one symbol; return the number of states, at most one above the limit."""
         bounds = [b[[remaining + 1, remaining]] for b in (self._lower, self._upper)]
         count, pool, target, cost, self.fall = self._advance(
-            *self._rows, *self._arcs, *bounds, self._classes, self._cap, limit
+            *self._rows, self._kinds, *self._arcs, *bounds, self._cap, limit
         )
         self._rows = pool, count
         return count, RawLevel(target, cost)

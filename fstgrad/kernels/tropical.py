@@ -96,9 +96,48 @@ def policy(
 
 
 @kernel
+def arc_kinds(
+    classes: int, size: int, first: IntArray, goal: IntArray, weight: IntArray
+) -> IntArray:
+    """Return (C, K): the first class with the same arcs from a state as this class has."""
+    kinds = np.empty((classes, size), np.int64)
+    for j in range(size):
+        for c in range(classes):
+            begin, count = first[c * size + j], first[c * size + j + 1] - first[c * size + j]
+            kinds[c, j] = c
+            for d in range(c):
+                other = first[d * size + j]
+                equal = kinds[d, j] == d and first[d * size + j + 1] - other == count
+                a = 0
+                while equal and a < count:
+                    equal = goal[begin + a] == goal[other + a]
+                    equal = equal and weight[begin + a] == weight[other + a]
+                    a += 1
+                if equal:
+                    kinds[c, j] = d
+                    break
+    return kinds
+
+
+@inner_kernel
+def _twin(kinds: IntArray, c: int, live: IntArray) -> int:
+    """Return the first class with the same arcs as `c` from all live cells."""
+    for d in range(c):
+        equal = True
+        for j in live:
+            if kinds[c, j] != kinds[d, j]:
+                equal = False
+                break
+        if equal:
+            return d
+    return c
+
+
+@kernel
 def advanced(
     pool: IntArray,
     states: int,
+    kinds: IntArray,
     first: IntArray,
     goal: IntArray,
     weight: IntArray,
@@ -107,7 +146,6 @@ def advanced(
     eps_weight: IntArray,
     lower: IntArray,
     upper: IntArray,
-    classes: int,
     cap_cell: int,
     limit: int,
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
@@ -117,6 +155,8 @@ def advanced(
     ----------
     pool, states
         The rows of the level as in `fstgrad.kernels.tables`, and their number.
+    kinds : (C, K)
+        As `arc_kinds` returns it.
     lower, upper : (2, K)
         Bounds before and after the symbol.
     cap_cell : int
@@ -126,7 +166,7 @@ def advanced(
     limit : int
         Stop when there are more states.
     """
-    size = lower.shape[1]
+    classes, size = kinds.shape
     target = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
@@ -135,7 +175,8 @@ def advanced(
     before, implied = np.full(size, INF), np.full(size, INF)
     cells = np.full((classes, size), INF)
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
-    hashes, live = np.empty(classes, np.int64), np.empty(size, np.int64)
+    hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
+    twin = np.empty(classes, np.int64)
     count, used, at = 0, 0, 0
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
@@ -145,6 +186,9 @@ def advanced(
                          before, live)  # fmt: skip
         was_cap = number == 1 and live[0] == cap_cell
         for c in range(classes):
+            twin[c] = _twin(kinds, c, live[:number])
+            if twin[c] < c:
+                continue
             start, stop = _moved(before, live[:number], first, goal, weight, c * size, cells[c])
             saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
             saved_cost = cells[c, saved]
@@ -158,6 +202,10 @@ def advanced(
             hashes[c] = hashed_cells(cells[c], starts[c], stops[c])
         _touch(slots, found, hashes)
         for c in range(classes):
+            if twin[c] < c:
+                target[s, c], cost[s, c] = target[s, twin[c]], cost[s, twin[c]]
+                fall[s, c] = fall[s, twin[c]]
+                continue
             if starts[c] < stops[c]:
                 target[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
                                         hashes[c])  # fmt: skip
