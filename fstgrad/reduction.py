@@ -250,9 +250,10 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
             [block, machine.final]
             + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
         )
-        _, first, block = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
+        _, first, block = np.unique(rows.ravel(), return_index=True, return_inverse=True)
         if len(first) == blocks:
-            break
+            return _quotient(machine, block, first)
         blocks = len(first)
     if blocks == machine.num_states:
         return machine
@@ -327,7 +328,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         return Arcs(every, every, np.zeros(states, dtype=np.int64))
 
     def outer(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        total = np.add.outer(left, right).ravel()
+        total: npt.NDArray[Any] = np.add.outer(left, right).ravel()
         return np.where(TROPICAL.is_zero(total), TROPICAL.zero, total)
 
     machine = TargetMachine(
