@@ -88,7 +88,7 @@ def rows(quick: bool) -> Iterator[Row]:
             ),
             "seconds risk": median_seconds(lambda: fg.sampled_risk(scores, None, against)),  # noqa: B023
         }
-    repeats = 10 if quick else 100
+    repeats = 10 if quick else 40
     for name, scores, target, loss in cases():
         chain, against = Chain(scores), loss.against(target)
         estimates = {
