@@ -15,6 +15,12 @@ from fstgrad.errors import FstgradError
 
 # name of the command -> (module, one line of help); the object in the module has the same name.
 COMMANDS = {
+    "grad": ("fstgrad.cli.grad", "Gradient of an objective over string pairs."),
+    "risk": ("fstgrad.cli.risk", "Expected loss over string pairs or lattices."),
+    "loss": ("fstgrad.cli.loss", "The loss of column 1 against column 2."),
+    "marginals": ("fstgrad.cli.marginals", "Gradient terms Q of one pair."),
+    "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: list, build, test, draw."),
+    "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
     "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),
     "grm": ("fstgrad.cli.grm", "Generalized root models of word counts."),

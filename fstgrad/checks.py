@@ -3,7 +3,7 @@
 Index
 -----
 - `log_weights` : scores, finite or -inf.
-- `real_array` : finite numbers of a given shape.
+- `real_array` : finite numbers of a given shape; `float_array` : any numbers.
 - `index_array` : integers in a range.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
 - `generator` : a random generator from a generator, a seed or None.
@@ -30,7 +30,7 @@ Seed = np.random.Generator | int | None
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as float64 log-weights; NaN and +inf are errors, -inf forbids."""
-    array = _as_float(name, values, shape)
+    array = float_array(name, values, shape)
     if array.size and not array.max() < np.inf:  # NaN is the largest of all
         where = _first(np.isnan(array) | (array == np.inf))
         raise InvalidInputError(
@@ -42,11 +42,21 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
 
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as a float64 array; NaN and infinities are errors."""
-    array = _as_float(name, values, shape)
+    array = float_array(name, values, shape)
     bad = ~np.isfinite(array)
     if bad.any():
         where = _first(bad)
         raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
+    return array
+
+
+def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return `values` as a float64 array, whatever it holds."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
+    _check_shape(name, array, shape)
     return array
 
 
@@ -109,15 +119,6 @@ def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
             f"{purpose} needs the package {package.split('.')[0]!r}, which is not installed: "
             f"pip install 'fstgrad[{extra_name}]'"
         ) from error
-
-
-def _as_float(name: str, values: npt.ArrayLike, shape: Shape | None) -> FloatArray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
-    _check_shape(name, array, shape)
-    return array
 
 
 def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None) -> None:

@@ -65,3 +65,7 @@ class NotSupportedError(FstgradError):
 
 class MissingDependencyError(FstgradError, ImportError):
     """An optional package is not installed; the message gives the command that installs it."""
+
+
+class RowError(FstgradError):
+    """One row of a file cannot be used; the message starts with `file:line`."""

@@ -28,8 +28,8 @@ class Arcs:
     target: IntArray
     weight: npt.NDArray[Any]
 
-    def take(self, where: npt.NDArray[Any]) -> "Arcs":
-        """Return the arcs at the given positions, or under a mask."""
+    def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
+        """Return the arcs at the given positions, in a slice, or under a mask."""
         return Arcs(self.source[where], self.target[where], self.weight[where])
 
 
@@ -132,16 +132,18 @@ class TargetMachine:
         )
 
     def _with_unit(self, cost: float) -> "TargetMachine":
-        """Return the machine in a unit of which `cost` is a multiple too; units are powers of 2."""
-        parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
-        weights = np.concatenate(parts)
-        finite = weights[~self.semiring.is_zero(weights)] * self.unit
-        unit = min(self.unit, cost_unit(np.append(finite, cost)))
-        factor = round(self.unit / unit)
+        """Return the machine in the unit, or a 2^k-th of it, of which `cost` is a multiple too."""
+        finite = self._finite_weights()
+        unit = self.unit * min(1.0, cost_unit(np.append(finite, on_grid(cost / self.unit))))
+        return self.rescaled(round(self.unit / unit), unit)
+
+    def rescaled(self, factor: float, unit: float) -> "TargetMachine":
+        """Return the tropical machine with weights times `factor`, rounded, of another unit."""
 
         def scaled(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
             zero = self.semiring.is_zero(weight)
-            return np.where(zero, self.semiring.zero, np.where(zero, 0, weight) * factor)
+            times = np.rint(np.where(zero, 0, weight) * factor).astype(np.int64)
+            return np.where(zero, self.semiring.zero, times)
 
         return replace(
             self,
@@ -151,6 +153,16 @@ class TargetMachine:
             final=scaled(self.final),
             unit=unit,
         )
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of a finite weight."""
+        return int(np.abs(self._finite_weights()).max(initial=0))
+
+    def _finite_weights(self) -> npt.NDArray[Any]:
+        parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
+        weights = np.concatenate(parts)
+        return weights[~self.semiring.is_zero(weights)]
 
     def closed(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
@@ -173,6 +185,12 @@ class TargetMachine:
             self.semiring.plus(columns[source], moved, out=columns[source])
         columns[self.semiring.is_zero(columns)] = self.semiring.zero
         return columns
+
+
+def on_grid(value: float) -> float:
+    """Return the multiple of 2^-20 that `value` is but for its rounding error, else `value`."""
+    near = round(value * 2**GRID_BITS) / 2**GRID_BITS
+    return near if abs(near - value) <= 1e-12 * max(1.0, abs(value)) else value
 
 
 def _grouped(
@@ -200,12 +218,12 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     """
     order = np.lexsort((arcs.weight, arcs.target, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
-    bounds = np.searchsorted(label, np.arange(num + 1))
+    bounds = np.searchsorted(label, np.arange(num + 1)).tolist()
     keys: dict[bytes, int] = {}
     classes: list[Arcs] = []
     class_of = np.empty(num, dtype=np.int64)
     for symbol in range(num):
-        own = arcs.take(np.arange(bounds[symbol], bounds[symbol + 1]))
+        own = arcs.take(slice(bounds[symbol], bounds[symbol + 1]))
         key = own.source.tobytes() + own.target.tobytes() + own.weight.tobytes()
         class_of[symbol] = keys.setdefault(key, len(classes))
         if class_of[symbol] == len(classes):

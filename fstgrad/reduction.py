@@ -1,10 +1,12 @@
-"""From OpenFst's M to a small, ordered target machine.
+"""From a transducer and OpenFst's M to a small, ordered target machine.
 
-Symbols with the same arcs form a class; epsilon arcs are put in topological order or removed;
-states with the same future are merged.
+Symbols that the transducer treats alike are made one before OpenFst composes; in M, symbols with
+the same arcs form a class, epsilon arcs are put in topological order or removed, and states with
+the same future are merged.
 """
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,39 @@ from fstgrad.machine import (
 )
 from fstgrad.openfst import FstArrays
 from fstgrad.semiring import PROBABILITY, TROPICAL, Semiring
+
+_LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
+
+
+def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[FstArrays, IntArray]:
+    """Return a transducer that reads classes of symbols, and the class of each symbol (n,).
+
+    Only arcs that write a label of `written`, or nothing, are kept; symbols that are then read by
+    the same arcs form a class, and label c + 1 reads class c.  For the edit distance all symbols
+    outside the target are one, so that M costs no more with 10,000 words than with 100.
+    """
+    kept = np.isin(fst.olabel, written) | (fst.olabel == 0)
+    source, ilabel, olabel, target, weight = (
+        np.asarray(getattr(fst, name))[kept]
+        for name in ("source", "ilabel", "olabel", "target", "weight")
+    )
+    width = int(olabel.max(initial=0)) + 1
+    reads = ilabel > 0
+    arcs = Arcs(source[reads], target[reads] * width + olabel[reads], weight[reads])
+    class_of, classes = symbol_classes(arcs, ilabel[reads] - 1, num_symbols)
+    merged = concatenated(classes)
+    number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
+    reduced = FstArrays(
+        arc_type=fst.arc_type,
+        start=fst.start,
+        final=fst.final,
+        source=np.concatenate([source[~reads], merged.source]),
+        ilabel=np.concatenate([ilabel[~reads], number + 1]),
+        olabel=np.concatenate([olabel[~reads], merged.target % width]),
+        target=np.concatenate([target[~reads], merged.target // width]),
+        weight=np.concatenate([weight[~reads], merged.weight]),
+    )
+    return reduced, class_of
 
 
 def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> TargetMachine:
@@ -205,8 +240,8 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
     Two states are equal if they are equally final and, for each class, lead with equal total
     weight into each block: partition refinement, O(rounds (arcs K + K log K)).
     """
-    _, block = np.unique(machine.final, return_inverse=True)
-    blocks = int(block.max()) + 1
+    _, first, block = np.unique(machine.final, return_index=True, return_inverse=True)
+    blocks = len(first)
     while blocks < machine.num_states:
         indicator = machine.semiring.full((machine.num_states, blocks))
         indicator[np.arange(machine.num_states), block] = machine.semiring.one
@@ -218,14 +253,18 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
         rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
         _, first, block = np.unique(rows.ravel(), return_index=True, return_inverse=True)
         if len(first) == blocks:
-            return _quotient(machine, block, first)
+            return _quotient(machine, block)
         blocks = len(first)
     return machine
 
 
-def _quotient(machine: TargetMachine, block: IntArray, first: IntArray) -> TargetMachine:
-    """Return one state for each block, with the arcs of its first member."""
+def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
+    """Return one state for each block, with the arcs of its last member along epsilons.
+
+    The others may have arcs only through epsilons that stay in the block, and those go.
+    """
     semiring = machine.semiring
+    first = _last_members(machine, block)
     is_first = np.zeros(machine.num_states, dtype=bool)
     is_first[first] = True
 
@@ -253,3 +292,65 @@ def _quotient(machine: TargetMachine, block: IntArray, first: IntArray) -> Targe
         initial=initial,
         final=machine.final[first],
     )
+
+
+def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
+    """Return for each block a member from which no epsilons lead to another member."""
+    rank = np.zeros(machine.num_states, dtype=np.int64)
+    for source, target in zip(machine.epsilon.source, machine.epsilon.target, strict=True):
+        rank[target] = max(rank[target], rank[source] + 1)
+    order = np.lexsort((-rank, block))
+    return order[np.unique(block[order], return_index=True)[1]]
+
+
+def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
+    """Return the tropical machine of the sum of two losses: K_a K_b states before reduction.
+
+    State (i, j) is i K_b + j; a symbol moves both, an epsilon moves one.  The epsilons of `a` come
+    first, which misses nothing: moves of the two sides commute.
+    """
+    factor_a, factor_b, unit = _common_unit(a, b)
+    a, b = a.rescaled(factor_a, unit), b.rescaled(factor_b, unit)
+    size = b.num_states
+    classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
+
+    def joint(left: Arcs, right: Arcs) -> Arcs:
+        return Arcs(
+            np.add.outer(left.source * size, right.source).ravel(),
+            np.add.outer(left.target * size, right.target).ravel(),
+            np.add.outer(left.weight, right.weight).ravel(),
+        )
+
+    def stay(states: int) -> Arcs:
+        every = np.arange(states)
+        return Arcs(every, every, np.zeros(states, dtype=np.int64))
+
+    def outer(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        total = np.add.outer(left, right).ravel()
+        return np.where(TROPICAL.is_zero(total), TROPICAL.zero, total)
+
+    machine = TargetMachine(
+        TROPICAL,
+        class_of.ravel(),
+        tuple(joint(a.arcs[i], b.arcs[j]) for i, j in classes.T),
+        concatenated((joint(a.epsilon, stay(size)), joint(stay(a.num_states), b.epsilon))),
+        outer(a.initial, b.initial),
+        outer(a.final, b.final),
+        unit,
+    )
+    return merge_equal_futures(machine)
+
+
+def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, float]:
+    """Return how many of a common unit the units of `a` and `b` are, and that unit.
+
+    Units with a ratio of small integers (a third and a half: two and three sixths) get the exact
+    one, if weights stay small; others the smaller of the two.
+    """
+    ratio = Fraction(a.unit / b.unit).limit_denominator(2**GRID_BITS)
+    if ratio and abs(float(ratio) * b.unit - a.unit) <= 1e-12 * a.unit:
+        factors = ratio.numerator, ratio.denominator
+        if max(a.largest * factors[0], b.largest * factors[1]) < _LARGEST_WEIGHT:
+            return *factors, a.unit / ratio.numerator
+    unit = min(a.unit, b.unit)
+    return a.unit / unit, b.unit / unit, unit

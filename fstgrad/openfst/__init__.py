@@ -11,10 +11,13 @@ This is the only package that imports pynini.  What follows holds everywhere beh
 Index
 -----
 - `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
-- `with_arc_type`, `symbol_table`, `with_symbols` : types and symbols.
+- `with_arc_type`, `symbol_table`, `with_symbols`, `over_alphabet`, `with_character_symbols` :
+  types and symbols.
+- `read_file`, `read_collection`, `write_archive` : FST files, FAR archives, AT&T text.
+- `dot_source` : drawings.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
-- `is_acceptor`, `is_acyclic`, `is_empty` : questions.
+- `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : questions.
 
 Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tropical costs in
 "standard", negative natural logarithms in "log64".
@@ -22,6 +25,7 @@ Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tr
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
 from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays, with_arc_type, with_symbols
+from fstgrad.openfst.files import dot_source, read_collection, read_file, write_archive
 from fstgrad.openfst.operations import (
     arc_sort,
     compose,
@@ -35,14 +39,17 @@ from fstgrad.openfst.operations import (
     prune,
     remove_epsilons,
     shortest_distance,
+    string_lengths,
     topsort,
     union,
 )
-from fstgrad.openfst.symbols import symbol_table
+from fstgrad.openfst.symbols import over_alphabet, symbol_table, with_character_symbols
 
 __all__ = [
     "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
-    "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize", "project", "prune",
-    "read", "remove_epsilons", "shortest_distance", "symbol_table", "to_arrays", "topsort", "union",
-    "with_arc_type", "with_symbols",
+    "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize",
+    "over_alphabet", "project", "prune", "read", "read_collection", "read_file",
+    "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
+    "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
+    "write_archive",
 ]  # fmt: skip

@@ -162,6 +162,19 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     return distance
 
 
+def string_lengths(fst: Fst) -> set[int]:
+    """Return the lengths of the strings of an acyclic acceptor, epsilons not counted."""
+    arrays = to_arrays(topsort(connect(fst)))
+    lengths: list[set[int]] = [set() for _ in range(arrays.num_states)]
+    if arrays.start != -1:
+        lengths[arrays.start].add(0)
+    columns = (arrays.source.tolist(), arrays.target.tolist(), (arrays.ilabel != 0).tolist())
+    for source, target, reads in zip(*columns, strict=True):
+        lengths[target] |= {length + reads for length in lengths[source]}
+    ends = np.flatnonzero(np.isfinite(arrays.final))
+    return set().union(*(lengths[state] for state in ends))
+
+
 def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return operation(*args, **kwargs)

@@ -1,10 +1,15 @@
 """Symbol tables: alphabets in OpenFst, and tables as tuples of (label, symbol)."""
 
+from dataclasses import replace
+
+import numpy as np
+import pynini
 import pywrapfst
 
 from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.checks import IntArray
 from fstgrad.errors import FstError
-from fstgrad.openfst.arrays import Symbols
+from fstgrad.openfst.arrays import FstArrays, Symbols
 
 
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
@@ -36,3 +41,78 @@ def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
                 f"cannot compose: label {label} is {ours.get(label)!r} on the left and "
                 f"{theirs.get(label)!r} on the right; build both with the same Alphabet"
             )
+
+
+def with_character_symbols(fst: pynini.Fst) -> pynini.Fst:
+    """Return the FST with a symbol table that reads its labels as pynini writes them.
+
+    Where a side has no table, a label is the code point of a character, or a symbol that pynini
+    generated in this process, written [NAME] in its strings.
+    """
+    result = fst.copy()
+    generated = dict(as_symbols(pynini.generated_symbols()) or ())
+    used: dict[str, set[int]] = {"i": set(), "o": set()}
+    for state in fst.states():
+        for arc in fst.arcs(state):
+            used["i"].add(arc.ilabel)
+            used["o"].add(arc.olabel)
+    for side, attach in (("i", "set_input_symbols"), ("o", "set_output_symbols")):
+        known = fst.input_symbols() if side == "i" else fst.output_symbols()
+        if known is not None:
+            continue
+        pairs = [(label, generated.get(label) or chr(label)) for label in sorted(used[side] - {0})]
+        getattr(result, attach)(as_table(((0, EPSILON), *pairs)))
+    return result
+
+
+def over_alphabet(
+    fst: FstArrays, alphabet: Alphabet, sides: tuple[str, ...] = ("input", "output")
+) -> FstArrays:
+    """Return the FST with the labels of `alphabet`, matched by symbol, and without tables.
+
+    Sides without a symbol table stay as they are.  Arcs with symbols outside the alphabet are left
+    out: no string over the alphabet takes them.
+
+    Raises
+    ------
+    FstError
+        A table lacks a symbol of the alphabet, or a label of the FST.
+    """
+    kept = np.ones(fst.num_arcs, dtype=bool)
+    fields: dict[str, object] = {}
+    for side in sides:
+        table = fst.input_symbols if side == "input" else fst.output_symbols
+        if table is None:
+            continue
+        name = f"{side[0]}label"
+        labels = _relabelled(getattr(fst, name), dict(table), alphabet, side)
+        kept &= labels >= 0
+        fields |= {name: labels, f"{side}_symbols": None}
+    if not fields:
+        return fst
+    whole = replace(fst, **fields)  # type: ignore[arg-type]
+    names = ("source", "ilabel", "olabel", "target", "weight")
+    return replace(whole, **{name: getattr(whole, name)[kept] for name in names})
+
+
+def _relabelled(labels: IntArray, table: dict[int, str], alphabet: Alphabet, side: str) -> IntArray:
+    """Return labels of the alphabet, -1 for symbols outside it."""
+    symbols = {symbol for label, symbol in table.items() if label != 0}
+    missing = [symbol for symbol in alphabet if symbol not in symbols]
+    shown = " ".join(sorted(symbols)[:20])
+    if missing:
+        raise FstError(
+            f"the alphabet has {' '.join(missing[:10])!r}, and the {side} symbols of the "
+            f"transducer are {shown!r}; add the symbols to the transducer, or leave them out of "
+            "the alphabet"
+        )
+    number = {symbol: i for i, symbol in enumerate(alphabet, start=1)}
+    new = {label: number.get(symbol, -1) for label, symbol in table.items()}
+    new[0] = 0
+    unnamed = set(np.unique(labels).tolist()) - new.keys()
+    if unnamed:
+        raise FstError(
+            f"label {min(unnamed)} of the transducer is not in its {side} symbol table ({shown}); "
+            "give the table that the transducer was made with"
+        )
+    return np.array([new[label] for label in labels.tolist()], dtype=np.int64)

@@ -11,7 +11,7 @@ from fstgrad.automaton import LossAutomaton
 from fstgrad.bounds import loss_range
 from fstgrad.checks import positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
-from fstgrad.losses import MAX_STATES, TransducerLoss
+from fstgrad.losses.base import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 
 _STEPS = 64
@@ -41,7 +41,7 @@ class CapChoice:
 
 def choose_cap(
     scores: npt.ArrayLike,
-    loss: TransducerLoss,
+    loss: Loss,
     target: SequenceLike,
     *,
     tolerance: float = 1e-3,
@@ -55,7 +55,7 @@ def choose_cap(
     ----------
     scores : (l, n), (l, n+1, n), ... float64
         Log-weights in nats, as in `StringDistribution`.
-    loss : TransducerLoss
+    loss : Loss
         In the tropical semiring.
     target : sequence
         The target y_i.

@@ -18,7 +18,7 @@ from fstgrad.checks import (
     positive_integer,
 )
 from fstgrad.distribution import ArrayDistribution, Distribution
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
 from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
@@ -123,6 +123,25 @@ class StringDistribution(ArrayDistribution):
         padded = np.concatenate([start, ids])
         context = (padded[i : i + self.length] for i in range(self.order))
         return (np.arange(self.length), *context)
+
+    def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
+        """Return the cells of the gold string and its score w.Psi in nats.
+
+        Raises
+        ------
+        InfeasibleError
+            The score is -inf.
+        """
+        cells = self.cells(structure)
+        scores = self.scores[cells]
+        total = float(scores.sum())
+        if total == -np.inf:
+            position = int(np.flatnonzero(np.isneginf(scores))[0])
+            raise InfeasibleError(
+                f"gold has a score of -inf at position {position}: its probability is zero; "
+                "do not forbid symbols of the gold string"
+            )
+        return cells, total
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""

@@ -1,6 +1,9 @@
-"""Objectives of training on strings, each with its exact gradient in the scores."""
+"""Objectives of training on strings, each with its exact gradient in the scores.
 
-from typing import Literal
+The first argument decides: scores of Delta^l, or a lattice.
+"""
+
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -8,18 +11,43 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
-from fstgrad.errors import InfeasibleError
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import Loss, Target
 from fstgrad.pipeline import gradient_terms
 from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.lattices import Lattice, LatticeLoss
+from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 
+_NOT_COMPILED = "b is a {}; scores of Delta^l take loss.compile(target, length)"
+_MADE_FOR_ONE_LENGTH = (
+    "b is a LossAutomaton, made for hypotheses of one length; a lattice takes the loss itself, or "
+    "lattice.compile(loss, target)"
+)
 
+
+@overload
+def softmax_margin(
+    scores: Lattice, gold: SequenceLike, b: Loss | LatticeLoss | None = None
+) -> tuple[float, FloatArray]: ...
+
+
+@overload
 def softmax_margin(
     scores: npt.ArrayLike,
     gold: SequenceLike,
     b: LossAutomaton | None = None,
+    *,
+    engine: Literal["layered", "openfst"] = "layered",
+) -> tuple[float, FloatArray]: ...
+
+
+def softmax_margin(
+    scores: npt.ArrayLike | Lattice,
+    gold: SequenceLike,
+    b: LossAutomaton | Loss | LatticeLoss | None = None,
     *,
     engine: Literal["layered", "openfst"] = "layered",
 ) -> tuple[float, FloatArray]:
@@ -31,12 +59,15 @@ def softmax_margin(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats, as in `StringDistribution`.
-    gold : sequence of length l
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats, as in `StringDistribution`.  With a lattice of A arcs y runs over its
+        paths, w.Psi(gold) is the log of the sum over the paths that read `gold`, and the gradient
+        is (A,).
+    gold : sequence of length l, or a string of the lattice
         The target y_i.
     b : LossAutomaton, optional
-        The loss against the target.
+        The loss against the target; with a lattice a loss (against `gold`), or one compiled by
+        `Lattice.compile` (against any target).
     engine : {"layered", "openfst"}
         "openfst" composes A o B and runs both passes in OpenFst: the reference, far slower.
 
@@ -52,16 +83,14 @@ def softmax_margin(
     >>> round(value / np.log(2), 12), gradient[0].tolist()
     (3.0, [-0.5, 0.5])
     """
+    if isinstance(scores, Lattice):
+        if isinstance(b, LossAutomaton):
+            raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
+        return lattice_softmax_margin(scores, gold, b)
+    if isinstance(b, Loss | LatticeLoss):
+        raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
-    cells = distribution.cells(gold)
-    gold_scores = distribution.scores[cells]
-    score = float(gold_scores.sum())
-    if score == -np.inf:
-        position = int(np.flatnonzero(np.isneginf(gold_scores))[0])
-        raise InfeasibleError(
-            f"gold has a score of -inf at position {position}: its probability is zero; "
-            "do not forbid symbols of the gold string"
-        )
+    cells, score = distribution.gold(gold)
     automaton = distribution.automaton
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         log_z, terms = solve(distribution.scores, automaton)
@@ -71,7 +100,21 @@ def softmax_margin(
     return log_z - score, terms
 
 
-def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:
+@overload
+def risk(
+    scores: Lattice, b: Target | LatticeLoss, loss: Loss | None = None
+) -> tuple[float, FloatArray]: ...
+
+
+@overload
+def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]: ...
+
+
+def risk(
+    scores: npt.ArrayLike | Lattice,
+    b: LossAutomaton | Target | LatticeLoss,
+    loss: Loss | None = None,
+) -> tuple[float, FloatArray]:
     """Return E[L(y)] under exp(w.Psi(y)) / Z and its gradient in the scores, both exact.
 
     The gradient is Cov[L, t], the derivative of the marginals along the loss (first-order
@@ -79,10 +122,13 @@ def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats.
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats.  With a lattice of A arcs y runs over its paths; the gradient is (A,).
     b : LossAutomaton
-        The loss, in nats, against the target.
+        The loss, in nats, against the target.  With a lattice: the target (a sequence, or an
+        acceptor of several), or a loss compiled by `Lattice.compile`.
+    loss : Loss
+        With a lattice and a target: the loss.
 
     Examples
     --------
@@ -91,6 +137,12 @@ def risk(scores: npt.ArrayLike, b: LossAutomaton) -> tuple[float, FloatArray]:
     >>> risk(np.zeros((2, 2)), b)[0]
     1.0
     """
+    if isinstance(scores, Lattice):
+        if isinstance(b, LossAutomaton):
+            raise InvalidInputError(_MADE_FOR_ONE_LENGTH)
+        return lattice_risk(scores, b, loss)
+    if not isinstance(b, LossAutomaton):
+        raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
     passes = Passes(distribution.scores, loss_weights(b, scale=0.0, slope=1.0))
     _, value = passes.forward()

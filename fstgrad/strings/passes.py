@@ -51,7 +51,7 @@ class Passes:
         self.order = self.scores.ndim - 1
         self.shifts = self._level_maxima()
         if self.algebra is None:
-            self.algebra = Real() if self._is_within_range() else Log()
+            self.algebra = Real() if self.is_within_range() else Log()
         self.has_tangent = self.direction is not None or self.paths.tangent is not None
 
     def forward(self) -> tuple[float, float]:
@@ -244,7 +244,7 @@ class Passes:
             )
         return maxima
 
-    def _is_within_range(self) -> bool:
+    def is_within_range(self) -> bool:
         """Whether no weight that matters to 1e-16 can fall below the range of floats.
 
         Where every symbol may follow every context and B is complete, a prefix can be exchanged for

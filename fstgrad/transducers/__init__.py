@@ -4,8 +4,11 @@ Index
 -----
 - `string_acceptor`, `sigma_power` : one string; all strings of a length.
 - `ngram_counter` : T_n of the n-gram loss.
+- `ngrams_counter`, `gappy_counter`, `mismatch_counter` : several orders, gaps, mismatches.
 - `edit_transducer`, `edit_factors` : edit distance, whole and as two linear factors.
+- `subsequence_transducer`, `transposition_transducer` : common subsequences, transpositions.
 - `smith_waterman_transducer` : local alignment.
+- `alignment_transducer` : global, semi-global and local alignment with affine gaps.
 - `hamming_transducer` : positions that differ.
 
 Labels are `Alphabet` ids + 1, epsilon is 0.  A transducer reads the hypothesis y and writes the
@@ -14,17 +17,34 @@ Computation for Structured Output Learning with Rational and Tropical Losses", N
 """
 
 from fstgrad.transducers.acceptors import sigma_power, string_acceptor
-from fstgrad.transducers.alignment import smith_waterman_transducer
-from fstgrad.transducers.edit import edit_factors, edit_transducer
+from fstgrad.transducers.alignment import Ends, alignment_transducer, smith_waterman_transducer
+from fstgrad.transducers.edit import (
+    edit_factors,
+    edit_transducer,
+    subsequence_transducer,
+    transposition_transducer,
+)
 from fstgrad.transducers.hamming import hamming_transducer
-from fstgrad.transducers.ngram import ngram_counter
+from fstgrad.transducers.ngram import (
+    gappy_counter,
+    mismatch_counter,
+    ngram_counter,
+    ngrams_counter,
+)
 
 __all__ = [
+    "Ends",
+    "alignment_transducer",
     "edit_factors",
     "edit_transducer",
+    "gappy_counter",
     "hamming_transducer",
+    "mismatch_counter",
     "ngram_counter",
+    "ngrams_counter",
     "sigma_power",
     "smith_waterman_transducer",
     "string_acceptor",
+    "subsequence_transducer",
+    "transposition_transducer",
 ]

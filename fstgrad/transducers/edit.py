@@ -117,5 +117,79 @@ def edit_factors(
     return machine(arc_type, final_at(1, 0), pays), machine(arc_type, final_at(1, 0), writes)
 
 
+def subsequence_transducer(alphabet: Alphabet, *, arc_type: ArcType = "standard") -> Fst:
+    """Return the transducer of the symbols of the target outside a longest common subsequence.
+
+    One state, start and final, with the loops a:a (cost 0), a:eps (cost 0) and eps:b (cost 1):
+    3 n arcs.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> subsequence_transducer(Alphabet("ab")).num_arcs(0)
+    6
+    """
+    label = labels(alphabet)
+    groups = [
+        Arcs(0, label, label, 0.0, 0),
+        Arcs(0, label, EPSILON_LABEL, 0.0, 0),
+        Arcs(0, EPSILON_LABEL, label, 1.0, 0),
+    ]
+    return machine(arc_type, final_at(1, 0), groups)
+
+
+def transposition_transducer(
+    alphabet: Alphabet,
+    *,
+    insert_cost: float = 1.0,
+    delete_cost: float = 1.0,
+    substitute_cost: float = 1.0,
+    transpose_cost: float = 1.0,
+    arc_type: ArcType = "standard",
+) -> Fst:
+    """Return the edit transducer with transpositions: the optimal string alignment distance.
+
+    State 0 is that of `edit_transducer`; state (a, b), a != b, is entered by a:b (`transpose_cost`)
+    and left by b:a (cost 0): n (n - 1) + 1 states, n (3 n) arcs.  The unrestricted
+    Damerau-Levenshtein distance, with edits between the two symbols, needs unbounded memory.
+
+    Parameters
+    ----------
+    alphabet, insert_cost, delete_cost, substitute_cost, arc_type
+        As in `edit_transducer`.
+    transpose_cost : float
+        Cost >= 0 of ab for ba.
+
+    References
+    ----------
+    Damerau, "A technique for computer detection and correction of spelling errors", CACM 7 (1964).
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> transposition_transducer(Alphabet("abc")).num_states()
+    7
+    """
+    insert, delete, substitute, transpose = _checked_costs(
+        insert_cost=insert_cost,
+        delete_cost=delete_cost,
+        substitute_cost=substitute_cost,
+        transpose_cost=transpose_cost,
+    )
+    label = labels(alphabet)
+    costs = np.where(label[:, None] == label, 0.0, substitute)
+    first, second = (1 + ids for ids in np.nonzero(~np.eye(len(label), dtype=bool)))
+    between = 1 + np.arange(len(first))
+    groups = [
+        Arcs(0, label[:, None], label, costs, 0),
+        Arcs(0, label, EPSILON_LABEL, delete, 0),
+        Arcs(0, EPSILON_LABEL, label, insert, 0),
+    ]
+    if len(between):
+        groups.append(Arcs(0, first, second, transpose, between))
+        groups.append(Arcs(between, second, first, 0.0, 0))
+    return machine(arc_type, final_at(1 + len(between), 0), groups)
+
+
 def _checked_costs(**costs: float) -> list[float]:
     return [positive_number(name, cost, allow_zero=True) for name, cost in costs.items()]

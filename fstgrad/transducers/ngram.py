@@ -1,9 +1,12 @@
-"""The n-gram counter."""
+"""Counters of n-grams: whole, of several orders, with gaps, with mismatches."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import positive_integer
+from fstgrad.checks import positive_integer, positive_number, real_array
+from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import ArcType, Fst
 from fstgrad.transducers.arcs import EPSILON_LABEL, Arcs, final_at, labels, machine
 
@@ -46,3 +49,154 @@ def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64"
             Arcs(state, label, label, 0.0, state + 1),
         ],
     )
+
+
+def ngrams_counter(
+    alphabet: Alphabet,
+    max_order: int,
+    *,
+    weights: Sequence[float] | None = None,
+    arc_type: ArcType = "log64",
+) -> Fst:
+    """Return the counter of all n-grams of the orders 1 .. N: y and u have the weight w_|u| c_u(y).
+
+    States 0 .. N + 1.  State 0 skips (a:eps), state s < N copies one symbol to s + 1, and every
+    state 1 .. N leads by eps:eps of cost -log w_s to the last state, final, which skips.
+    N + 2 states, (N + 2) n + N arcs.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    max_order : int
+        N >= 1.
+    weights : (N,), optional
+        w_1 .. w_N > 0; all 1 if left out.
+    arc_type
+        As in `ngram_counter`.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> ngrams_counter(Alphabet("ab"), 4).num_states()
+    6
+    """
+    positive_integer("max_order", max_order)
+    given = np.ones(max_order) if weights is None else weights
+    weight = real_array("weights", given, (max_order,))
+    if (weight <= 0).any():
+        raise InvalidInputError(f"weights are {weight.tolist()}; give numbers > 0")
+    label, end = labels(alphabet), max_order + 1
+    state = np.arange(max_order)[:, None]
+    ends = np.array([[0], [end]])
+    return machine(
+        arc_type,
+        final_at(end + 1, end),
+        [
+            Arcs(ends, label, EPSILON_LABEL, 0.0, ends),
+            Arcs(state, label, label, 0.0, state + 1),
+            Arcs(1 + np.arange(max_order), EPSILON_LABEL, EPSILON_LABEL, -np.log(weight), end),
+        ],
+    )
+
+
+def gappy_counter(
+    alphabet: Alphabet, order: int, decay: float, *, arc_type: ArcType = "log64"
+) -> Fst:
+    """Return the counter of n-grams with gaps: y and u have the weight sum_i decay^l(i).
+
+    i runs over the subsequences i_1 < ... < i_n of positions at which y spells u, and
+    l(i) = i_n - i_1 + 1 is the stretch that one covers.
+
+    The states of `ngram_counter`; here a copied symbol costs -log decay, and so does each symbol
+    that the states 1 .. n - 1 skip.  n + 1 states and (2 n + 1) |alphabet| arcs.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    order : int
+        n >= 1.
+    decay : float
+        Lambda in (0, 1]; powers of 2 keep all sums exact.
+    arc_type
+        As in `ngram_counter`.
+
+    References
+    ----------
+    Lodhi, Saunders, Shawe-Taylor, Cristianini, Watkins, "Text Classification using String
+    Kernels", JMLR 2 (2002), section 3.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> gappy_counter(Alphabet("ab"), 2, 0.5).num_states()
+    3
+    """
+    positive_integer("order", order)
+    if positive_number("decay", decay) > 1:
+        raise InvalidInputError(f"decay is {decay}; give a number in (0, 1]")
+    label, cost = labels(alphabet), -np.log(decay)
+    state = np.arange(order)[:, None]
+    ends, inside = np.array([[0], [order]]), np.arange(1, order)[:, None]
+    groups = [
+        Arcs(ends, label, EPSILON_LABEL, 0.0, ends),
+        Arcs(state, label, label, cost, state + 1),
+    ]
+    if order > 1:
+        groups.append(Arcs(inside, label, EPSILON_LABEL, cost, inside))
+    return machine(arc_type, final_at(order + 1, order), groups)
+
+
+def mismatch_counter(
+    alphabet: Alphabet, order: int, mismatches: int, *, arc_type: ArcType = "log64"
+) -> Fst:
+    """Return the counter with mismatches: how many n-grams of y are near u.
+
+    Near means that at most m symbols differ.
+
+    State (s, k) has read s symbols of the n-gram, k of them otherwise than written; a:a leads to
+    (s + 1, k), a:b to (s + 1, k + 1).  The states before and after skip.  n (m + 1) + 2 states and
+    O(n m |alphabet|^2) arcs.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    order : int
+        n >= 1.
+    mismatches : int
+        m, 0 <= m < n.
+    arc_type
+        As in `ngram_counter`.
+
+    References
+    ----------
+    Leslie, Eskin, Cohen, Weston, Noble, "Mismatch string kernels for discriminative protein
+    classification", Bioinformatics 20 (2004).
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> mismatch_counter(Alphabet("acgt"), 3, 1).num_states()
+    8
+    """
+    positive_integer("order", order)
+    if positive_integer("mismatches", mismatches, minimum=0) >= order:
+        raise InvalidInputError(f"mismatches is {mismatches}; give a number below order={order}")
+    label, end = labels(alphabet), order * (mismatches + 1) + 1
+    read, written = (1 + ids for ids in np.nonzero(~np.eye(len(label), dtype=bool)))
+    ends = np.array([[0], [end]])
+    groups = [Arcs(ends, label, EPSILON_LABEL, 0.0, ends)]
+
+    def state(symbols: int, differing: int) -> int:
+        if symbols == order:
+            return end
+        return 0 if symbols == 0 else 1 + (symbols - 1) * (mismatches + 1) + differing
+
+    for symbols in range(order):
+        for differing in range(mismatches + 1 if symbols else 1):
+            here = state(symbols, differing)
+            groups.append(Arcs(here, label, label, 0.0, state(symbols + 1, differing)))
+            if differing < mismatches and len(label) > 1:
+                there = state(symbols + 1, differing + 1)
+                groups.append(Arcs(here, read, written, 0.0, there))
+    return machine(arc_type, final_at(end + 1, end), groups)

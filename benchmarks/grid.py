@@ -1,0 +1,245 @@
+"""Markov random fields on pixel grids: belief propagation, sampling, pseudolikelihood.
+
+All with two threads, fstgrad as well as its competitors: PGMax (where installed, float32, JAX), and
+the same flooding written in plain torch (log domain) and plain numpy (products of exponentials
+without any protection against zeros or underflow: a floor for what array code can do).
+"""
+
+import numpy as np
+from _harness import interleaved_medians, median_seconds, run, seconds_of
+
+import fstgrad as fg
+from fstgrad.mrf.chains import Chain
+
+THREADS = 2
+ITERATIONS = 50
+
+
+def model(side, labels, *, shared=True):
+    rng = np.random.default_rng(0)
+    edges = 2 * side * (side - 1)
+    shape = (labels, labels) if shared else (edges, labels, labels)
+    return fg.PairwiseMRF.grid(
+        side, side, rng.normal(size=(side * side, labels)), 0.3 * rng.normal(size=shape)
+    )
+
+
+def fstgrad_bp(grid, iterations=ITERATIONS):
+    return grid.infer("bp", max_iter=iterations, tol=0.0, threads=THREADS)
+
+
+def numpy_bp(grid, side, iterations=ITERATIONS):
+    """Return node beliefs; messages (side, side, C) from the left, right, up and down."""
+    node = np.exp(grid.scores.node).reshape(side, side, -1)
+    table = np.exp(grid.scores.edge)
+    left, right, up, down = (np.ones_like(node) for _ in range(4))
+    for _ in range(iterations):
+        base_h, base_v = node * up * down, node * left * right
+        sent = (
+            (base_h * left)[:, :-1] @ table,
+            (base_h * right)[:, 1:] @ table.T,
+            (base_v * up)[:-1] @ table,
+            (base_v * down)[1:] @ table.T,
+        )
+        sent = [m / m.max(axis=-1, keepdims=True) for m in sent]
+        left[:, 1:], right[:, :-1], up[1:], down[:-1] = sent
+    beliefs = node * left * right * up * down
+    return beliefs / beliefs.sum(axis=-1, keepdims=True)
+
+
+def torch_bp(grid, side, threads=1, iterations=ITERATIONS):
+    """Do the same with messages in logs: sums are products of matrices, the maximum taken out."""
+    import torch
+
+    torch.set_num_threads(threads)
+    node = torch.tensor(grid.scores.node).reshape(side, side, -1)
+    table = torch.tensor(np.exp(grid.scores.edge))
+    left, right, up, down = (torch.zeros_like(node) for _ in range(4))
+
+    def send(said, weights):
+        said = said - said.amax(dim=-1, keepdim=True)
+        message = torch.log(torch.exp(said) @ weights)
+        return message - message.amax(dim=-1, keepdim=True)
+
+    for _ in range(iterations):
+        total = node + left + right + up + down
+        sent = (
+            send((total - right)[:, :-1], table),
+            send((total - left)[:, 1:], table.T),
+            send((total - down)[:-1], table),
+            send((total - up)[1:], table.T),
+        )
+        left[:, 1:], right[:, :-1], up[1:], down[:-1] = sent
+    return torch.softmax(node + left + right + up + down, dim=-1).numpy()
+
+
+def pgmax_bp(grid, side):
+    """Return a call that runs PGMax, wired beforehand, or None where it is not installed."""
+    try:
+        import jax
+        from pgmax import fgraph, fgroup, infer, vgroup
+    except ImportError:
+        return None
+    if not hasattr(jax.lib, "xla_bridge"):  # PGMax 0.6.1 asks for it where older JAX had it
+        from jax.extend import backend
+
+        jax.lib.xla_bridge = backend
+    labels = grid.num_labels
+    pixels = vgroup.NDVarArray(num_states=labels, shape=(side, side))
+    graph = fgraph.FactorGraph(variable_groups=pixels)
+    pairs = [
+        [pixels[divmod(a, side)], pixels[divmod(b, side)]] for a, b in grid.graph.edges.tolist()
+    ]
+    graph.add_factors(
+        fgroup.PairwiseFactorGroup(
+            variables_for_factors=pairs, log_potential_matrix=grid.scores.edge
+        )
+    )
+    bp = infer.BP(graph.bp_state, temperature=1.0)
+    arrays = bp.init(evidence_updates={pixels: grid.scores.node.reshape(side, side, labels)})
+
+    def call():
+        result = bp.run(arrays, num_iters=ITERATIONS, damping=0.0)
+        marginals = infer.get_marginals(bp.get_beliefs(result))[pixels]
+        return np.asarray(jax.block_until_ready(marginals))
+
+    return call
+
+
+def belief_propagation(quick):
+    for side, labels in ((64, 2), (64, 10), (256, 2), (256, 10)):
+        if quick and side > 64:
+            continue
+        grid = model(side, labels)
+        calls = {
+            "fstgrad": lambda g=grid: fstgrad_bp(g),
+            "numpy": lambda g=grid, s=side: numpy_bp(g, s),
+            "torch": lambda g=grid, s=side: torch_bp(g, s),
+        }
+        if (pgmax := pgmax_bp(grid, side)) is not None:
+            calls["pgmax"] = pgmax
+        reference = fstgrad_bp(grid).node
+        # the slow ones once; PGMax compiles in the call that is compared
+        for name in [n for n in calls if n != "fstgrad"]:
+            found = np.asarray(calls[name]()).reshape(reference.shape)
+            np.testing.assert_allclose(found, reference, atol=1e-3 if name == "pgmax" else 1e-9)
+        slow = {n: seconds_of(calls[n]) for n in ("torch", "pgmax") if n in calls}
+        two = seconds_of(lambda g=grid, s=side: torch_bp(g, s, THREADS))
+        slow["torch"] = min(slow["torch"], two)  # its threads do not pay on every machine
+        fast = interleaved_medians({n: calls[n] for n in ("fstgrad", "numpy")})
+        mine = fast["fstgrad"]
+        yield {
+            "case": f"BP {side} x {side}, {labels} labels, {ITERATIONS} iterations",
+            "seconds": mine,
+            "seconds numpy": fast["numpy"],
+            "seconds torch": slow["torch"],
+            "seconds pgmax": slow.get("pgmax"),
+            "ratio numpy": fast["numpy"] / mine,
+            "ratio torch": slow["torch"] / mine,
+            "ratio pgmax": slow["pgmax"] / mine if "pgmax" in slow else None,
+        }
+
+
+def scaling(quick):
+    for side in (64, 128, 256) if quick else (64, 128, 256, 512, 1024):
+        grid = model(side, 4)
+        seconds = median_seconds(lambda g=grid: fstgrad_bp(g, 10))
+        yield {
+            "case": f"BP {side} x {side}, 4 labels, 10 iterations",
+            "seconds": seconds,
+            "seconds a message": seconds / (10 * 2 * grid.graph.num_edges),
+        }
+
+
+def numpy_gibbs(grid, side, labels, rng):
+    """One checkerboard sweep in numpy."""
+    node = grid.scores.node.reshape(side, side, -1)
+    table = grid.scores.edge
+    rows, columns = np.indices((side, side))
+    for parity in (0, 1):
+        scores = node.copy()
+        scores[:, 1:] += table[labels[:, :-1]]
+        scores[:, :-1] += table.T[labels[:, 1:]]
+        scores[1:] += table[labels[:-1]]
+        scores[:-1] += table.T[labels[1:]]
+        chosen = (rows + columns) % 2 == parity
+        noisy = scores[chosen] + rng.gumbel(size=(chosen.sum(), node.shape[2]))
+        labels[chosen] = noisy.argmax(axis=1)
+
+
+def sampling(quick):
+    side, sweeps = (64, 20) if quick else (256, 20)
+    for labels in (2, 10):
+        grid = model(side, labels)
+        chain = Chain(grid, "chromatic", np.zeros(side * side, np.int64), 1, THREADS)
+        single = Chain(grid, "chromatic", np.zeros(side * side, np.int64), 1, 1)
+        image, rng = np.zeros((side, side), int), np.random.default_rng(0)
+        times = interleaved_medians(
+            {
+                "two": lambda c=chain: c.advance(sweeps),
+                "one": lambda c=single: c.advance(sweeps),
+                "numpy": lambda g=grid, x=image, r=rng: numpy_gibbs(g, side, x, r),
+            }
+        )
+        sites = side * side
+        yield {
+            "case": f"chromatic Gibbs {side} x {side}, {labels} labels",
+            "seconds a site": times["two"] / (sweeps * sites),
+            "seconds a site, one thread": times["one"] / (sweeps * sites),
+            "seconds a site numpy": times["numpy"] / sites,
+            "ratio numpy": times["numpy"] * sweeps / times["two"],
+        }
+
+
+def numpy_pseudolikelihood(grid, side, gold):
+    """Value and gradient for shared edge scores."""
+    node, table = grid.scores.node.reshape(side, side, -1), grid.scores.edge
+    y = gold.reshape(side, side)
+    scores = node.copy()
+    scores[:, 1:] += table[y[:, :-1]]
+    scores[:, :-1] += table.T[y[:, 1:]]
+    scores[1:] += table[y[:-1]]
+    scores[:-1] += table.T[y[1:]]
+    top = scores.max(axis=-1, keepdims=True)
+    log_norm = top + np.log(np.exp(scores - top).sum(axis=-1, keepdims=True))
+    p = np.exp(scores - log_norm)
+    value = (log_norm[..., 0] - np.take_along_axis(scores, y[..., None], -1)[..., 0]).sum()
+    p -= np.eye(node.shape[2])[y]
+    edge = np.zeros_like(table)
+    np.add.at(edge, y[:, :-1].ravel(), p[:, 1:].reshape(-1, len(table)))
+    np.add.at(edge, y[:-1].ravel(), p[1:].reshape(-1, len(table)))
+    np.add.at(edge.T, y[:, 1:].ravel(), p[:, :-1].reshape(-1, len(table)))
+    np.add.at(edge.T, y[1:].ravel(), p[:-1].reshape(-1, len(table)))
+    return value, p.reshape(gold.size, -1), edge
+
+
+def pseudolikelihood(quick):
+    side = 64 if quick else 256
+    gold = np.random.default_rng(0).integers(10, size=side * side)
+    for shared in (True, False):
+        grid = model(side, 10, shared=shared)
+        calls = {"fstgrad": lambda g=grid: g.nll(gold, "pseudolikelihood")}
+        if shared:
+            calls["numpy"] = lambda g=grid: numpy_pseudolikelihood(g, side, gold)
+            mine, other = calls["fstgrad"](), calls["numpy"]()
+            np.testing.assert_allclose(mine[0], other[0], rtol=1e-12)
+            np.testing.assert_allclose(mine[1].edge, other[2], atol=1e-8)
+        times = interleaved_medians(calls)
+        yield {
+            "case": f"pseudolikelihood {side} x {side}, 10 labels, "
+            f"{'shared' if shared else 'own'} edge scores",
+            "seconds": times["fstgrad"],
+            "seconds numpy": times.get("numpy"),
+            "ratio numpy": times["numpy"] / times["fstgrad"] if shared else None,
+        }
+
+
+def rows(quick):
+    yield from belief_propagation(quick)
+    yield from scaling(quick)
+    yield from sampling(quick)
+    yield from pseudolikelihood(quick)
+
+
+if __name__ == "__main__":
+    run("grid: Markov random fields on pixel grids, two threads", rows)

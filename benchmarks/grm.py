@@ -1,0 +1,170 @@
+"""Generalized root models: the fit of Classic3, the log-partition routes, one node against scipy.
+
+Classic3 (word counts of 3,893 documents) is read from the folder FSTGRAD_DATA or the one beside the
+project; without it the fits run on sampled counts of the same sparsity.
+"""
+
+import os
+import pathlib
+import resource
+import time
+
+import _harness
+
+_harness.one_thread()
+
+import numpy as np  # noqa: E402
+from scipy import optimize, sparse  # noqa: E402
+from scipy.special import gammaln  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad.grm.bases import BASES  # noqa: E402
+
+ROOT = pathlib.Path(__file__).parent.parent
+DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
+PUBLISHED = 2653.0  # seconds of the authors' cluster for p = 500, k = 3, alpha = 0.01
+ALPHA, TOL, THREADS = 0.01, 1e-4, 2
+
+
+def word_counts():
+    """Return Classic3 or, without it, counts with a few words a row; columns by falling total."""
+    path = DATA / "classic3" / "classic3.mat"
+    if path.exists():
+        from fstgrad.grm.files import read_table
+
+        counts = read_table(path)[0]
+        return "classic3", counts[np.random.default_rng(0).permutation(counts.shape[0])]
+    rng = np.random.default_rng(0)
+    rate = 0.6 / np.arange(1, 1001) ** 0.55
+    topic = rng.gamma(0.3, size=(3893, 8)) @ rng.gamma(0.3, size=(8, 1000))
+    return "sampled", sparse.csr_matrix(rng.poisson(rate * topic / topic.mean(axis=0)))
+
+
+def fit_row(name, x, threads, repeat):
+    """Fit `repeat` times; return the median time and what the fit is."""
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        model = fg.GeneralizedRootModel(k=3, alpha=ALPHA, tol=TOL, n_jobs=threads).fit(x)
+        seconds.append(time.perf_counter() - start)
+    median = float(np.median(seconds))
+    published = name == "classic3" and x.shape == (3893, 500)
+    return {
+        "fit": f"{name} k=3",
+        "n": x.shape[0],
+        "p": x.shape[1],
+        "candidates": model.n_candidates_,
+        "threads": threads,
+        "runs": repeat,
+        "seconds": median,
+        "KKT": float(model.kkt_.max()),
+        "sets": int(model.parameters_.flat[3].size),
+        "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "times faster than published": PUBLISHED / median if published else None,
+    }
+
+
+def fit_rows(quick):
+    name, x = word_counts()
+    fg.GeneralizedRootModel(k=3, alpha=0.5, tol=TOL).fit(x[:, :5])  # compiles
+    repeat = 1 if quick else 5
+    for p in (100,) if quick else (100, 200, 500, 1000):
+        yield fit_row(name, x[:, :p], THREADS, repeat)
+    if quick:
+        return
+    yield fit_row(name, x[:, :500], 1, repeat)
+    for n in (500, 1000, 2000):
+        part = x[:n, :500]
+        yield fit_row(name, part[:, part.getnnz(axis=0) > 0], THREADS, repeat)
+
+
+def route_rows(quick):
+    """Time A(eta) by the direct route and by the bounds, with the width that each certifies."""
+    rng = np.random.default_rng(0)
+    count = 200 if quick else 2000
+    for name, base in BASES.items():
+        eta = rng.uniform(-2, 2, (count, 3))
+        if name != "poisson":
+            eta[:, 0] = -np.abs(eta[:, 0]) - 0.1
+        few = eta[: count // 50]
+        direct = _harness.median_seconds(lambda b=base, e=eta: b.log_partition(e)) / len(eta)
+        for label, given, settings in (
+            ("bounds, d=10", eta, {}),
+            ("bounds, tol=1e-3", few, {"tol": 1e-3}),
+        ):
+            call = lambda b=base, e=given, s=settings: b.log_partition(e, method="bounds", **s)  # noqa: E731
+            seconds = _harness.median_seconds(call) / len(given)
+            interval, exact = call(), base.log_partition(given)
+            width = interval.upper - interval.lower
+            yield {
+                "route": f"{name} k=3 {label}",
+                "seconds each": seconds,
+                "median width": float(np.median(width)),
+                "largest width": float(width.max()),
+                "seconds direct": direct,
+                "direct width": float((exact.upper - exact.lower).max()),
+                "times direct is faster": seconds / direct,
+            }
+
+
+def dense_node(x, node, alpha):
+    """One pairwise node regression by L-BFGS-B on b = u - v, dense: (seconds, objective)."""
+    z = np.sqrt(np.delete(x, node, axis=1))
+    y, m = x[:, node], z.shape[1]
+    counts = np.arange(60.0)
+    t = np.stack([counts, np.sqrt(counts)], axis=1)
+
+    def objective(point):
+        eta = np.stack([np.full(len(x), point[0]), z @ (point[1 : 1 + m] - point[1 + m :])], axis=1)
+        height = eta @ t.T - gammaln(counts + 1)
+        value = np.logaddexp.reduce(height, axis=1)
+        residual = np.exp(height - value[:, None]) @ t - np.stack([y, np.sqrt(y)], axis=1)
+        slope = z.T @ residual[:, 1] / len(x)
+        fit = (value - eta[:, 0] * y - eta[:, 1] * np.sqrt(y)).mean()
+        gradient = np.concatenate([[residual[:, 0].mean()], slope + alpha, alpha - slope])
+        return fit + alpha * point[1:].sum(), gradient
+
+    start = np.zeros(1 + 2 * m)
+    start[0] = np.log(y.mean())
+    begin = time.perf_counter()
+    done = optimize.minimize(
+        objective, start, jac=True, method="L-BFGS-B",
+        bounds=[(None, None)] + [(0, None)] * (2 * m),
+        options={"maxiter": 5000, "maxfun": 5000, "ftol": 1e-15, "gtol": TOL},
+    )  # fmt: skip
+    return time.perf_counter() - begin, done.fun
+
+
+def node_rows(quick):
+    """Compare k = 2 fits of all nodes with scipy's L-BFGS-B, to the same optimality."""
+    name, x = word_counts()
+    for p in (10,) if quick else (10, 30):
+        part = x[: 500 if quick else None, :p]
+        model = fg.GeneralizedRootModel(k=2, alpha=ALPHA, tol=TOL)
+        ours = _harness.median_seconds(lambda m=model, d=part: m.fit(d))
+        dense = part.toarray()
+        theirs = [dense_node(dense, node, ALPHA) for node in range(p)]
+        worst = max(
+            fit.objective - objective
+            for fit, (_, objective) in zip(model.node_fits_, theirs, strict=True)
+        )
+        total = sum(seconds for seconds, _ in theirs)
+        yield {
+            "all nodes": f"{name} k=2",
+            "n": part.shape[0],
+            "p": p,
+            "seconds": ours,
+            "seconds L-BFGS-B": total,
+            "ratio": total / ours,
+            "objective above L-BFGS-B": worst,
+        }
+
+
+def rows(quick):
+    yield from fit_rows(quick)
+    yield from route_rows(quick)
+    yield from node_rows(quick)
+
+
+if __name__ == "__main__":
+    _harness.run("Generalized root models", rows)

@@ -1,0 +1,161 @@
+"""`fstgrad doctor`: versions, and a self-test of what OpenFst is known to get wrong silently."""
+
+import importlib.metadata
+import itertools
+import platform
+from collections.abc import Callable
+
+import click
+import numpy as np
+
+from fstgrad._version import __version__
+from fstgrad.alphabet import Alphabet
+from fstgrad.errors import FstError
+from fstgrad.losses import EditDistance
+from fstgrad.openfst import (
+    ArcType,
+    Fst,
+    FstArrays,
+    compose,
+    determinize,
+    from_arrays,
+    is_empty,
+    shortest_distance,
+    to_arrays,
+)
+from fstgrad.strings import softmax_margin
+from fstgrad.transducers import string_acceptor
+
+PACKAGES = ("pynini", "numpy", "scipy", "numba", "click", "joblib", "rich")
+OPTIONAL = ("torch", "scikit-learn", "matplotlib", "graphviz", "dask")
+ODD_WEIGHT = 314.15926535897932  # more digits than pynini prints
+
+
+class _CheckFailed(Exception):
+    """A self-test did not find what it must find."""
+
+
+def require(condition: bool, found: str) -> str:
+    """Return what was found, or fail with it."""
+    if not condition:
+        raise _CheckFailed(found)
+    return found
+
+
+def weights_pass_exactly() -> str:
+    """Read log64 weights bit by bit; pynini's own weights have nine digits."""
+    fst = _two_paths("log64", ODD_WEIGHT, ODD_WEIGHT)
+    read = to_arrays(fst).weight
+    printed = abs(float(next(iter(fst.arcs(0))).weight) - ODD_WEIGHT)
+    found = f"error {np.abs(read - ODD_WEIGHT).max():g} (read one by one: {printed:.1g})"
+    return require(bool((read == ODD_WEIGHT).all()), found)
+
+
+def determinization_keeps_precision() -> str:
+    """Sum two paths by determinization with an explicit delta, to 1e-12."""
+    near = ODD_WEIGHT + 1e-9
+    exact = -float(np.logaddexp(-ODD_WEIGHT, -near))
+    total = _total(determinize(_two_paths("log64", ODD_WEIGHT, near), delta=1e-15))
+    return require(abs(total - exact) <= 1e-12 * exact, f"error {abs(total - exact):.1g}")
+
+
+def integer_costs_are_exact() -> str:
+    """Carry tropical costs in float32: integers up to 2^24 are exact, 0.1 is not."""
+    read = to_arrays(_two_paths("standard", 2.0**24, 0.1)).weight
+    rounding = abs(read[1] - 0.1)
+    found = f"2^24 {'exact' if read[0] == 2**24 else 'not exact'}, 0.1 off by {rounding:.1g}"
+    return require(read[0] == 2.0**24 and 0 < rounding < 1e-8, found)
+
+
+def mixed_arc_types_are_refused() -> str:
+    """Refuse to compose tropical with log64, and say why."""
+    try:
+        compose(_two_paths("standard", 1.0, 1.0), _two_paths("log64", 1.0, 1.0))
+    except FstError as error:
+        return f"refused: {str(error).split(';')[0]}"
+    raise _CheckFailed("composed without a word")
+
+
+def empty_results_are_seen() -> str:
+    """Notice a composition without a path: its start is -1, and OpenFst raises nothing."""
+    abc = Alphabet("ab")
+    left, right = (string_acceptor(abc, abc.encode(s), arc_type="log64") for s in "ab")
+    return require(is_empty(compose(left, right)), "seen")
+
+
+def brackets_are_symbols() -> str:
+    """Read square brackets, special in pynini's strings, as symbols like others."""
+    abc = Alphabet("[]ab")
+    acceptor = string_acceptor(abc, abc.encode("a[b]"), arc_type="log64")
+    labels = to_arrays(acceptor).ilabel.tolist()
+    return require(labels == [3, 1, 4, 2], f"labels {labels}")
+
+
+def gradient_is_exact() -> str:
+    """Compare F of Eq. 1 under the edit distance with the sum over all 3^4 strings."""
+    abc, gold = Alphabet("abc"), "abca"
+    loss = EditDistance(abc)
+    scores = np.random.default_rng(0).normal(size=(4, 3))
+    value, _ = softmax_margin(scores, gold, loss.compile(gold))
+    terms = [
+        scores[range(4), y].sum() + loss(np.array(y), gold)
+        for y in itertools.product(range(3), repeat=4)
+    ]
+    naive = np.logaddexp.reduce(terms) - scores[range(4), abc.encode(gold)].sum()
+    error = abs(value - naive) / abs(naive)
+    return require(error < 1e-12, f"relative error {error:.1g}")
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "log64 weights pass exactly": weights_pass_exactly,
+    "determinization keeps precision": determinization_keeps_precision,
+    "integer costs are exact in float32": integer_costs_are_exact,
+    "mixed arc types are refused": mixed_arc_types_are_refused,
+    "empty compositions are seen": empty_results_are_seen,
+    "brackets are symbols": brackets_are_symbols,
+    "gradient equals enumeration": gradient_is_exact,
+}
+
+
+@click.command()
+def doctor() -> int:
+    """Print versions, and test on this machine what OpenFst is known to get wrong silently."""
+    click.echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    for package in (*PACKAGES, *OPTIONAL):
+        click.echo(f"  {package:<14}{_version(package)}")
+    failed = 0
+    for name, check in CHECKS.items():
+        try:
+            verdict, found = "ok    ", check()
+        except Exception as error:  # a self-test tells of every failure and goes on
+            verdict, found = "FAILED", str(error) or type(error).__name__
+            failed += 1
+        click.echo(f"{verdict} {name}: {found}")
+    return 1 if failed else 0
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed (optional)" if package in OPTIONAL else "MISSING"
+
+
+def _two_paths(arc_type: ArcType, first: float, second: float) -> Fst:
+    """Return an acceptor of the label 1 with two arcs of the given costs."""
+    return from_arrays(
+        FstArrays(
+            arc_type=arc_type,
+            start=0,
+            final=np.array([np.inf, 0.0]),
+            source=np.array([0, 0]),
+            ilabel=np.array([1, 1]),
+            olabel=np.array([1, 1]),
+            target=np.array([1, 1]),
+            weight=np.array([first, second]),
+        )
+    )
+
+
+def _total(fst: Fst) -> float:
+    return float(shortest_distance(fst, delta=1e-15, reverse=True)[0])

@@ -1,0 +1,178 @@
+"""`fstgrad grammar`: losses written as grammars: list, show, build, test, draw."""
+
+import pathlib
+import shutil
+import subprocess
+
+import click
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.cli.options import writable
+from fstgrad.errors import FstgradError, MissingDependencyError
+from fstgrad.grammars import NAMES, Grammar
+from fstgrad.io import read_alphabet
+from fstgrad.openfst import Fst, dot_source, write_archive
+
+_TOLERANCE = 1e-6  # costs of a pynini grammar are float32
+_DRAWN_ARCS = 400
+
+reference_argument = click.argument("reference", metavar="FILE_OR_NAME")
+alphabet_option = click.option(
+    "--alphabet",
+    type=click.Path(exists=True, dir_okay=False),
+    help="One symbol a line.  [default: the grammar's own]",
+)
+symbols_option = click.option(
+    "--symbols", help="The alphabet here: characters, or words between spaces."
+)
+
+
+@click.group()
+def grammar() -> None:
+    """Losses written as grammars in pynini.
+
+    A grammar is one of those listed by `list`, or a file PATH.py or PATH.py:BUILDER.
+    """
+
+
+@grammar.command("list")
+def list_() -> None:
+    """List the grammars that come with fstgrad."""
+    width = max(map(len, NAMES))
+    for name in NAMES:
+        click.echo(f"{name:<{width}}  {Grammar.load(name).summary}")
+
+
+@grammar.command()
+@reference_argument
+@alphabet_option
+@symbols_option
+def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
+    """Describe a grammar: what costs what, its source, size, examples."""
+    found = Grammar.load(reference)
+    abc = _alphabet(found, alphabet, symbols)
+    fst = found.build(abc)
+    arcs = sum(fst.num_arcs(state) for state in fst.states())
+    click.echo(f"{found.name}: {found.description}\n")
+    click.echo(f"semiring  {found.semiring}")
+    click.echo(f"alphabet  {'its own' if abc is None else ' '.join(abc)}")
+    click.echo(f"size      {fst.num_states()} states, {arcs} arcs")
+    for y, target, value in found.examples:
+        click.echo(f"example   {y!r} against {target!r}: {value:g}")
+
+
+@grammar.command()
+@reference_argument
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    callback=writable,
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="x.far, with the grammar's name as the entry, or x.fst.",
+)
+@alphabet_option
+@symbols_option
+def build(reference: str, output: str, alphabet: str | None, symbols: str | None) -> None:
+    """Build a grammar into an archive of OpenFst, for --loss x.far:NAME."""
+    if pathlib.Path(output).suffix not in (".far", ".fst"):
+        raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
+    found = Grammar.load(reference)
+    fst = found.build(_alphabet(found, alphabet, symbols))
+    if output.endswith(".fst"):
+        fst.write(output)
+    else:
+        write_archive(output, {found.name: fst})
+    loss = output if output.endswith(".fst") else f"{output}:{found.name}"
+    click.echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
+
+
+@grammar.command()
+@reference_argument
+@alphabet_option
+@symbols_option
+def test(reference: str, alphabet: str | None, symbols: str | None) -> None:
+    """Compare a grammar with its EXAMPLES, and report what it does to their targets."""
+    found = Grammar.load(reference)
+    loss = found.loss(_alphabet(found, alphabet, symbols))
+    wrong = 0
+    for y, target, expected in found.examples:
+        value = loss(_symbols(y, loss.alphabet), _symbols(target, loss.alphabet))
+        right = abs(value - expected) <= _TOLERANCE or value == expected
+        wrong += not right
+        verdict = "ok   " if right else "WRONG"
+        said = f"{value:g}" if right else f"{value:g}, EXAMPLES says {expected:g}"
+        click.echo(f"{verdict} {y!r} against {target!r}: {said}")
+    targets = {target for _, target, _ in found.examples}
+    if targets:
+        click.echo(str(loss.check([_symbols(t, loss.alphabet) for t in sorted(targets)])))
+    if wrong:
+        raise click.ClickException(f"{wrong} of {len(found.examples)} examples are wrong")
+
+
+@grammar.command()
+@reference_argument
+@click.option(
+    "-o",
+    "--output",
+    callback=writable,
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="x.svg (by graphviz) or x.dot.  [default: DOT text to standard output]",
+)
+@alphabet_option
+@symbols_option
+def draw(reference: str, output: str | None, alphabet: str | None, symbols: str | None) -> None:
+    """Draw a grammar with its symbols; choose a few of them, as grammars are large."""
+    if output is not None and pathlib.Path(output).suffix not in (".svg", ".dot"):
+        raise click.UsageError(f"--output is {output!r}; give a name that ends in .svg or .dot")
+    found = Grammar.load(reference)
+    fst = found.build(_alphabet(found, alphabet, symbols))
+    source = dot_source(_drawable(fst), title=found.name)
+    if output is None:
+        click.echo(source, nl=False)
+    elif output.endswith(".dot"):
+        pathlib.Path(output).write_text(source, encoding="utf-8")
+    else:
+        pathlib.Path(output).write_bytes(_svg(source))
+
+
+def _drawable(fst: Fst) -> Fst:
+    arcs = sum(fst.num_arcs(state) for state in fst.states())
+    if arcs > _DRAWN_ARCS:
+        raise click.UsageError(
+            f"the grammar has {arcs} arcs, too many to read; draw it over a few symbols, as in "
+            "--symbols abc"
+        )
+    return fst
+
+
+def _svg(source: str) -> bytes:
+    """Return the drawing that graphviz makes of DOT text."""
+    program = shutil.which("dot")
+    if program is None:
+        raise MissingDependencyError(
+            "SVG needs the program dot of graphviz, which is not installed (apt install graphviz); "
+            "or write DOT text: -o x.dot"
+        )
+    done = subprocess.run([program, "-Tsvg"], input=source.encode(), capture_output=True)
+    if done.returncode != 0:
+        raise FstgradError(f"dot failed: {done.stderr.decode(errors='replace')}")
+    return done.stdout
+
+
+def _alphabet(found: Grammar, path: str | None, symbols: str | None) -> Alphabet | None:
+    """Return the alphabet of the options, or that of the grammar."""
+    if path is not None and symbols is not None:
+        raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
+    if path is not None:
+        return read_alphabet(path)
+    if symbols is not None:
+        return Alphabet(symbols.split() if " " in symbols.strip() else symbols)
+    return found.alphabet
+
+
+def _symbols(text: str, alphabet: Alphabet) -> list[str]:
+    """Return the symbols of an example."""
+    return list(text) if alphabet.is_characters else text.split()

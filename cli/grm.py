@@ -1,0 +1,170 @@
+"""`fstgrad grm`: fit, read, sample and score generalized root models of counts."""
+
+import csv
+import pathlib
+import sys
+from typing import Literal
+
+import click
+import numpy as np
+
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.files import Table, read_table
+
+INPUT = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
+OUTPUT = click.Path(dir_okay=False, path_type=pathlib.Path)
+
+
+@click.group()
+def grm() -> None:
+    """Generalized root models: k-wise graphical models of counts."""
+
+
+@grm.command()
+@click.argument("counts", type=INPUT)
+@click.option("--k", type=int, default=2, show_default=True, help="The largest size of a set.")
+@click.option("--alpha", type=float, default=0.01, show_default=True, help="The l1 penalty.")
+@click.option(
+    "--base", type=click.Choice(["poisson", "exponential", "gaussian"]), default="poisson",
+    show_default=True, help="The family of one column given the others.",
+)  # fmt: skip
+@click.option("--features", type=int, help="Keep the columns with the largest totals.")
+@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option(
+    "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
+    show_default=True, help="Sets of j act through x^(1/j) only, or through smaller roots too.",
+)  # fmt: skip
+@click.option("--stagewise", is_flag=True, help="Larger sets only over cliques of smaller ones.")
+@click.option(
+    "--symmetrize", type=click.Choice(["average", "min", "max"]), default="average",
+    show_default=True, help="How the estimates of a set become one.",
+)  # fmt: skip
+@click.option("--tol", type=float, default=1e-4, show_default=True, help="Largest KKT residual.")
+@click.option("--jobs", type=int, default=-1, show_default=True, help="Threads; -1 for all cores.")
+@click.option("--checkpoint", type=OUTPUT, help="Keep finished nodes here, and resume from it.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The model, an .npz file.")
+def fit(
+    counts: pathlib.Path,
+    k: int,
+    alpha: float,
+    base: Literal["poisson", "exponential", "gaussian"],
+    features: int | None,
+    variable: str | None,
+    interactions: Literal["strongest", "all"],
+    stagewise: bool,
+    symmetrize: Literal["average", "min", "max"],
+    tol: float,
+    jobs: int,
+    checkpoint: pathlib.Path | None,
+    quiet: bool,
+    output: pathlib.Path,
+) -> None:
+    """Fit a model to COUNTS (.npz, .npy, .mtx, .csv, .tsv or .mat; rows are samples)."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    matrix, names = _strongest_columns(read_table(counts, variable), features)
+    model = GeneralizedRootModel(
+        k, base, alpha, interactions=interactions,
+        candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
+        n_jobs=jobs, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
+    ).fit(matrix, feature_names=names)  # fmt: skip
+    model.save(output)
+    sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
+    found = ", ".join(f"{count} of {size}" for size, count in sizes.items())
+    click.echo(
+        f"{matrix.shape[0]} rows, {matrix.shape[1]} columns, {model.n_candidates_:,} candidate "
+        f"sets; kept sets: {found or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
+        f"wrote {output}"
+    )
+
+
+@grm.command()
+@click.argument("model", type=INPUT)
+@click.option("--order", type=int, help="The size of the sets; all sizes by default.")
+@click.option("--top", "count", type=int, default=10, show_default=True, help="How many.")
+@click.option(
+    "--sign", type=click.Choice(["both", "positive", "negative"]), default="both",
+    show_default=True, help="Which coefficients.",
+)  # fmt: skip
+def top(
+    model: pathlib.Path,
+    order: int | None,
+    count: int,
+    sign: Literal["both", "positive", "negative"],
+) -> None:
+    """Print the strongest sets of MODEL as tab-separated lines: size, coefficient, names."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    fitted = GeneralizedRootModel.load(model)
+    orders = range(1, fitted.k + 1) if order is None else [order]
+    for size in orders:
+        for found in fitted.top_interactions(size, count, sign=sign):
+            click.echo(f"{size}\t{found.value:.6g}\t" + " + ".join(found.names))
+
+
+@grm.command()
+@click.argument("model", type=INPUT)
+@click.option("-n", "count", type=int, default=10, show_default=True, help="How many rows.")
+@click.option("--seed", type=int, help="Of the random numbers.")
+@click.option("--burn-in", type=int, default=200, show_default=True, help="Sweeps to leave out.")
+@click.option("--thin", type=int, default=5, show_default=True, help="Sweeps between rows.")
+@click.option("--chains", type=int, default=4, show_default=True, help="Independent chains.")
+@click.option("-o", "--output", type=OUTPUT, help="A .csv or .npz file; the screen by default.")
+def sample(
+    model: pathlib.Path,
+    count: int,
+    seed: int | None,
+    burn_in: int,
+    thin: int,
+    chains: int,
+    output: pathlib.Path | None,
+) -> None:
+    """Draw rows from MODEL by Gibbs sampling; R-hat goes to stderr."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    fitted = GeneralizedRootModel.load(model)
+    draws = fitted.gibbs(count, seed, burn_in=burn_in, thin=thin, chains=chains)
+    if output is not None and output.suffix == ".npz":
+        from scipy import sparse
+
+        sparse.save_npz(output, sparse.csr_matrix(draws.values))
+    else:
+        text = "%d" if fitted.base == "poisson" else "%.17g"
+        stream = sys.stdout if output is None else output.open("w", newline="")
+        csv.writer(stream, lineterminator="\n").writerow(fitted.names_)
+        np.savetxt(stream, draws.values, fmt=text, delimiter=",")
+        if output is not None:
+            stream.close()
+    known = draws.r_hat[np.isfinite(draws.r_hat)]
+    if known.size:
+        click.echo(f"largest R-hat {known.max():.4f}", err=True)
+
+
+@grm.command()
+@click.argument("model", type=INPUT)
+@click.argument("counts", type=INPUT)
+@click.option("--variable", help="Which array of an .npz or .mat file.")
+def score(model: pathlib.Path, counts: pathlib.Path, variable: str | None) -> None:
+    """Print the mean log-likelihood of a node of MODEL given the others on COUNTS, in nats."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    fitted = GeneralizedRootModel.load(model)
+    matrix, names = read_table(counts, variable)
+    if names is not None and set(fitted.names_) <= set(names):
+        matrix = matrix[:, [names.index(name) for name in fitted.names_]]
+    click.echo(f"{fitted.score(matrix):.12g}")
+
+
+def _strongest_columns(table: Table, features: int | None) -> Table:
+    """Keep the `features` columns with the largest totals, in their order."""
+    matrix, names = table
+    if features is None:
+        return table
+    if not 1 <= features <= matrix.shape[1]:
+        raise InvalidInputError(
+            f"--features is {features}; the table has {matrix.shape[1]} columns"
+        )
+    totals = np.asarray(matrix.sum(axis=0)).ravel()
+    kept = np.sort(np.argsort(-totals, kind="stable")[:features])
+    return matrix[:, kept], None if names is None else [names[i] for i in kept]

@@ -1,0 +1,132 @@
+"""Objectives over lattices in files: `fstgrad grad` and `fstgrad risk` with --lattices."""
+
+import difflib
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.checks import FloatArray
+from fstgrad.cli.losses import build_loss
+from fstgrad.cli.options import Lattices, ProblemOptions
+from fstgrad.cli.pairs import RowLoop
+from fstgrad.cli.report import progress
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import Row, read_alphabet, read_rows, tokenize
+from fstgrad.losses import TransducerLoss
+from fstgrad.objective import Kind
+from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
+from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
+
+
+@dataclass(frozen=True)
+class LatticeResult:
+    """What one lattice and its target give."""
+
+    lattice: Lattice
+    b: LatticeLoss | None
+    value: float
+    gradient: FloatArray
+    posterior: FloatArray
+    seconds: float
+
+
+def lattice_objective(
+    pairs: str, kind: Kind, options: ProblemOptions, lattices: Lattices, skip_errors: bool
+) -> None:
+    """Write one JSON line for each row, a name TAB a target; then the archives asked for."""
+    found = read_collection(str(lattices.source))
+    rows = list(read_rows(pairs))
+    alphabet = _alphabet(found, rows, options)
+    loss = build_loss(options.choice, alphabet)
+    if kind == "risk" and loss is None:
+        raise click.UsageError("the risk is an expected loss; give a --loss")
+    loop = RowLoop(lambda row: _solved(row, found, alphabet, loss, kind, options), skip_errors)
+    start, total = time.perf_counter(), 0.0
+    archives: dict[str, dict[str, Fst]] = {}
+    for row, result in loop.run(progress(rows, kind)):
+        if result is None:
+            continue
+        total += result.value
+        click.echo(_json_line(row, result))
+        name = row.columns()[0]
+        with np.errstate(divide="ignore"):
+            outputs = ((lattices.posteriors, np.log(result.posterior)),
+                       (lattices.gradients, -result.gradient))  # fmt: skip
+        for file, values in outputs:
+            if file is not None:
+                archives.setdefault(file, {})[name] = result.lattice.to_fst(values)
+    for file, entries in archives.items():
+        write_archive(file, entries)
+    click.echo(
+        f"{kind}: mean {total / loop.done:.6f} nats over {loop.done:,} lattices in "
+        f"{time.perf_counter() - start:.1f} s",
+        err=True,
+    )
+
+
+def _solved(
+    row: Row,
+    found: dict[str, Fst],
+    alphabet: Alphabet,
+    loss: TransducerLoss | None,
+    kind: Kind,
+    options: ProblemOptions,
+) -> LatticeResult:
+    begin = time.perf_counter()
+    name, text = row.columns()
+    if name not in found:
+        near = difflib.get_close_matches(name, found) or sorted(found)[:3]
+        raise InvalidInputError(f"no lattice {name!r}; there is {', '.join(near)}")
+    lattice = Lattice.from_fst(found[name], alphabet)
+    target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
+    b = None
+    if loss is not None and kind != "crf":
+        compilation = options.compilation
+        b = lattice.compile(loss, target, cap=compilation.cap, max_states=compilation.max_states)
+    if kind == "risk" and b is not None:
+        value, gradient = b.risk(lattice.graph, lattice.scores)
+        posterior = lattice.marginals()
+    else:
+        value, gradient = softmax_margin(lattice, target, b)
+        posterior = gradient + lattice.parts(target)
+    seconds = time.perf_counter() - begin
+    return LatticeResult(lattice, b, value, gradient, posterior, seconds)
+
+
+def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:
+    """Return `--alphabet`, or the symbols of the lattices and of the targets."""
+    if options.reading.alphabet is not None:
+        return read_alphabet(options.reading.alphabet)
+    symbols: set[str] = set()
+    for name, fst in found.items():
+        arrays = to_arrays(fst)
+        if arrays.input_symbols is None:
+            raise InvalidInputError(f"lattice {name!r} has no symbol table; give --alphabet")
+        used = set(arrays.ilabel.tolist()) - {0}
+        symbols |= {symbol for label, symbol in arrays.input_symbols if label in used}
+    for row in rows:
+        try:
+            symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
+        except InvalidInputError:
+            continue  # told when its turn comes
+    return Alphabet(sorted(symbols - {EPSILON}))
+
+
+def _json_line(row: Row, result: LatticeResult) -> str:
+    lattice, b = result.lattice, result.b
+    line: dict[str, Any] = {
+        "line": row.line,
+        "lattice": row.columns()[0],
+        "objective": result.value,
+        "log_z": lattice.log_partition(),
+        "arcs": lattice.num_arcs,
+        "states": 0 if b is None else b.num_states,
+        "least_loss": None if b is None else b.closest()[1],
+        "seconds": round(result.seconds, 6),
+    }
+    return json.dumps(line, ensure_ascii=False)

@@ -1,0 +1,39 @@
+"""`fstgrad loss`: the loss of column 1 against column 2."""
+
+import click
+
+from fstgrad.cli.losses import build_loss
+from fstgrad.cli.options import (
+    LossChoice,
+    Reading,
+    loss_options,
+    pairs_argument,
+    reading_options,
+    skip_errors,
+)
+from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
+from fstgrad.cli.report import progress
+from fstgrad.io import Row
+
+
+@click.command()
+@pairs_argument
+@loss_options
+@reading_options
+@skip_errors
+def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool) -> None:
+    """Print the loss of column 1 (hypothesis) against column 2 (target), one number a line.
+
+    PAIRS is a TSV file, or - for standard input.  The numbers are in nats; inf where the transducer
+    has no path, nan for a row that --skip-errors skipped.
+    """
+    rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
+    function = build_loss(choice, alphabet)
+
+    def of_row(row: Row) -> float:
+        y, target = row.pair(reading.tokens_x, reading.tokens_y)
+        return 0.0 if function is None else function(y, target)
+
+    loop = RowLoop(of_row, skip_errors)
+    for _, value in loop.run(progress(rows, "loss")):
+        click.echo("nan" if value is None else repr(value))

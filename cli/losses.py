@@ -1,0 +1,109 @@
+"""From `--loss` and its parameters to a loss."""
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.cli.options import LossChoice
+from fstgrad.grammars import NAMES, Grammar
+from fstgrad.io import read_confusion
+from fstgrad.losses import (
+    CharacterErrorRate,
+    EditDistance,
+    GappyNGram,
+    GlobalAlignment,
+    Hamming,
+    LongestCommonSubsequence,
+    Loss,
+    MismatchNGram,
+    NGram,
+    NGramSum,
+    OptimalStringAlignment,
+    SmithWaterman,
+    TransducerLoss,
+    WordErrorRate,
+)
+
+_EDIT = {name: name for name in ("insert_cost", "delete_cost", "substitute_cost")}
+_GAPS = {name: name for name in ("matrix", "gap_open", "gap_extend")}
+_LOCAL = {f"{name}_cost": name for name in ("match", "substitute", "insert", "delete")} | _GAPS
+_KERNEL = {"smoothing": "smoothing", "log": "log"}
+
+# name -> (constructor, option -> its argument)
+LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
+    "edit": (EditDistance, _EDIT | {"confusion": "confusion"}),
+    "edit-factored": (partial(EditDistance, factored=True), _EDIT),
+    "osa": (OptimalStringAlignment, _EDIT | {"transpose_cost": "transpose_cost"}),
+    "lcs": (LongestCommonSubsequence, {}),
+    "wer": (WordErrorRate, _EDIT),
+    "cer": (CharacterErrorRate, _EDIT),
+    "smith-waterman": (SmithWaterman, _LOCAL),
+    "alignment": (GlobalAlignment, _GAPS | {"free_ends": "free_ends"}),
+    "ngram": (NGram, {"ngram_order": "order"} | _KERNEL),
+    "ngram-sum": (NGramSum, {"ngram_order": "max_order"} | _KERNEL),
+    "gappy": (GappyNGram, {"ngram_order": "order", "decay": "decay"} | _KERNEL),
+    "mismatch": (MismatchNGram, {"ngram_order": "order", "mismatches": "mismatches"} | _KERNEL),
+    "hamming": (Hamming, {"substitute_cost": "cost"}),
+    "none": (None, {}),
+}
+_REQUIRED = {"alignment": ("matrix", "gap_open")}
+
+
+def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
+    """Return the loss over an alphabet; None for the loss "none".
+
+    Besides the names of `LOSSES` the choice may be a grammar (its name, `PATH.py` or
+    `PATH.py:BUILDER`) or a transducer in a file (`x.far:NAME`, `x.fst`, or AT&T text in `x.txt`).
+
+    Raises
+    ------
+    click.UsageError
+        An unknown name, or a parameter that the loss does not have or lacks.
+    """
+    name = choice.loss
+    given = {
+        option: value for option, value in dataclasses.asdict(choice).items() if value is not None
+    }
+    del given["loss"]
+    if name in LOSSES:
+        constructor, arguments = LOSSES[name]
+        settings = _settings(name, given, arguments)
+        lacking = [option for option in _REQUIRED.get(name, ()) if option not in given]
+        if lacking:
+            raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
+        if "confusion" in settings:
+            settings["confusion"] = read_confusion(
+                settings["confusion"],
+                alphabet,
+                substitute_cost=settings.pop("substitute_cost", 1.0),
+            )
+        return None if constructor is None else constructor(alphabet, **settings)
+    if name in NAMES or name.endswith(".py") or ".py:" in name:
+        _settings(name, given, {})
+        return Grammar.load(name).loss(alphabet)
+    if ".far" in os.path.basename(name) or name.endswith((".fst", ".txt")):
+        return TransducerLoss.from_file(name, alphabet, **_settings(name, given, _KERNEL))
+    names = [*LOSSES, *NAMES]
+    near = difflib.get_close_matches(name, names) or names
+    raise click.UsageError(
+        f"no loss {name!r}; did you mean {', '.join(near)}? "
+        "Files are x.far:NAME, x.fst, x.txt and PATH.py:BUILDER"
+    )
+
+
+def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> dict[str, Any]:
+    """Return the options that were given as arguments of the loss."""
+    for option in given:
+        if option not in arguments:
+            raise click.UsageError(f"the loss {name!r} has no {_flag(option)}; leave it out")
+    return {arguments[option]: value for option, value in given.items()}
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")

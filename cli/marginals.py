@@ -1,0 +1,50 @@
+"""`fstgrad marginals`: the gradient terms Q of one pair."""
+
+from itertools import islice
+
+import click
+
+from fstgrad.cli.options import ProblemOptions, output_npz, pairs_argument, problem_options
+from fstgrad.cli.problem import open_problem
+from fstgrad.cli.report import largest, qgram
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import located, write_arrays
+
+
+@click.command()
+@pairs_argument
+@click.option(
+    "--line", type=click.IntRange(1), default=1, show_default=True, help="The line of the pair."
+)
+@problem_options
+@output_npz
+@click.option(
+    "--top", type=click.IntRange(0), default=20, show_default=True, help="Rows of the table."
+)
+def marginals(pairs: str, line: int, options: ProblemOptions, output: str | None, top: int) -> None:
+    """Gradient terms Q(z, s) of one pair: the probability that the q-gram z ends at position s.
+
+    The distribution is exp(loss + score) / Z; with --loss none it is exp(score) / Z.  The most
+    probable entries go to standard output (position TAB q-gram TAB probability; positions count
+    from 1, ^ stands before the start), the whole array to --output.
+    """
+    problem = open_problem(pairs, options)
+    row = next(islice(problem.rows, line - 1, None), None)
+    if row is None:
+        raise InvalidInputError(f"{pairs}: there is no line {line}")
+    with located(row):
+        pair = row.pair(options.reading.tokens_x, options.reading.tokens_y)
+        distribution = problem.objective.distribution(problem.weights, *pair)
+        table = distribution.marginals()
+        log_z = distribution.log_partition()
+    if output is not None:
+        write_arrays(
+            output,
+            marginals=table,
+            log_z=log_z,
+            weights=problem.weights,
+            symbols=problem.alphabet.symbols,
+        )
+    click.echo("position\tqgram\tprobability")
+    for (position, *ids), probability in largest(table, top):
+        click.echo(f"{position + 1}\t{qgram(problem.alphabet, ids)}\t{probability:.6g}")

@@ -1,0 +1,261 @@
+"""`fstgrad mrf`: models in UAI files, and images as Markov random fields."""
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import click
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.cli.options import group, writable
+from fstgrad.mrf import uai
+from fstgrad.mrf.chains import Sampler
+from fstgrad.mrf.decode import DECODERS
+from fstgrad.mrf.infer import METHODS
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.result import Inference
+
+FILE = click.Path(exists=True, dir_okay=False)
+ESTIMATES = [name for name in METHODS if name != "max_product"]
+PARTITIONS = ["exact", "bp", "trw", "mean_field"]
+DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Options of the methods; None where the method's default holds."""
+
+    max_iter: int | None
+    tol: float | None
+    damping: float | None
+    schedule: str | None
+    samples: int | None
+    burn_in: int | None
+    chains: int | None
+    threads: int | None
+    max_gib: float | None
+
+    def given(self, **more: Any) -> dict[str, Any]:
+        """Return the options that were given, under the names of the methods."""
+        values = {name: value for name, value in vars(self).items() if value is not None}
+        if "max_gib" in values:
+            values["max_bytes"] = max(1, int(values.pop("max_gib") * 2**30))
+        return values | {name: value for name, value in more.items() if value is not None}
+
+
+run_options = group(
+    "run",
+    Run,
+    click.option("--max-iter", type=int, help="Iterations of message passing or mean field."),
+    click.option("--tol", type=float, help="Stop at changes up to this."),
+    click.option("--damping", type=float, help="Share of the old message, in [0, 1)."),
+    click.option(
+        "--schedule", type=click.Choice(["flooding", "residual"]), help="Of message passing."
+    ),
+    click.option("--samples", type=int, help="Draws that each chain keeps."),
+    click.option("--burn-in", type=int, help="Sweeps before the first draw."),
+    click.option("--chains", type=int, help="Independent chains."),
+    click.option("--threads", type=int, help="Threads; they do not change the result."),
+    click.option("--max-gib", type=float, help="Memory limit of method exact, in GiB."),
+)
+model_argument = click.argument("model", type=FILE)
+evidence_option = click.option(
+    "--evidence", type=FILE, help="A .evid file: observed variables and their values."
+)
+seed_option = click.option("--seed", type=click.IntRange(0), help="Of methods that sample.")
+
+
+def method_option(names: list[str]) -> Callable[..., Any]:
+    """Return the option --method of a command."""
+    return click.option(
+        "--method", type=click.Choice(names), default="exact", show_default=True, help="How."
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def mrf() -> None:
+    """Markov random fields: UAI models (.uai, .evid) and images."""
+
+
+def _load(path: str, evidence: str | None) -> tuple[PairwiseMRF, IntArray]:
+    """Return the conditioned model and the sizes of the file's variables."""
+    file = uai.read_model(path)
+    model = file.to_mrf()
+    if evidence is not None:
+        model = model.condition(uai.read_evidence(evidence, file.sizes))
+    return model, file.sizes
+
+
+@contextlib.contextmanager
+def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None]:
+    """Give a progress callback that moves a bar on a terminal, None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda done, _: bar.update(task, completed=done)
+
+
+def _infer(model: PairwiseMRF, method: str, run: Run, seed: int | None) -> Inference:
+    """Run a method behind a bar; say on standard error what did not converge."""
+    options = run.given(rng=seed)
+    if method == "exact":
+        result = model.infer(method, **options)
+    else:
+        total = int(options.get("samples", options.get("max_iter", 0))) or 1000
+        with _bar(method, total) as progress:
+            result = model.infer(method, progress=progress, **options)
+    _tell(result)
+    return result
+
+
+def _tell(result: Inference) -> None:
+    if result.standard_error is not None:
+        click.echo(
+            f"{result.method}: {result.iterations:,} draws, at least "
+            f"{result.effective_samples:,.0f} effective, largest standard error "
+            f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
+            err=True,
+        )
+        if not result.converged:
+            click.echo("the chains disagree; take more --samples or --burn-in", err=True)
+    elif not result.converged:
+        click.echo(
+            f"{result.method} did not converge in {result.iterations} iterations (last change "
+            f"{result.residuals[-1]:.2g}); try --damping 0.5, --schedule residual or more "
+            "--max-iter",
+            err=True,
+        )
+
+
+@mrf.command()
+@model_argument
+@method_option(ESTIMATES)
+@evidence_option
+@seed_option
+@run_options
+def marginals(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
+    """Print the marginals of all variables, as a UAI MAR result."""
+    loaded, sizes = _load(model, evidence)
+    result = _infer(loaded, method, run, seed)
+    click.echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
+
+
+@mrf.command()
+@model_argument
+@method_option(PARTITIONS)
+@evidence_option
+@run_options
+def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
+    """Print log10 Z as a UAI PR result, then ln Z with the kind of estimate."""
+    loaded, _ = _load(model, evidence)
+    if method == "exact" and run == Run(*[None] * len(dataclasses.fields(Run))):
+        value, kind = loaded.log_partition(), "exact"
+    else:
+        result = _infer(loaded, method, run, None)
+        value, kind = result.log_partition, result.kind
+        if kind == "upper bound" and not result.converged:
+            kind = "no bound, not converged"
+    click.echo(uai.format_partition(value), nl=False)
+    click.echo(f"ln Z = {value:.12g} ({kind})")
+
+
+@mrf.command(name="map")
+@model_argument
+@method_option(list(DECODERS))
+@evidence_option
+@seed_option
+@run_options
+def best(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
+    """Print a labeling of the highest score, as a UAI MAP result; its score on standard error."""
+    loaded, sizes = _load(model, evidence)
+    found = loaded.decode(method, **run.given(rng=seed))
+    click.echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
+    certainty = (
+        "unknown distance from the best"
+        if np.isinf(found.gap)
+        else ("the best" if found.gap == 0 else f"within {found.gap:.2g} of the best")
+    )
+    if not found.converged:
+        certainty += f"; {method} did not converge, try --damping 0.5"
+    click.echo(f"score {found.score:.12g} nats, {certainty}", err=True)
+
+
+@mrf.command()
+@model_argument
+@click.option("-k", "count", type=click.IntRange(1), default=10, show_default=True, help="Draws.")
+@click.option("--thin", type=int, help="Sweeps between draws of a chain.  [default: 10]")
+@method_option(DRAWS)
+@evidence_option
+@seed_option
+@run_options
+def sample(
+    model: str,
+    count: int,
+    thin: int | None,
+    method: str,
+    evidence: str | None,
+    seed: int | None,
+    run: Run,
+) -> None:
+    """Print draws, one labeling a line: independent with method exact, else from one chain."""
+    from fstgrad.mrf.sampling import draw
+
+    loaded, sizes = _load(model, evidence)
+    if method == "exact":
+        draws = loaded.sample(count, seed)
+    else:
+        draws = draw(loaded, count, sampler=cast(Sampler, method), **run.given(rng=seed, thin=thin))
+    for labels in draws:
+        click.echo(" ".join(map(str, labels[: len(sizes)].tolist())))
+
+
+@mrf.command()
+@click.argument("image", type=FILE)
+@click.option("--labels", type=click.IntRange(2), default=2, show_default=True, help="Gray levels.")
+@click.option(
+    "--coupling", type=float, default=1.0, show_default=True,
+    help="Score of two neighbours that agree, in nats.",
+)  # fmt: skip
+@click.option(
+    "--method", type=click.Choice(["graph_cut", "icm", *METHODS]), default="bp", show_default=True,
+    help="Marginals by inference, or a labeling of high score.",
+)  # fmt: skip
+@click.option("--output", required=True, callback=writable, help="PNG of the labels' gray levels.")
+@click.option("--marginals", "panels", callback=writable, help="PNG of the marginals, by label.")
+@seed_option
+@run_options
+def denoise(
+    image: str,
+    labels: int,
+    coupling: float,
+    method: str,
+    output: str,
+    panels: str | None,
+    seed: int | None,
+    run: Run,
+) -> None:
+    """Segment an image into gray levels with a Potts model on its pixels."""
+    from fstgrad.mrf import images
+
+    pixels = images.read_image(image)
+    model, means = images.segmentation(pixels, labels, coupling=coupling)
+    if method in ("graph_cut", "icm"):
+        if panels is not None:
+            raise click.UsageError(f"--marginals needs marginals, which {method} does not give")
+        found = model.decode(method, **run.given(rng=seed)).labels
+    else:
+        result = _infer(model, method, run, seed)
+        found = result.node.argmax(axis=1)
+        if panels is not None:
+            images.write_image(panels, images.marginal_panels(result.node, *pixels.shape))
+    images.write_image(output, means[found].reshape(pixels.shape))
+    changed = np.mean(found != np.abs(pixels.reshape(-1, 1) - means).argmin(axis=1))
+    click.echo(f"{output}: {labels} levels, {changed:.1%} of the pixels changed their level")

@@ -1,0 +1,105 @@
+"""The rows of a file of pairs: the alphabet, and one policy for bad rows."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import click
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.cli.options import Reading
+from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
+from fstgrad.io import Pair, Row, located, read_alphabet, read_rows
+
+Result = TypeVar("Result")
+
+
+def rows_and_alphabet(
+    pairs: str, reading: Reading, *, columns: Sequence[int], known: Alphabet | None = None
+) -> tuple[Iterable[Row], Alphabet]:
+    """Return the rows and the alphabet: that of `--alphabet`, `known`, or the data.
+
+    Where the alphabet comes from the data (the symbols of `columns` in all well-formed rows), the
+    rows are a list; otherwise they are read one after another.
+
+    Raises
+    ------
+    AlphabetError
+        `--alphabet` and `known`, the alphabet of the weights, differ.
+    InvalidInputError
+        The data has no symbols.
+    """
+    if reading.alphabet is not None:
+        alphabet = read_alphabet(reading.alphabet)
+        if known is not None and known != alphabet:
+            raise AlphabetError(
+                f"{reading.alphabet}: {alphabet!r} is not the alphabet of the weights, {known!r}; "
+                "leave --alphabet out"
+            )
+        return read_rows(pairs), alphabet
+    if known is not None:
+        return read_rows(pairs), known
+    rows = list(read_rows(pairs))
+    symbols = sorted(
+        {symbol for pair in _well_formed(rows, reading) for i in columns for symbol in pair[i]}
+    )
+    if not symbols:
+        raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
+    return rows, Alphabet(symbols)
+
+
+def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
+    """Yield the pairs of the rows that parse; the others are reported when their turn comes."""
+    for row in rows:
+        try:
+            yield row.pair(reading.tokens_x, reading.tokens_y)
+        except InvalidInputError:
+            continue
+
+
+@dataclass
+class RowLoop(Generic[Result]):
+    """Works through rows; a bad row ends the loop, or with `skip_errors` is told and counted.
+
+    Attributes
+    ----------
+    done, failed : int
+        Rows so far.
+    """
+
+    work: Callable[[Row], Result]
+    skip_errors: bool = False
+    done: int = field(default=0, init=False)
+    failed: int = field(default=0, init=False)
+
+    def run(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Result | None]]:
+        """Yield each row with its result; None for a row that failed.
+
+        Raises
+        ------
+        RowError
+            A row failed and errors are not skipped.
+        FstgradError
+            There is no row, or every row failed.
+        """
+        for row in rows:
+            try:
+                with located(row):
+                    result = self.work(row)
+            except RowError as error:
+                if not self.skip_errors:
+                    raise
+                self.failed += 1
+                click.echo(f"fstgrad: {error}", err=True)
+                yield row, None
+            else:
+                self.done += 1
+                yield row, result
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self.done:
+            raise FstgradError(f"all {self.failed:,} rows failed" if self.failed else "no rows")
+        if self.failed:
+            total = self.done + self.failed
+            click.echo(f"fstgrad: skipped {self.failed:,} of {total:,} rows", err=True)

@@ -1,0 +1,49 @@
+"""`fstgrad risk`: the expected loss, exact, of string pairs or lattices."""
+
+import click
+
+from fstgrad.cli.grad import mean_gradient
+from fstgrad.cli.lattices import lattice_objective
+from fstgrad.cli.options import (
+    Estimation,
+    Lattices,
+    ProblemOptions,
+    Running,
+    lattice_options,
+    method_options,
+    output_npz,
+    pairs_argument,
+    problem_options,
+    running_options,
+    skip_errors,
+)
+from fstgrad.cli.problem import open_problem
+
+
+@click.command()
+@pairs_argument
+@problem_options
+@method_options
+@lattice_options
+@output_npz
+@running_options
+@skip_errors
+def risk(
+    pairs: str,
+    options: ProblemOptions,
+    estimation: Estimation,
+    lattices: Lattices,
+    output: str | None,
+    running: Running,
+    skip_errors: bool,
+) -> None:
+    """Give the expected loss of the model against each target, and its gradient.
+
+    PAIRS is a TSV file of x TAB y, or - for standard input; with --lattices, of the name of a
+    lattice TAB its target.  One JSON line for each goes to standard output as soon as it is done.
+    """
+    if lattices.source is not None:
+        lattice_objective(pairs, "risk", options, lattices, skip_errors)
+    else:
+        problem = open_problem(pairs, options, "risk", estimation)
+        mean_gradient(problem, options.reading, output, 0, running, skip_errors)

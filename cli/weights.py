@@ -1,0 +1,41 @@
+"""From `--weights`, `--random-weights` and `--order` to the weights of the features."""
+
+import click
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, real_array
+from fstgrad.cli.options import Weights
+from fstgrad.errors import InvalidInputError
+from fstgrad.features import Features
+from fstgrad.io import read_weights
+
+
+def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:
+    """Return the array of `--weights` and its alphabet, where there are some."""
+    if model.weights is None:
+        return None, None
+    if model.random_weights is not None:
+        raise click.UsageError("--weights and --random-weights exclude each other; give one")
+    return read_weights(model.weights)
+
+
+def make_weights(model: Weights, given: FloatArray | None, features: Features) -> FloatArray:
+    """Return the weights: given, standard normal, or zero.
+
+    Raises
+    ------
+    InvalidInputError
+        The given weights have another shape than the features, or are not finite.
+    """
+    if given is not None:
+        try:
+            return real_array("weights", given, features.shape)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{model.weights}: {error} (order {model.order}, "
+                f"{len(features.alphabet)} symbols); see --order and --alphabet"
+            ) from error
+    if model.random_weights is not None:
+        return np.random.default_rng(model.random_weights).normal(size=features.shape)
+    return np.zeros(features.shape)

@@ -1,0 +1,206 @@
+"""All node regressions, in threads, with progress and a checkpoint; then one model.
+
+The kernels release the interpreter lock, so threads share the design without copies.
+"""
+
+import hashlib
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.design import Design, Term
+from fstgrad.grm.parameters import Interactions, Parameters
+from fstgrad.grm.regression import NodeFit
+
+CHECKPOINT_SECONDS = 20.0
+Progress = Callable[[int, NodeFit], None]
+
+
+@dataclass
+class Checkpoint:
+    """Finished nodes in a file that is replaced as a whole, so that it is always readable.
+
+    fingerprint : str, of the data and the settings; a file of another fit is refused.
+    """
+
+    path: pathlib.Path
+    fingerprint: str
+
+    def load(self) -> dict[int, NodeFit]:
+        """Return the finished nodes, none where there is no file."""
+        if not self.path.exists():
+            return {}
+        try:
+            with np.load(self.path, allow_pickle=False) as data:
+                arrays = dict(data)
+            fits = unpack(arrays)
+        except (OSError, KeyError, ValueError) as error:
+            raise InvalidInputError(
+                f"checkpoint {self.path} is not a checkpoint of a fit; give another path"
+            ) from error
+        if str(arrays["fingerprint"]) != self.fingerprint:
+            raise InvalidInputError(
+                f"checkpoint {self.path} belongs to other data or settings; delete it or give "
+                "another path"
+            )
+        return fits
+
+    def save(self, fits: dict[int, NodeFit]) -> None:
+        """Replace the file."""
+        partial = self.path.with_name(self.path.name + ".part")
+        with partial.open("wb") as stream:
+            np.savez(stream, fingerprint=np.array(self.fingerprint), **pack(fits))
+        os.replace(partial, self.path)
+
+
+def fit_all(
+    solve: Callable[[int], NodeFit],
+    nodes: int,
+    *,
+    threads: int,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
+) -> list[NodeFit]:
+    """Return the solutions of all nodes; a stop leaves the finished ones in the checkpoint."""
+    fits = checkpoint.load() if checkpoint else {}
+    todo = [node for node in range(nodes) if node not in fits]
+    saved = time.monotonic()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        running = {pool.submit(solve, node): node for node in todo}
+        for future in as_completed(running):
+            node = running[future]
+            fits[node] = future.result()
+            if progress:
+                progress(node, fits[node])
+            if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                checkpoint.save(fits)
+                saved = time.monotonic()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        if checkpoint:
+            checkpoint.save(fits)
+    return [fits[node] for node in range(nodes)]
+
+
+def fingerprint(arrays: Iterable[npt.NDArray[Any]], settings: str) -> str:
+    """Return a digest of the data and the settings of a fit."""
+    digest = hashlib.sha256(settings.encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
+    """Return the solutions as flat arrays."""
+    nodes = sorted(fits)
+    chosen = [fits[node] for node in nodes]
+    counts = np.array([fit.values.size for fit in chosen], dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    return {
+        "nodes": np.array(nodes, dtype=np.int64),
+        "pointer": np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        "node_intercepts": np.array([fit.intercepts for fit in chosen]),
+        "term": np.concatenate([none, *(fit.term for fit in chosen)]),
+        "key": np.concatenate([none, *(fit.key for fit in chosen)]),
+        "values": np.concatenate([np.empty(0), *(fit.values for fit in chosen)]),
+        "kkt": np.array([fit.kkt for fit in chosen]),
+        "objective": np.array([fit.objective for fit in chosen]),
+        "steps": np.array([fit.steps for fit in chosen], dtype=np.int64),
+        "scans": np.array([fit.scans for fit in chosen], dtype=np.int64),
+        "converged": np.array([fit.converged for fit in chosen], dtype=np.int64),
+    }
+
+
+def unpack(arrays: dict[str, FloatArray]) -> dict[int, NodeFit]:
+    """Return the solutions from the arrays of `pack`."""
+    pointer = arrays["pointer"]
+    fits = {}
+    for i, node in enumerate(arrays["nodes"].tolist()):
+        part = slice(pointer[i], pointer[i + 1])
+        fits[node] = NodeFit(
+            intercepts=arrays["node_intercepts"][i],
+            term=arrays["term"][part].astype(np.int64),
+            key=arrays["key"][part].astype(np.int64),
+            values=arrays["values"][part],
+            kkt=float(arrays["kkt"][i]),
+            objective=float(arrays["objective"][i]),
+            steps=int(arrays["steps"][i]),
+            scans=int(arrays["scans"][i]),
+            converged=bool(arrays["converged"][i]),
+        )
+    return fits
+
+
+def symmetrize(
+    fits: Sequence[NodeFit], design: Design, roots: Sequence[int], k: int, base: str, rule: str
+) -> Parameters:
+    """Return one model from p node fits.
+
+    A set S has |S| estimates, one from each of its nodes, 0 where a node left it out.  "average"
+    takes their mean, "min" the one of the smallest size (0 unless every node has it), "max" the
+    one of the largest size.
+    """
+    intercepts = np.zeros((len(fits), k))
+    intercepts[:, np.array(roots) - 1] = [fit.intercepts for fit in fits]
+    interactions = []
+    for number, block in enumerate(design.blocks):
+        sets, values = [], []
+        for node, fit in enumerate(fits):
+            mine = fit.term == number
+            members = design.members(block, fit.key[mine])
+            with_node = np.concatenate([np.full((len(members), 1), node), members], axis=1)
+            sets.append(np.sort(with_node, axis=1))
+            values.append(fit.values[mine])
+        interactions.append(
+            _combine(block.term, np.concatenate(sets), np.concatenate(values), rule)
+        )
+    return Parameters(base, intercepts, tuple(interactions))
+
+
+def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Interactions:
+    """Merge the estimates of the same set."""
+    distinct, inverse, counts = np.unique(sets, axis=0, return_inverse=True, return_counts=True)
+    inverse = inverse.reshape(-1)
+    if rule == "average":
+        merged = np.bincount(inverse, values, minlength=len(distinct)) / term.size
+    else:
+        order = np.argsort(np.abs(values), kind="stable")
+        if rule == "min":
+            order = order[::-1]
+        merged = np.zeros(len(distinct))
+        merged[inverse[order]] = values[order]  # the last one written stays
+        if rule == "min":
+            merged[counts < term.size] = 0.0
+    kept = merged != 0
+    return Interactions(term, distinct[kept], merged[kept])
+
+
+def cliques(sets: IntArray, features: int) -> IntArray:
+    """Return the sets of one more member all of whose subsets are among `sets` (m, size).
+
+    For pairs these are the triangles of their graph (Section 6 of the paper).
+    """
+    size = sets.shape[1]
+    known = {tuple(row) for row in sets.tolist()}
+    larger: dict[tuple[int, ...], set[int]] = {}
+    for row in known:
+        larger.setdefault(row[:-1], set()).add(row[-1])
+    found = []
+    for start, ends in larger.items():
+        ordered = sorted(ends)
+        for i, a in enumerate(ordered):
+            for b in ordered[i + 1 :]:
+                whole = (*start, a, b)
+                if all(whole[:q] + whole[q + 1 :] in known for q in range(size + 1)):
+                    found.append(whole)
+    return np.array(sorted(found), dtype=np.int64).reshape(-1, size + 1)

@@ -1,0 +1,163 @@
+"""What a fitted model answers: conditionals, samples, log-partition, its strongest sets."""
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, Seed
+from fstgrad.grm import conditionals, normalization, partition, sampling
+
+if TYPE_CHECKING:
+    from fstgrad.grm.parameters import Parameters
+
+
+class WeightedSet(NamedTuple):
+    """A set of variables and its coefficient theta_S."""
+
+    names: tuple[str, ...]
+    members: tuple[int, ...]
+    value: float
+
+
+class InferenceMixin:
+    """Methods that need `parameters_` and the names of the features."""
+
+    parameters_: "Parameters"
+    names_: list[str]
+
+    def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
+        """Return p(x_s | all other x): `log_prob`, `mean`, `sample`, `log_partition`.
+
+        Parameters
+        ----------
+        s : int
+            The column.
+        x : (p,) array-like
+            The other values; x[s] is not used.
+        """
+        parameters = self._fitted()
+        node = int(checks.index_array("s", [s], parameters.features)[0])
+        return conditionals.node_conditional(parameters, node, x)
+
+    def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
+        """Return the density along x = z v: exponents r, coefficients eta_r(v), `log_density`."""
+        return conditionals.radial_conditional(self._fitted(), v)
+
+    def is_normalizable(self) -> normalization.Normalizability:
+        """Return whether the model has a normalizer, with a certificate or a counter-example."""
+        return normalization.is_normalizable(self._fitted())
+
+    def gibbs(
+        self, k: int, rng: Seed = None, *, burn_in: int = 200, thin: int = 5, chains: int = 4
+    ) -> sampling.GibbsSample:
+        """Return k Gibbs draws with their R-hat and effective sample sizes."""
+        return sampling.gibbs(self._fitted(), k, rng, burn_in=burn_in, thin=thin, chains=chains)
+
+    def sample(self, k: int, rng: Seed = None) -> FloatArray:
+        """Return k Gibbs draws, (k, p) float64; `gibbs` returns them with diagnostics."""
+        return self.gibbs(k, rng).values
+
+    def log_partition(
+        self,
+        method: Literal["auto", "exact", "ais"] = "auto",
+        *,
+        samples: int = 200,
+        steps: int = 200,
+        rng: Seed = None,
+    ) -> partition.PartitionEstimate:
+        """Return log Z in nats.
+
+        Exact for independent variables, for counts with p <= 3 and for the Gaussian base with
+        k <= 2; else annealed importance sampling with `samples` chains of `steps` steps, with a
+        standard error.
+        """
+        return partition.log_partition(
+            self._fitted(), method, samples=samples, steps=steps, rng=rng
+        )
+
+    def top_interactions(
+        self,
+        order: int,
+        top: int = 10,
+        *,
+        sign: Literal["both", "positive", "negative"] = "both",
+    ) -> list[WeightedSet]:
+        """Return the `top` sets of `order` variables with the strongest coefficients.
+
+        order 1 gives the single variables by theta_s, the largest first (sign "negative": the
+        smallest first).
+        """
+        parameters = self._fitted()
+        checks.positive_integer("order", order)
+        checks.positive_integer("top", top)
+        checks.one_of("sign", sign, ("both", "positive", "negative"))
+        names = self.names_
+        sets, values = self._of_order(parameters, order)
+        if order == 1:
+            key, wrong = (values if sign == "negative" else -values), np.zeros(values.shape)
+        else:
+            key = {"both": -np.abs(values), "positive": -values, "negative": values}[sign]
+            wrong = {"both": values == 0, "positive": values <= 0, "negative": values >= 0}[sign]
+        ranked = [i for i in np.argsort(key, kind="stable").tolist() if not wrong[i]]
+        return [
+            WeightedSet(
+                tuple(names[s] for s in sets[i].tolist()), tuple(sets[i].tolist()), float(values[i])
+            )
+            for i in ranked[:top]
+        ]
+
+    def to_networkx(self, top: int | None = None) -> Any:
+        """Return a networkx graph of the sets, the `top` strongest of each size or all.
+
+        Pairs are edges with `weight`; a larger set joins its members by edges without weight of
+        their own (0) and is listed in the edge attribute `sets` as (names, value).
+        """
+        networkx = checks.extra("networkx", "grm", "to_networkx")
+        parameters = self._fitted()
+        graph = networkx.Graph()
+        graph.add_nodes_from(self.names_)
+        for order in range(2, parameters.k + 1):
+            for found in self.top_interactions(order, top or max(1, parameters.flat[3].size)):
+                for i, a in enumerate(found.names):
+                    for b in found.names[i + 1 :]:
+                        if not graph.has_edge(a, b):
+                            graph.add_edge(a, b, weight=0.0, sets=[])
+                        if order == 2:
+                            graph[a][b]["weight"] += found.value
+                        else:
+                            graph[a][b]["sets"].append((found.names, found.value))
+        return graph
+
+    def plot(self, top: int = 30, ax: Any = None) -> Any:
+        """Draw the graph of the strongest sets; return the matplotlib axes."""
+        networkx = checks.extra("networkx", "grm", "plot")
+        pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
+        graph = self.to_networkx(top)
+        graph.remove_nodes_from(list(networkx.isolates(graph)))
+        axes = pyplot.subplots()[1] if ax is None else ax
+        colors = ["tab:red" if w < 0 else "tab:blue" for *_, w in graph.edges(data="weight")]
+        networkx.draw_networkx(
+            graph, networkx.spring_layout(graph, seed=0), ax=axes, node_size=60, font_size=8,
+            edge_color=colors,
+        )  # fmt: skip
+        axes.set_axis_off()
+        return axes
+
+    def _of_order(self, parameters: "Parameters", order: int) -> tuple[Any, FloatArray]:
+        if order == 1:
+            return np.arange(parameters.features)[:, None], parameters.intercepts[:, 0]
+        found = [i for i in parameters.interactions if i.term.size == order]
+        none = np.empty((0, order), dtype=np.int64)
+        return (
+            np.concatenate([none, *(i.sets for i in found)]),
+            np.concatenate([np.empty(0), *(i.values for i in found)]),
+        )
+
+    def _fitted(self) -> "Parameters":
+        if not hasattr(self, "parameters_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
+        return self.parameters_

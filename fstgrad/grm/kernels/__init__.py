@@ -1,0 +1,1 @@
+"""Compiled loops of the generalized root models; imported inside functions only."""

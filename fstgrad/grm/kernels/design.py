@@ -1,0 +1,67 @@
+"""The products of the statistics of every set of variables that occur together in a row."""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.kernels.compiler import kernel
+
+
+@kernel
+def subset_products(
+    indptr: IntArray,
+    indices: IntArray,
+    data: FloatArray,
+    size: int,
+    binomial: IntArray,
+    keys: IntArray,
+    rows: IntArray,
+    values: FloatArray,
+) -> None:
+    """List (key, row, product) for every `size`-subset of the non-zeros of every CSR row.
+
+    The key of i_1 < ... < i_m is the combinatorial number sum_j C(i_j, j), a rank without gaps;
+    binomial[i, j] = C(i, j).  Cost O(sum_rows C(nnz_row, size)).
+    """
+    position = np.empty(size, dtype=np.int64)
+    entry = 0
+    for row in range(indptr.shape[0] - 1):
+        start, count = indptr[row], indptr[row + 1] - indptr[row]
+        if count < size:
+            continue
+        for j in range(size):
+            position[j] = j
+        while True:
+            key = 0
+            product = 1.0
+            for j in range(size):
+                at = start + position[j]
+                key += binomial[indices[at], j + 1]
+                product *= data[at]
+            keys[entry], rows[entry], values[entry] = key, row, product
+            entry += 1
+            j = size - 1
+            while j >= 0 and position[j] == count - size + j:
+                j -= 1
+            if j < 0:
+                break
+            position[j] += 1
+            for later in range(j + 1, size):
+                position[later] = position[later - 1] + 1
+
+
+@kernel
+def column_products(
+    indptr: IntArray,
+    rows: IntArray,
+    values: FloatArray,
+    columns: IntArray,
+    vector: FloatArray,
+    scale: float,
+    out: FloatArray,
+) -> None:
+    """Fill out[c] = scale * <column columns[c] of a CSC matrix, vector>."""
+    for c in range(columns.shape[0]):
+        total = 0.0
+        for at in range(indptr[columns[c]], indptr[columns[c] + 1]):
+            total += values[at] * vector[rows[at]]
+        out[c] = scale * total

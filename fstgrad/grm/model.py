@@ -1,0 +1,363 @@
+"""`GeneralizedRootModel`: the estimator, with the conventions of scikit-learn.
+
+scikit-learn is needed for this module alone (the extra `fstgrad[grm]`).
+"""
+
+import json
+import os
+import pathlib
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm import fitting, preparation, storage
+from fstgrad.grm.bases import BASES
+from fstgrad.grm.design import Design, Term, build, terms_of
+from fstgrad.grm.inference import InferenceMixin
+from fstgrad.grm.progress import node_progress
+from fstgrad.grm.regression import NodeFit, NodeRegression
+
+checks.extra("sklearn", "grm", "GeneralizedRootModel")
+from sklearn.base import BaseEstimator, clone  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+
+SetsLike = Sequence[Sequence[int | str]]
+MatrixLike = npt.ArrayLike | sparse.csr_matrix
+
+
+class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
+    """A k-wise graphical model of counts, positive or real vectors, fitted node by node.
+
+        p(x) proportional to exp( sum_s theta_s x_s + sum_{2<=j<=k} sum_{|S|=j} theta_S
+                                  prod_{t in S} x_t^(1/j) + sum_s B(x_s) )
+
+    k = 1 is independent, k = 2 the square-root model, k = 3 adds triples.  Each node has an
+    l1-penalised regression on the products of the others; the p fits are made one model.
+
+    Parameters
+    ----------
+    k : int
+        The largest size of a set.
+    base : {"poisson", "exponential", "gaussian"}
+        The family of one variable given the others.
+    alpha : float
+        The weight of the l1 norm against the mean log-likelihood, > 0.
+    interactions : {"strongest", "all"}
+        "strongest": sets of size j act through x^(1/j) only.  "all": sets of every size l <= j
+        act through x^(1/j), single variables included; all but theta_s x_s are penalised.
+    candidate_sets : None, "stagewise" or list of sets
+        None: all sets of up to k variables.  "stagewise": sets of l variables only over cliques
+        of the sets of l - 1 that were chosen.  Sets of column numbers or names: only these and
+        their subsets (a set larger than k stands for all its subsets).
+    screening : {"kkt", "none"}
+        "kkt": columns join the working set when they violate their optimality condition.
+        "none": every column is in it (for comparison).
+    symmetrize : {"average", "min", "max"}
+        How the |S| estimates of theta_S become one; zeros count.
+    tol : float
+        The largest violation of the optimality conditions, in units of the gradient.
+    max_iter : int
+        The most scans over all candidates for one node.
+    n_jobs : int, optional
+        Threads; None for 1, -1 for all cores.
+    warm_start : bool
+        Start from the last fit.
+    checkpoint : path, optional
+        A file that keeps finished nodes; the same fit with the same file resumes.
+    max_memory : float
+        Bytes that the shared design may take.
+    verbose : bool
+        Show a progress bar.
+
+    Attributes
+    ----------
+    parameters_ : fstgrad.grm.parameters.Parameters
+        The fitted model.
+    kkt_ : (p,) float64
+        The certificate: for each node the largest violation of its optimality conditions over
+        all candidate sets.
+    names_ : list of str
+        The names of the columns; x0, x1, ... where there are none.
+    node_fits_ : list of NodeFit
+        The p regressions before they are made one model.
+    n_candidates_ : int
+        Candidate sets of two and more variables.
+    n_iter_ : int
+        The most scans that a node took.
+
+    References
+    ----------
+    Inouye, Ravikumar, Dhillon: Generalized Root Models, arXiv 1606.00813, Sections 3-6.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).poisson(1.0, size=(200, 4))
+    >>> model = GeneralizedRootModel(k=2, alpha=0.1).fit(X)
+    >>> bool(model.kkt_.max() <= model.tol)
+    True
+    """
+
+    def __init__(
+        self,
+        k: int = 2,
+        base: Literal["poisson", "exponential", "gaussian"] = "poisson",
+        alpha: float = 0.01,
+        *,
+        interactions: Literal["strongest", "all"] = "strongest",
+        candidate_sets: Literal["stagewise"] | SetsLike | None = None,
+        screening: Literal["kkt", "none"] = "kkt",
+        symmetrize: Literal["average", "min", "max"] = "average",
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
+        max_memory: float = 4e9,
+        verbose: bool = False,
+    ) -> None:
+        self.k = k
+        self.base = base
+        self.alpha = alpha
+        self.interactions = interactions
+        self.candidate_sets = candidate_sets
+        self.screening = screening
+        self.symmetrize = symmetrize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.max_memory = max_memory
+        self.verbose = verbose
+
+    def fit(
+        self, X: MatrixLike, y: None = None, *, feature_names: Sequence[str] | None = None
+    ) -> "GeneralizedRootModel":
+        """Fit the p node regressions and make them one model.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            Counts, positive or real numbers, after `base`.
+        y : None
+            Ignored.
+        feature_names : sequence of str, optional
+            Names of the columns where X has none, as a CSR matrix.
+
+        Raises
+        ------
+        InvalidInputError
+            X has NaN or values that the base cannot have; k < 1 or k > p; alpha <= 0.
+        MemoryLimitError
+            The shared design would pass `max_memory`; counted before it is built.
+        """
+        self._check_parameters()
+        x = self._validated(X, reset=True)
+        self.names_ = self._chosen_names(feature_names, x.shape[1])
+        if self.k > x.shape[1]:
+            raise InvalidInputError(
+                f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
+                f"give k <= {x.shape[1]}"
+            )
+        varying = preparation.varying_columns(x, self.k)
+        starts = self._starts(x.shape[1])
+        sizes = preparation.candidates(self.candidate_sets, x.shape[1], self.k, self.names_)
+        if self.candidate_sets == "stagewise":
+            for size in range(2, self.k):
+                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
+                starts, design = self._fit_nodes(x, varying, {**sizes, **empty}, starts, size)
+                chosen = self._chosen(starts, design, size)
+                sizes[size + 1] = fitting.cliques(chosen, x.shape[1])
+        fits, design = self._fit_nodes(x, varying, sizes, starts, self.k)
+        self._store(fits, design)
+        return self
+
+    def path(
+        self, X: MatrixLike, alphas: Sequence[float], *, feature_names: Sequence[str] | None = None
+    ) -> "list[GeneralizedRootModel]":
+        """Return one fitted model for each alpha, from the largest down, each from the last.
+
+        Parameters
+        ----------
+        X : (n, p)
+            As in `fit`.
+        alphas : sequence of float
+            The penalties, in any order.
+        """
+        models: list[GeneralizedRootModel] = []
+        for alpha in sorted((float(a) for a in alphas), reverse=True):
+            model = clone(self).set_params(alpha=alpha, warm_start=True)
+            if models:
+                model.node_fits_ = models[-1].node_fits_
+                model.parameters_ = models[-1].parameters_
+            models.append(model.fit(X, feature_names=feature_names))
+        return models
+
+    def score(self, X: MatrixLike, y: None = None) -> float:
+        """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
+        return float(self.pseudo_log_likelihood(X).mean() / self.n_features_in_)
+
+    def pseudo_log_likelihood(self, X: MatrixLike) -> FloatArray:
+        """Return sum_s log p(x_s | all other x) of each row, (n,), in nats."""
+        check_is_fitted(self)
+        x = self._validated(X, reset=False)
+        parts = [
+            self.parameters_.conditional_log_likelihoods(x[rows].toarray()).sum(axis=1)
+            for rows in self.parameters_.chunks(x.shape[0])
+        ]
+        return np.concatenate(parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to an .npz file."""
+        check_is_fitted(self)
+        storage.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "GeneralizedRootModel":
+        """Return a model that `save` wrote."""
+        model: GeneralizedRootModel = storage.load(cls, path)
+        return model
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.base != "gaussian"
+        return tags
+
+    def _check_parameters(self) -> None:
+        checks.positive_integer("k", self.k)
+        checks.one_of("base", self.base, list(BASES))
+        checks.positive_number("alpha", self.alpha)
+        checks.one_of("interactions", self.interactions, ("strongest", "all"))
+        checks.one_of("screening", self.screening, ("kkt", "none"))
+        checks.one_of("symmetrize", self.symmetrize, ("average", "min", "max"))
+        checks.positive_number("tol", self.tol)
+        checks.positive_integer("max_iter", self.max_iter)
+        checks.positive_number("max_memory", self.max_memory)
+        if isinstance(self.candidate_sets, str):
+            checks.one_of("candidate_sets", self.candidate_sets, ("stagewise",))
+
+    def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
+        """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
+        try:
+            array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from error
+        x = sparse.csr_matrix(array)
+        x.sum_duplicates()
+        x.eliminate_zeros()
+        BASES[self.base].check_values(x.data)
+        return x
+
+    def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
+        """Return the names that were given, those of the data frame, or x0, x1, ..."""
+        if given is None:
+            given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
+        if len(set(given)) != features:
+            raise InvalidInputError(
+                f"feature_names has {len(set(given))} distinct names for {features} columns of X"
+            )
+        return [str(name) for name in given]
+
+    def _terms(self) -> tuple[list[Term], list[int]]:
+        """Return the terms of the model and the roots that have intercepts."""
+        terms = terms_of(self.k, self.interactions)
+        return terms, [term.root for term in terms if term.size == 1]
+
+    def _starts(self, features: int) -> list[NodeFit] | None:
+        before = getattr(self, "node_fits_", None)
+        if not self.warm_start or before is None or len(before) != features:
+            return None
+        roots = self._terms()[1]
+        same = (self.parameters_.k, self.parameters_.base) == (self.k, self.base)
+        same = same and before[0].intercepts.size == len(roots)
+        return before if same else None
+
+    def _fit_nodes(
+        self,
+        x: sparse.csr_matrix,
+        varying: npt.NDArray[np.bool_],
+        sizes: dict[int, IntArray],
+        starts: list[NodeFit] | None,
+        stage: int,
+    ) -> tuple[list[NodeFit], Design]:
+        """Build the design and solve every node, in threads."""
+        base = BASES[self.base]
+        terms, roots = self._terms()
+        statistics = preparation.statistics(x, varying, base, self.k)
+        design = build(statistics, terms, sizes, self.max_memory)
+        columns = x.tocsc()
+        nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
+        alone = Design(design.samples, design.features, design.blocks, nothing)
+
+        def solve(node: int) -> NodeFit:
+            values = columns[:, [node]].toarray().ravel()
+            regression = NodeRegression(
+                base, design if varying[node] else alone, node, base.statistics(values, self.k),
+                roots, self.alpha, self.tol, self.max_iter, self.screening,
+            )  # fmt: skip
+            return regression.fit(starts[node] if starts else None)
+
+        with node_progress(x.shape[1], self.names_, enabled=self.verbose) as progress:
+            fits = fitting.fit_all(
+                solve,
+                x.shape[1],
+                threads=self._threads(),
+                checkpoint=self._checkpoint(x, stage),
+                progress=progress,
+            )
+        return fits, design
+
+    def _checkpoint(self, x: sparse.csr_matrix, stage: int) -> fitting.Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        ignored = {"checkpoint", "n_jobs", "verbose", "max_memory", "warm_start", "symmetrize"}
+        settings = {n: v for n, v in self.get_params().items() if n not in ignored}
+        described = json.dumps([x.shape, stage, settings], default=storage.plain, sort_keys=True)
+        path = pathlib.Path(self.checkpoint)
+        if stage < self.k:
+            path = path.with_name(f"{path.name}.stage{stage}")
+        digest = fitting.fingerprint([x.data, x.indices, x.indptr], described)
+        return fitting.Checkpoint(path, digest)
+
+    def _chosen(self, fits: list[NodeFit], design: Design, size: int) -> IntArray:
+        """Return the sets of `size` that any node chose."""
+        _, roots = self._terms()
+        model = fitting.symmetrize(fits, design, roots, self.k, self.base, "max")
+        sets = [i.sets for i in model.interactions if i.term.size == size]
+        return np.unique(np.concatenate(sets), axis=0)
+
+    def _store(self, fits: list[NodeFit], design: Design) -> None:
+        _, roots = self._terms()
+        self.node_fits_ = fits
+        self.parameters_ = fitting.symmetrize(
+            fits, design, roots, self.k, self.base, self.symmetrize
+        )
+        self._summaries(design.candidate_count())
+        if not all(fit.converged for fit in fits):
+            worst = int(np.argmax(self.kkt_))
+            warnings.warn(
+                f"node {worst} stopped at a violation of {self.kkt_[worst]:.2g} > tol={self.tol}; "
+                "raise max_iter or tol",
+                stacklevel=3,
+            )
+
+    def _summaries(self, candidates: int) -> None:
+        self.n_features_in_ = len(self.node_fits_)
+        self.kkt_ = np.array([fit.kkt for fit in self.node_fits_])
+        self.n_iter_ = max(fit.scans for fit in self.node_fits_)
+        self.n_candidates_ = candidates
+
+    def _threads(self) -> int:
+        if self.n_jobs is None:
+            return 1
+        if self.n_jobs < 0:
+            return max(1, (os.cpu_count() or 1) + 1 + self.n_jobs)
+        return checks.positive_integer("n_jobs", self.n_jobs)

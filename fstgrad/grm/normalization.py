@@ -1,0 +1,135 @@
+"""Whether a model can be normalised: a certificate, or a direction along which it cannot.
+
+Along x = z v the density is exp(eta_1(v) z + lower powers) times the base (Section 3 of the paper).
+The factorial of the Poisson base outgrows every power; the other bases need eta_1(v) < 0 in every
+direction, eta_1 being the part of degree one in T,
+
+    Q(T) = sum_s theta_s T_s + sum_S theta_S prod_{t in S} T_t^(1/|S|).
+
+By the inequality of the arithmetic and geometric means Q(T) <= sum_s T_s (theta_s +
+sum_{S with s} max(theta_S, 0) / |S|): a negative bracket for every s is a certificate.  For k = 2 a
+negative definite matrix is one too, and for the Gaussian base it decides.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.grm.parameters import Parameters
+
+STARTS = 20
+
+
+@dataclass(frozen=True)
+class Normalizability:
+    """The answer of `is_normalizable`.
+
+    value : bool or None
+        None where neither a certificate nor a counter-example was found.
+    certificate : str
+        What the answer rests on.
+    direction : (p,) float64 or None
+        A direction x in which the density does not decay.
+    """
+
+    value: bool | None
+    certificate: str
+    direction: FloatArray | None = None
+
+    def __bool__(self) -> bool:
+        return self.value is True
+
+
+def is_normalizable(parameters: Parameters) -> Normalizability:
+    """Return whether exp of the potential has a finite sum or integral."""
+    if parameters.base == "poisson":
+        return Normalizability(True, "the factorial of the Poisson base outgrows every power")
+    brackets = _brackets(parameters)
+    if (brackets < 0).all():
+        return Normalizability(
+            True, f"arithmetic-geometric means: Q(T) <= {brackets.max():.6g} sum(T)"
+        )
+    pairwise = all(term.term.size == 2 for term in parameters.interactions)
+    if pairwise:
+        matrix = _matrix(parameters)
+        values, vectors = np.linalg.eigh(matrix)
+        if values[-1] < 0:
+            return Normalizability(True, f"negative definite, largest eigenvalue {values[-1]:.6g}")
+        if parameters.base == "gaussian":
+            return Normalizability(
+                False, f"largest eigenvalue {values[-1]:.6g} >= 0", vectors[:, -1].copy()
+            )
+    direction, worst = _search(parameters)
+    if worst >= 0:
+        return Normalizability(False, f"eta_1(v) = {worst:.6g} >= 0 in this direction", direction)
+    return Normalizability(
+        None, f"no certificate; the largest eta_1(v) that a search found is {worst:.6g}"
+    )
+
+
+def _leading(parameters: Parameters) -> list[tuple[IntArray, FloatArray, int]]:
+    """Return (sets, values, size) of the terms of degree one."""
+    return [
+        (term.sets, term.values, term.term.size)
+        for term in parameters.interactions
+        if term.term.size == term.term.root
+    ]
+
+
+def _brackets(parameters: Parameters) -> FloatArray:
+    """Return theta_s + sum_{S with s} |theta_S|+ / |S|, (p,)."""
+    total = parameters.intercepts[:, 0].copy()
+    for sets, values, size in _leading(parameters):
+        signed = parameters.base == "gaussian" and size % 2 == 0
+        amount = np.abs(values) if signed else np.maximum(values, 0.0)
+        np.add.at(total, sets.ravel(), np.repeat(amount / size, size))
+    return total
+
+
+def _matrix(parameters: Parameters) -> FloatArray:
+    """Return M with Q = t_2' M t_2 of a pairwise model."""
+    matrix = np.diag(parameters.intercepts[:, 0])
+    for sets, values, _ in _leading(parameters):
+        np.add.at(matrix, (sets[:, 0], sets[:, 1]), values / 2)
+        np.add.at(matrix, (sets[:, 1], sets[:, 0]), values / 2)
+    return matrix
+
+
+def _search(parameters: Parameters) -> tuple[FloatArray, float]:
+    """Return a direction x and the largest Q(T) / sum(T) that gradient ascent finds."""
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(0)
+    p = parameters.features
+    best, best_x = -np.inf, np.zeros(p)
+    gaussian = parameters.base == "gaussian"
+    for start in range(STARTS):
+        sign = np.where(rng.random(p) < 0.5, -1.0, 1.0) if gaussian and start else np.ones(p)
+        done = minimize(
+            _negative_quotient, rng.normal(size=p) * (start > 0), args=(parameters, sign),
+            jac=True, method="L-BFGS-B",
+        )  # fmt: skip
+        if -done.fun > best:
+            share = np.exp(done.x - done.x.max())
+            share /= share.sum()
+            best, best_x = -float(done.fun), sign * share ** (1 / parameters.family.power)
+    return best_x, best
+
+
+def _negative_quotient(
+    y: FloatArray, parameters: Parameters, sign: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return -Q(T) / sum(T) and its gradient in y = log T."""
+    t = np.exp(y - y.max())
+    total = t.sum()
+    slope = parameters.intercepts[:, 0] * t
+    value = slope.sum()
+    for sets, values, size in _leading(parameters):
+        products = values * t[sets].prod(axis=1) ** (1 / size)
+        if size % 2 == 0:
+            products = products * sign[sets].prod(axis=1)
+        value += products.sum()
+        np.add.at(slope, sets.ravel(), np.repeat(products / size, size))
+    quotient = value / total
+    return -quotient, -(slope - quotient * t) / total

@@ -1,0 +1,121 @@
+"""The parameters of a generalized root model and the potentials they give.
+
+    log p(x) = sum_s sum_j intercept_sj t_j(x_s) + sum_S theta_S prod_{t in S} t_j(x_t)
+               + sum_s B(x_s) - A,
+
+one theta_S for each set S of a term Psi_(j)^(l), l = |S|: the super-symmetric tensor holds
+Psi_S = theta_S / l! at each of the l! orders of S, so that <Psi, x o ... o x> counts theta_S once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.grm.bases import BASES, Base
+from fstgrad.grm.design import Term
+
+ROWS = 4_000_000  # entries of eta that are held at once
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The non-zero coefficients of one term.
+
+    sets : (m, size) int64, each ascending.  values : (m,) float64.
+    """
+
+    term: Term
+    sets: IntArray
+    values: FloatArray
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A model: base family, intercepts (p, k) for t_1, ..., t_k, and interactions."""
+
+    base: str
+    intercepts: FloatArray
+    interactions: tuple[Interactions, ...]
+
+    @property
+    def features(self) -> int:
+        """Return p."""
+        return int(self.intercepts.shape[0])
+
+    @property
+    def k(self) -> int:
+        """Return the largest root."""
+        return int(self.intercepts.shape[1])
+
+    @property
+    def family(self) -> Base:
+        """The base family."""
+        return BASES[self.base]
+
+    @cached_property
+    def flat(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+        """Return sizes (m,), roots (m,), members (m, k) padded with -1, and values (m,)."""
+        sizes = [np.full(len(i.values), i.term.size) for i in self.interactions]
+        roots = [np.full(len(i.values), i.term.root) for i in self.interactions]
+        width = max(self.k, 2)
+        members = [
+            np.pad(i.sets, ((0, 0), (0, width - i.term.size)), constant_values=-1)
+            for i in self.interactions
+        ]
+        none = np.empty(0, dtype=np.int64)
+        return (
+            np.concatenate([none, *sizes]),
+            np.concatenate([none, *roots]),
+            np.concatenate([np.empty((0, width), dtype=np.int64), *members]),
+            np.concatenate([np.empty(0), *(i.values for i in self.interactions)]),
+        )
+
+    def eta(self, x: FloatArray) -> FloatArray:
+        """Return the natural parameters of all node conditionals, (n, p, k), for x (n, p)."""
+        from fstgrad.grm.kernels.potentials import add_interactions
+
+        statistics = self.family.statistics(x, self.k)
+        eta = np.broadcast_to(self.intercepts, statistics.shape).copy()
+        add_interactions(statistics, *self.flat, eta)
+        return eta
+
+    def log_potential(self, x: FloatArray) -> FloatArray:
+        """Return log p(x) + A in nats, (n,), for x (n, p)."""
+        from fstgrad.grm.kernels.potentials import add_energies
+
+        statistics = self.family.statistics(x, self.k)
+        energy = np.einsum("npk,pk->n", statistics, self.intercepts)
+        add_energies(statistics, *self.flat, energy)
+        return np.asarray(energy + self.family.log_base(x).sum(axis=1))
+
+    def conditional_log_likelihoods(self, x: FloatArray) -> FloatArray:
+        """Return log p(x_s | all other x), (n, p), for x (n, p)."""
+        eta = self.eta(x)
+        value = self.family.derivatives(eta.reshape(-1, self.k))[0].reshape(x.shape)
+        fit = np.einsum("npk,npk->np", eta, self.family.statistics(x, self.k))
+        return np.asarray(fit - value + self.family.log_base(x))
+
+    def chunks(self, n: int) -> Iterator[slice]:
+        """Cut n rows so that eta of a piece stays small."""
+        size = max(1, ROWS // (self.features * self.k))
+        return (slice(start, min(start + size, n)) for start in range(0, n, size))
+
+
+def unflatten(
+    base: str,
+    intercepts: FloatArray,
+    sizes: IntArray,
+    roots: IntArray,
+    members: IntArray,
+    values: FloatArray,
+) -> Parameters:
+    """Return the parameters from the arrays of `Parameters.flat`."""
+    terms = sorted({(int(j), int(l)) for j, l in zip(roots, sizes, strict=True)})
+    interactions = []
+    for root, size in terms:
+        mine = (sizes == size) & (roots == root)
+        interactions.append(Interactions(Term(size, root), members[mine, :size], values[mine]))
+    return Parameters(base, intercepts, tuple(interactions))

@@ -1,0 +1,69 @@
+"""What a fit makes of its input: roots of the data, columns that vary, candidate sets."""
+
+import warnings
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from scipy import sparse
+
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.bases import Base
+
+
+def statistics(
+    x: sparse.csr_matrix, varying: BoolArray, base: Base, k: int
+) -> dict[int, sparse.csr_matrix]:
+    """Return t_j of the columns that vary, CSR (n, p) for each root j; all share their pattern."""
+    shared = sparse.csr_matrix(x @ sparse.diags(varying.astype(float)))
+    shared.eliminate_zeros()
+    shared.sort_indices()
+    roots = base.statistics(shared.data, k)
+    return {
+        j: sparse.csr_matrix(
+            (np.ascontiguousarray(roots[:, j - 1]), shared.indices, shared.indptr), shared.shape
+        )
+        for j in range(1, k + 1)
+    }
+
+
+def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:
+    """Return which columns vary; the others are kept without interactions, with one warning."""
+    spread = x.max(axis=0).toarray().ravel() - x.min(axis=0).toarray().ravel()
+    constant = np.flatnonzero(spread == 0)
+    if constant.size and k > 1:
+        warnings.warn(
+            f"{constant.size} column(s) of X are constant, the first is {constant[0]}; they are "
+            "kept with no interactions",
+            stacklevel=4,
+        )
+    return np.asarray(spread != 0)
+
+
+def candidates(
+    sets: str | Sequence[Sequence[int | str]] | None, features: int, k: int, names: Sequence[str]
+) -> dict[int, IntArray]:
+    """Return the candidate sets of each size from 2 to k; an empty dict for all sets."""
+    if sets is None or isinstance(sets, str):
+        return {}
+    number_of = {name: i for i, name in enumerate(names)}
+    found: dict[int, set[tuple[int, ...]]] = {size: set() for size in range(2, k + 1)}
+    for at, members in enumerate(sets):
+        unknown = [m for m in members if isinstance(m, str) and m not in number_of]
+        if unknown:
+            raise InvalidInputError(
+                f"candidate_sets[{at}] names {unknown[0]!r}, which is no column of X"
+            )
+        ids = sorted({number_of[m] if isinstance(m, str) else int(m) for m in members})
+        if len(ids) < 2 or ids[0] < 0 or ids[-1] >= features:
+            raise InvalidInputError(
+                f"candidate_sets[{at}] is {list(members)}; give two or more distinct columns "
+                f"from 0 to {features - 1}"
+            )
+        for size in found:
+            found[size].update(combinations(ids, size))
+    return {
+        size: np.array(sorted(chosen), dtype=np.int64).reshape(-1, size)
+        for size, chosen in found.items()
+    }

@@ -1,0 +1,121 @@
+"""Gibbs sampling over the node conditionals, with diagnostics."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, IntArray, Seed
+from fstgrad.errors import NotSupportedError
+from fstgrad.grm.bases import tables
+from fstgrad.grm.parameters import Parameters
+
+FAMILY = {"poisson": 0, "exponential": 1, "gaussian": 2}
+
+
+@dataclass(frozen=True)
+class GibbsSample:
+    """Draws and how far they can be trusted.
+
+    values : (k, p) float64, the chains one after another.
+    r_hat : (p,) float64, the split R-hat of each variable; near 1 when the chains have mixed.
+    effective : (p,) float64, the effective number of independent draws of each mean, by batches.
+    """
+
+    values: FloatArray
+    r_hat: FloatArray
+    effective: FloatArray
+
+
+class Chains:
+    """Independent Gibbs chains; `weight` scales the interactions (for annealing).
+
+    state : (c, p) float64, starts at draws with no interactions after the first sweep of weight 0,
+        at zero otherwise.
+    """
+
+    def __init__(self, parameters: Parameters, chains: int) -> None:
+        self.parameters = parameters
+        self.state = np.zeros((chains, parameters.features))
+        self.statistics = np.zeros((chains, parameters.features, parameters.k))
+        self.pointer, self.touching = _incidence(parameters)
+
+    def sweep(self, rng: np.random.Generator, weight: float = 1.0) -> None:
+        """Draw every variable of every chain once, given the others."""
+        from fstgrad.grm.kernels.sampling import sweep
+
+        sizes, roots, members, values = self.parameters.flat
+        normal = self.parameters.base == "gaussian" and self.parameters.k <= 2
+        draws = rng.standard_normal if normal else rng.random
+        failed = sweep(
+            3 if normal else FAMILY[self.parameters.base], self.state, self.statistics,
+            self.parameters.intercepts, self.pointer, self.touching, sizes, roots, members,
+            weight * values, *tables(self.parameters.k), draws(self.state.shape),
+        )  # fmt: skip
+        if failed >= 0:
+            raise NotSupportedError(
+                f"the conditional of node {failed} cannot be drawn: its mode is above 20,000 or it "
+                "has no normalizer; see is_normalizable()"
+            )
+
+
+def gibbs(
+    parameters: Parameters, k: int, rng: Seed = None, *, burn_in: int, thin: int, chains: int
+) -> GibbsSample:
+    """Return k draws from `chains` chains, each after `burn_in` sweeps, `thin` sweeps apart."""
+    count = checks.positive_integer("k", k)
+    many = min(checks.positive_integer("chains", chains), count)
+    checks.positive_integer("thin", thin)
+    checks.positive_integer("burn_in", burn_in, minimum=0)
+    generator = checks.generator(rng)
+    running = Chains(parameters, many)
+    running.sweep(generator, weight=0.0)
+    for _ in range(burn_in):
+        running.sweep(generator)
+    each = -(-count // many)
+    draws = np.empty((many, each, parameters.features))
+    for number in range(each):
+        for _ in range(thin):
+            running.sweep(generator)
+        draws[:, number] = running.state
+    return GibbsSample(
+        draws.reshape(-1, parameters.features)[:count], _split_r_hat(draws), _effective(draws)
+    )
+
+
+def _split_r_hat(draws: FloatArray) -> FloatArray:
+    """Return the split R-hat (Gelman et al., Bayesian Data Analysis, 11.4); NaN below 4 draws."""
+    half = draws.shape[1] // 2
+    if half < 2:
+        return np.full(draws.shape[2], np.nan)
+    parts = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    between = half * parts.mean(axis=1).var(axis=0, ddof=1)
+    pooled = (half - 1) / half * within + between / half
+    ratio = np.divide(pooled, within, out=np.ones_like(within), where=within > 0)
+    return np.asarray(np.sqrt(ratio))
+
+
+def _effective(draws: FloatArray) -> FloatArray:
+    """Return the effective sample size of the means by batches of about sqrt(n) draws."""
+    chains, each, p = draws.shape
+    size = max(1, int(np.sqrt(each)))
+    number = each // size
+    if chains * number < 4:
+        return np.full(p, np.nan)
+    batches = draws[:, : number * size].reshape(chains, number, size, p).mean(axis=2)
+    variance = draws.reshape(-1, p).var(axis=0, ddof=1)
+    long_run = size * batches.reshape(-1, p).var(axis=0, ddof=1)
+    total = float(chains * each)
+    ratio = np.divide(variance, long_run, out=np.ones_like(variance), where=long_run > 0)
+    return np.asarray(np.minimum(total, total * ratio))
+
+
+def _incidence(parameters: Parameters) -> tuple[IntArray, IntArray]:
+    """Return for each node the numbers of the sets that hold it, as pointer and list."""
+    sizes, _, members, _ = parameters.flat
+    number = np.repeat(np.arange(len(sizes)), sizes)
+    node = members[members >= 0]
+    order = np.argsort(node, kind="stable")
+    counts = np.bincount(node, minlength=parameters.features)
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), number[order].astype(np.int64)

@@ -1,0 +1,221 @@
+"""Files: pairs in TSV, alphabets, weights and gradients in npz.
+
+Every error names the file and, where there is one, the line.
+
+Index
+-----
+- `read_pairs` : the pairs of a TSV file; the first bad row ends it.
+- `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
+- `read_alphabet` : one symbol a line.
+- `read_confusion` : a cost for pairs of symbols.
+- `read_weights`, `write_arrays` : npz.
+"""
+
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.checks import FloatArray, real_array
+from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
+
+Tokens = Literal["chars", "words"]
+Path = str | os.PathLike[str]
+
+
+class Pair(NamedTuple):
+    """The two columns of a row as tuples of symbols."""
+
+    x: tuple[str, ...]
+    y: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a file: where it stands and its raw bytes without the line end."""
+
+    file: str
+    line: int
+    raw: bytes
+
+    @property
+    def place(self) -> str:
+        """`file:line`, as compilers write it."""
+        return f"{self.file}:{self.line}"
+
+    def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:
+        """Return the texts of the columns, as many as there are names.
+
+        Raises
+        ------
+        InvalidInputError
+            Not UTF-8, or another number of columns.
+        """
+        try:
+            text = self.raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
+        columns = text.split("\t")
+        if len(columns) != len(names):
+            raise InvalidInputError(
+                f"{len(columns)} column(s) in {text[:60]!r}; a row is {', one tab, '.join(names)}"
+            )
+        return columns
+
+    def pair(self, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars") -> Pair:
+        """Return the row as tuples of symbols: characters, or words between spaces."""
+        x, y = self.columns()
+        pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
+        if EPSILON in pair.x or EPSILON in pair.y:
+            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
+        return pair
+
+
+@contextmanager
+def located(row: Row) -> Iterator[None]:
+    """Give the errors raised inside the place of a row."""
+    try:
+        yield
+    except FstgradError as error:
+        raise RowError(f"{row.place}: {error}") from error
+
+
+def read_pairs(
+    path: Path, *, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars"
+) -> Iterator[Pair]:
+    """Yield the pairs of a TSV file, or of standard input where `path` is "-".
+
+    Raises
+    ------
+    RowError
+        A row is not UTF-8 or does not have two columns.
+    """
+    for row in read_rows(path):
+        with located(row):
+            pair = row.pair(tokens_x, tokens_y)
+        yield pair
+
+
+def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
+    """Return the symbols of a text: its code points, or its words between white space."""
+    return tuple(text.split() if tokens == "words" else text)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the lines of a file, or of standard input where `path` is "-".
+
+    Lines are not parsed here, so that one bad row does not end the reading of the others.
+    """
+    name = "<stdin>" if str(path) == "-" else str(path)
+    with _binary(path) as lines:
+        for number, raw in enumerate(lines, start=1):
+            if number == 1:
+                raw = raw.removeprefix(b"\xef\xbb\xbf")
+            yield Row(name, number, raw.rstrip(b"\r\n"))
+
+
+def read_alphabet(path: Path) -> Alphabet:
+    """Return the alphabet of a file: one symbol a line, in the order of the file.
+
+    Raises
+    ------
+    AlphabetError
+        An empty line, a repeated or reserved symbol, no symbols.
+    """
+    symbols: dict[str, int] = {}
+    for row in read_rows(path):
+        try:
+            symbol = row.raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise AlphabetError(f"{row.place}: not UTF-8 text ({error.reason})") from error
+        if not symbol:
+            raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol a line")
+        if symbol in symbols:
+            raise AlphabetError(
+                f"{row.place}: {symbol!r} stands on line {symbols[symbol]} already; "
+                "list each symbol once"
+            )
+        symbols[symbol] = row.line
+    try:
+        return Alphabet(symbols)
+    except AlphabetError as error:
+        raise AlphabetError(f"{path}: {error}") from error
+
+
+def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1.0) -> FloatArray:
+    """Return the (n, n) costs of aligning symbols a of the hypothesis with b of the target.
+
+    The file has rows a TAB b TAB cost; pairs it does not list cost 0 where a = b and
+    `substitute_cost` elsewhere.
+
+    Raises
+    ------
+    RowError
+        A row without three columns, a symbol outside the alphabet, a cost that is not finite.
+    """
+    costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
+    np.fill_diagonal(costs, 0.0)
+    for row in read_rows(path):
+        with located(row):
+            a, b, cost = row.columns(("a", "b", "cost"))
+            ids = alphabet.encode([a, b], name="pair")
+            costs[ids[0], ids[1]] = real_array("cost", cost, ())
+    return costs
+
+
+def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
+    """Return the array `weights` of an npz file, and the alphabet of its `symbols` if it has them.
+
+    Raises
+    ------
+    InvalidInputError
+        Not an npz file, or without an array of numbers `weights`.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, AttributeError, TypeError) as error:
+        raise InvalidInputError(f"{path}: not an npz file of arrays ({error})") from error
+    if "weights" not in arrays:
+        raise InvalidInputError(
+            f"{path}: no array 'weights' among {', '.join(arrays) or 'no arrays'}; "
+            "write one with numpy.savez(path, weights=w)"
+        )
+    if arrays["weights"].dtype.kind not in "iuf":
+        raise InvalidInputError(f"{path}: weights has dtype {arrays['weights'].dtype}; give floats")
+    symbols = arrays.get("symbols")
+    alphabet = None if symbols is None else Alphabet(str(symbol) for symbol in symbols)
+    return arrays["weights"].astype(np.float64), alphabet
+
+
+def write_arrays(path: Path, **arrays: npt.ArrayLike) -> None:
+    """Write arrays to an npz file, whole or not at all: a file in place is replaced at the end."""
+    target = pathlib.Path(path)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, **_named(arrays))
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _named(arrays: dict[str, npt.ArrayLike]) -> dict[str, Any]:
+    return {name: np.asarray(values) for name, values in arrays.items()}
+
+
+@contextmanager
+def _binary(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, or take standard input and leave it open."""
+    if str(path) == "-":
+        yield sys.stdin.buffer
+    else:
+        with pathlib.Path(path).open("rb") as file:
+            yield file

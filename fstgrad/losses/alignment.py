@@ -1,0 +1,145 @@
+"""Alignments of biological sequences: local and global, with rewards for matches."""
+
+from typing import Literal
+
+import numpy as np
+
+from fstgrad import transducers
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import one_of
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
+from fstgrad.losses.transducer import TransducerLoss
+
+
+class SmithWaterman(TransducerLoss):
+    """Smith-Waterman local alignment; never positive.
+
+    L(y, y_i) = min over factors of y and y_i and their alignments of the sum of the costs, that is
+    minus the alignment score; aligning nothing costs 0.  Two forms:
+
+    - linear gaps: `match` (a negative cost is a reward), `substitute`, `insert` and `delete` for
+      each symbol;
+    - affine gaps, where `gap_open` is given: the cost of an aligned pair is minus its score in
+      `matrix` (without a matrix `match` and `substitute`), a gap of k symbols costs
+      gap_open + (k - 1) gap_extend.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    match, substitute, insert, delete : float
+        Costs of the linear form.
+    matrix : path, SubstitutionMatrix or (n, n) array, optional
+        Scores, higher is more alike; a file in NCBI text format such as BLOSUM62.
+    gap_open, gap_extend : float, optional
+        Costs >= 0 of the first and of each further symbol of a gap; `gap_extend` is `gap_open` if
+        left out.
+
+    References
+    ----------
+    Smith, Waterman (1981); affine gaps: Gotoh (1982), as `transducers.alignment_transducer` says.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> SmithWaterman(Alphabet("acgt"))("ggacgg", "tact")
+    -4.0
+    >>> affine = SmithWaterman(Alphabet("acgt"), match=-5, substitute=4, gap_open=3, gap_extend=1)
+    >>> affine("acgtacgt", "acgcgt")  # six matches and a gap of two: 6 * 5 - (3 + 1)
+    -26.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        match: float = -2.0,
+        substitute: float = 1.0,
+        insert: float = 1.0,
+        delete: float = 1.0,
+        *,
+        matrix: Matrix | SubstitutionMatrix | None = None,
+        gap_open: float | None = None,
+        gap_extend: float | None = None,
+    ) -> None:
+        if gap_open is not None:
+            costs = -alignment_scores(matrix, alphabet) if matrix is not None else None
+            if costs is None:
+                costs = np.where(np.eye(len(alphabet)) == 1, match, substitute)
+            fst = transducers.alignment_transducer(
+                alphabet,
+                costs,
+                gap_open=gap_open,
+                gap_extend=gap_open if gap_extend is None else gap_extend,
+                free_ends="local",
+                arc_type="log64",
+            )
+        elif matrix is None and gap_extend is None:
+            fst = transducers.smith_waterman_transducer(
+                alphabet,
+                match=match,
+                substitute=substitute,
+                insert=insert,
+                delete=delete,
+                arc_type="log64",
+            )
+        else:
+            raise InvalidInputError(
+                "gap_open is missing; give it with matrix and gap_extend (EMBOSS takes 10 and 0.5)"
+            )
+        super().__init__(fst, alphabet)
+
+
+class GlobalAlignment(TransducerLoss):
+    """Needleman-Wunsch alignment of whole strings with affine gaps.
+
+    L(y, y_i) = min over alignments of the sum of -matrix[a, b] over aligned pairs and of
+    gap_open + (k - 1) gap_extend over gaps of k symbols: minus the alignment score.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    matrix : path, SubstitutionMatrix or (n, n) array
+        Scores, higher is more alike; a file in NCBI text format such as BLOSUM62.
+    gap_open, gap_extend : float
+        Costs >= 0 of the first and of each further symbol of a gap; `gap_extend` is `gap_open` if
+        left out.
+    free_ends : {"none", "y", "target", "both"}
+        Whose symbols may be left out for nothing at either end (semi-global alignment); with "both"
+        one of the two at each end.
+
+    References
+    ----------
+    Needleman, Wunsch (1970); affine gaps: Gotoh (1982); the reading of a gap beside a gap is that
+    of `transducers.alignment_transducer`.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> scores = [[1 if a == b else -1 for b in "ACGT"] for a in "ACGT"]
+    >>> GlobalAlignment(Alphabet("ACGT"), scores, gap_open=2)("GAATTC", "AGATCT")
+    2.0
+    >>> GlobalAlignment(Alphabet("ACGT"), scores, gap_open=2, free_ends="both")("GAATTC", "AGATCT")
+    -1.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        matrix: Matrix | SubstitutionMatrix,
+        gap_open: float,
+        gap_extend: float | None = None,
+        *,
+        free_ends: Literal["none", "y", "target", "both"] = "none",
+    ) -> None:
+        one_of("free_ends", free_ends, ("none", "y", "target", "both"))
+        fst = transducers.alignment_transducer(
+            alphabet,
+            -alignment_scores(matrix, alphabet),
+            gap_open=gap_open,
+            gap_extend=gap_open if gap_extend is None else gap_extend,
+            free_ends=free_ends,
+            arc_type="log64",
+        )
+        super().__init__(fst, alphabet)

@@ -1,0 +1,192 @@
+"""Edit distances: losses of single symbols inserted, deleted and substituted."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from fstgrad import transducers
+from fstgrad.alphabet import Alphabet
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.losses.algebra import ScaledLoss
+from fstgrad.losses.base import Target
+from fstgrad.losses.transducer import TransducerLoss
+from fstgrad.openfst import Fst, string_lengths
+
+
+class EditDistance(TransducerLoss):
+    """Edit distance: the least total cost of insertions, deletions and substitutions.
+
+    L(y, y_i) = min over alignments of insert_cost #ins + delete_cost #del + substitute_cost #sub.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    insert_cost, delete_cost, substitute_cost : float
+        An insertion adds a symbol of the target, a deletion removes a symbol of the hypothesis.
+    confusion : (n, n) array, optional
+        confusion[a, b] is the cost of aligning a in the hypothesis with b in the target, instead
+        of 0 on the diagonal and `substitute_cost` off it.
+    factored : bool
+        Use the two factors whose size is linear in n (Figure 4b) instead of the one transducer.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> EditDistance(Alphabet("eginkst"))("sitting", "kitten")
+    3.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        insert_cost: float = 1.0,
+        delete_cost: float = 1.0,
+        substitute_cost: float = 1.0,
+        *,
+        confusion: npt.ArrayLike | None = None,
+        factored: bool = False,
+    ) -> None:
+        costs: dict[str, Any] = {
+            "insert_cost": insert_cost,
+            "delete_cost": delete_cost,
+            "substitute_cost": substitute_cost,
+            "arc_type": "log64",
+        }
+        if not factored:
+            fst = transducers.edit_transducer(alphabet, confusion=confusion, **costs)
+            super().__init__(fst, alphabet)
+        elif confusion is None:
+            super().__init__(transducers.edit_factors(alphabet, **costs), alphabet)
+        else:
+            raise InvalidInputError(
+                "confusion has a cost for each pair of symbols and does not factor; "
+                "leave factored=False"
+            )
+
+
+class Hamming(TransducerLoss):
+    """Hamming distance: `cost` for each position that differs; +inf for another length.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> Hamming(Alphabet("acgt"))("gat", "cat")
+    1.0
+    """
+
+    def __init__(self, alphabet: Alphabet, cost: float = 1.0) -> None:
+        fst = transducers.hamming_transducer(alphabet, cost=cost, arc_type="log64")
+        super().__init__(fst, alphabet)
+
+
+class LongestCommonSubsequence(TransducerLoss):
+    """Symbols of the target that are not in the longest common subsequence: |y_i| - LCS(y, y_i).
+
+    LCS is the length of the longest string whose symbols occur in both, in this order and not
+    necessarily side by side.  An edit distance in which an insertion costs 1, a deletion nothing,
+    and nothing is substituted; zero where y contains the target as a subsequence.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> LongestCommonSubsequence(Alphabet("abcd"))("acbd", "abcd")  # abd or acd: 3 of 4
+    1.0
+    """
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        fst = transducers.subsequence_transducer(alphabet, arc_type="log64")
+        super().__init__(fst, alphabet)
+
+
+class OptimalStringAlignment(TransducerLoss):
+    """Edit distance with transpositions of neighbours (restricted Damerau-Levenshtein).
+
+    L(y, y_i) = min over alignments of insert_cost #ins + delete_cost #del + substitute_cost #sub +
+    transpose_cost #transpositions, where ab aligned with ba is a transposition and no symbol takes
+    part in two edits.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols; the transducer has n (n - 1) + 1 states.
+    insert_cost, delete_cost, substitute_cost, transpose_cost : float
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> OptimalStringAlignment(Alphabet("abc"))("ca", "ac")
+    1.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        insert_cost: float = 1.0,
+        delete_cost: float = 1.0,
+        substitute_cost: float = 1.0,
+        transpose_cost: float = 1.0,
+    ) -> None:
+        fst = transducers.transposition_transducer(
+            alphabet,
+            insert_cost=insert_cost,
+            delete_cost=delete_cost,
+            substitute_cost=substitute_cost,
+            transpose_cost=transpose_cost,
+            arc_type="log64",
+        )
+        super().__init__(fst, alphabet)
+
+
+class WordErrorRate(ScaledLoss):
+    """Edit distance divided by the number of symbols of the target, with words as symbols.
+
+    L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / |y_i|, of the best
+    alignment.  A target acceptor may hold several references, all of one length.
+
+    Parameters
+    ----------
+    alphabet, insert_cost, delete_cost, substitute_cost
+        As in `EditDistance`.  sclite aligns with costs 3, 3, 4 but counts each error as 1.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> rate = WordErrorRate(Alphabet(["the", "cat", "a", "sat"]))
+    >>> rate(["a", "cat"], ["the", "cat", "sat", "sat"])  # a substitution, two insertions
+    0.75
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        insert_cost: float = 1.0,
+        delete_cost: float = 1.0,
+        substitute_cost: float = 1.0,
+    ) -> None:
+        super().__init__(EditDistance(alphabet, insert_cost, delete_cost, substitute_cost), 1.0)
+
+    def _factor(self, target: Target) -> float:
+        lengths = string_lengths(target) if isinstance(target, Fst) else {len(target)}
+        if len(lengths) != 1:
+            raise NotSupportedError(
+                f"the references have the lengths {sorted(lengths)}; a rate divides by one length: "
+                "use EditDistance, or give references of one length"
+            )
+        (length,) = lengths
+        if length == 0:
+            raise InvalidInputError("target is empty; a rate divides by its length")
+        return self.factor / length
+
+
+class CharacterErrorRate(WordErrorRate):
+    """Edit distance divided by the number of symbols of the target, with characters as symbols.
+
+    The formula of `WordErrorRate`; what is a symbol is up to the alphabet.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> CharacterErrorRate(Alphabet("abcdt"))("cat", "cadt")
+    0.25
+    """

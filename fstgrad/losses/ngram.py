@@ -1,0 +1,169 @@
+"""Rational losses: kernels U(y, y_i) = sum_u T(y, u) T(y_i, u) of n-grams u.
+
+Each is -log(U + smoothing), or -U with `log=False`.  With smoothing = 0, as in the paper, a
+hypothesis that shares nothing with the target has the loss +inf and is left out.
+
+Clipped counts, sum_u min(c_u(y), c_u(y_i)) as in BLEU, are no product of two counters: a sum over
+paths counts every pair of occurrences, and a rational transducer can stop at a bound on the counts
+only by keeping, for each u, how often it has occurred.  They agree with the unclipped ones where no
+n-gram occurs twice on either side.
+"""
+
+from collections.abc import Sequence
+
+from fstgrad import transducers
+from fstgrad.alphabet import Alphabet
+from fstgrad.losses.transducer import TransducerLoss
+from fstgrad.openfst import Fst, read
+
+
+class _Kernel(TransducerLoss):
+    """-log(U + smoothing), or -U, of U = T o S^-1."""
+
+    def __init__(
+        self,
+        counter: Fst,
+        alphabet: Alphabet,
+        smoothing: float,
+        log: bool,
+        other: Fst | None = None,
+    ) -> None:
+        inverted = read(counter if other is None else other).invert()
+        super().__init__(
+            (counter, inverted), alphabet, semiring="probability", smoothing=smoothing, log=log
+        )
+
+
+class NGram(_Kernel):
+    """The n-gram loss: -log(U + smoothing), or -U, with U = sum_u c_u(y) c_u(y_i).
+
+    u runs over the n-grams and c_u counts occurrences.  With smoothing = 0, as in the paper, a
+    hypothesis that shares no n-gram with the target has the loss +inf and is left out.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> NGram(Alphabet("ab"), order=2, log=False)("abab", "bab")
+    -3.0
+    """
+
+    def __init__(
+        self, alphabet: Alphabet, order: int = 2, *, smoothing: float = 0.0, log: bool = True
+    ) -> None:
+        super().__init__(transducers.ngram_counter(alphabet, order), alphabet, smoothing, log)
+        self.order = order
+
+
+class NGramSum(_Kernel):
+    """Common n-grams of the orders 1 .. N: U = sum_{n=1..N} w_n sum_{|u|=n} c_u(y) c_u(y_i).
+
+    A sum over orders as in BLEU, of unclipped counts and without the brevity penalty.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    max_order : int
+        N.
+    weights : (N,), optional
+        w_n > 0; all 1 if left out.
+    smoothing, log
+        As in `NGram`.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> NGramSum(Alphabet("abc"), max_order=2, log=False)("abc", "abb")  # a, b twice, and ab
+    -4.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        max_order: int = 4,
+        weights: Sequence[float] | None = None,
+        *,
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> None:
+        weighted = transducers.ngrams_counter(alphabet, max_order, weights=weights)
+        plain = transducers.ngrams_counter(alphabet, max_order)
+        super().__init__(weighted, alphabet, smoothing, log, plain)
+
+
+class GappyNGram(_Kernel):
+    """Common subsequences of n symbols, near ones counting more: the string subsequence kernel.
+
+    U = sum_u g_u(y) g_u(y_i), where g_u(y) is the sum of decay^l over the ways in which u is a
+    subsequence of y, l being the stretch of y from its first to its last symbol.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+    order : int
+        n = |u|.
+    decay : float
+        Lambda in (0, 1]; powers of 2 keep all sums exact.
+    smoothing, log
+        As in `NGram`.
+
+    References
+    ----------
+    Lodhi et al. (2002), section 3.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> kernel = GappyNGram(Alphabet("abcrt"), decay=0.5, log=False)
+    >>> kernel("cat", "car") == -(0.5**4)  # both have ca, each over two symbols
+    True
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        order: int = 2,
+        decay: float = 0.5,
+        *,
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> None:
+        counter = transducers.gappy_counter(alphabet, order, decay)
+        super().__init__(counter, alphabet, smoothing, log)
+
+
+class MismatchNGram(_Kernel):
+    """Common n-grams up to mismatches: U = sum_u m_u(y) m_u(y_i).
+
+    m_u(y) is the number of n-grams of y that differ from u in at most `mismatches` symbols.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        The transducer has O(n^2) arcs for n symbols; made for small alphabets.
+    order, mismatches : int
+        0 <= mismatches < order.
+    smoothing, log
+        As in `NGram`.
+
+    References
+    ----------
+    Leslie et al. (2004).
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> MismatchNGram(Alphabet("ab"), order=2, log=False)("ab", "bb")  # aa, ab, bb and ab, ba, bb
+    -2.0
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        order: int = 3,
+        mismatches: int = 1,
+        *,
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> None:
+        counter = transducers.mismatch_counter(alphabet, order, mismatches)
+        super().__init__(counter, alphabet, smoothing, log)

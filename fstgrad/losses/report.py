@@ -1,0 +1,92 @@
+"""What a loss does to samples, as a report."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.errors import InvalidInputError
+
+_CLOSE = 1e-9
+
+
+class _Examined(Protocol):
+    """The part of a loss that an examination calls."""
+
+    alphabet: Alphabet
+
+    def __call__(self, y: SequenceLike, target: SequenceLike, /) -> float: ...
+
+    def _size(self, target: SequenceLike, /) -> int: ...
+
+
+@dataclass(frozen=True)
+class LossReport:
+    """What a loss does to k samples, each as a hypothesis against each.
+
+    Attributes
+    ----------
+    samples : k.
+    accepts_identity : L(s, s) is finite for every sample.
+    zero_at_identity : L(s, s) = 0 for every sample.
+    symmetric : L(s, t) = L(t, s) for every two samples.
+    negative : some loss is below 0.
+    finite : all losses are finite; an infinite one leaves its hypothesis out of every sum.
+    least, greatest : the extreme losses, nats.
+    machine_states : states of the target machine M, the median over the samples (of a sum, the
+        product of its parts).
+
+    `str(report)` is a table with the consequence of each line.
+    """
+
+    samples: int
+    accepts_identity: bool
+    zero_at_identity: bool
+    symmetric: bool
+    negative: bool
+    finite: bool
+    least: float
+    greatest: float
+    machine_states: int
+
+    def __str__(self) -> str:
+        rows = [
+            ("accepts identity", self.accepts_identity, "the target itself has a finite loss"),
+            ("zero at identity", self.zero_at_identity, "the target itself costs nothing"),
+            ("symmetric", self.symmetric, "hypothesis and target may change places"),
+            ("negative", self.negative, "some pair is rewarded: the loss is an alignment score"),
+            ("finite", self.finite, "no hypothesis is left out of a sum"),
+        ]
+        lines = [f"{name:<18}{'yes' if holds else 'no':<5}{said}" for name, holds, said in rows]
+        lines.append(f"{'range':<18}{self.least:g} .. {self.greatest:g} nats")
+        lines.append(f"{'states of M':<18}{self.machine_states} (median over {self.samples})")
+        return "\n".join(lines)
+
+
+def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
+    """Return the report of a loss on samples; O(samples^2) losses.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no sample.
+    """
+    strings = [loss.alphabet.encode(s, name=f"samples[{i}]") for i, s in enumerate(samples)]
+    if not strings:
+        raise InvalidInputError("samples is empty; give at least one string")
+    states = [loss._size(s) for s in strings]
+    table = np.array([[loss(y, target) for target in strings] for y in strings])
+    own = np.diagonal(table)
+    return LossReport(
+        samples=len(strings),
+        accepts_identity=bool(np.isfinite(own).all()),
+        zero_at_identity=bool((np.abs(own) <= _CLOSE).all()),
+        symmetric=bool(np.allclose(table, table.T, rtol=0, atol=_CLOSE)),
+        negative=bool((table < -_CLOSE).any()),
+        finite=bool(np.isfinite(table).all()),
+        least=float(table.min()),
+        greatest=float(table.max()),
+        machine_states=int(np.median(states)),
+    )

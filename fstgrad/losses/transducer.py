@@ -1,0 +1,209 @@
+"""The loss of any transducer."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import pipeline, transducers
+from fstgrad.alphabet import Alphabet
+from fstgrad.automaton import LossAutomaton
+from fstgrad.checks import FloatArray, one_of, positive_number
+from fstgrad.errors import FstError
+from fstgrad.losses.base import Loss, Target
+from fstgrad.machine import TargetMachine
+from fstgrad.matching import matched
+from fstgrad.openfst import (
+    ArcType,
+    Fst,
+    FstArrays,
+    compose,
+    from_arrays,
+    is_acceptor,
+    is_acyclic,
+    over_alphabet,
+    project,
+    read_file,
+    to_arrays,
+    with_arc_type,
+    with_character_symbols,
+)
+from fstgrad.reduction import merge_alike, target_machine
+from fstgrad.semiring import SEMIRINGS, TROPICAL
+
+
+class TransducerLoss(Loss):
+    """The loss of any transducer over one alphabet.
+
+    L(y, y_i) = min over paths of the cost (semiring="tropical"), or -log(u + smoothing) with u the
+    sum over paths of exp(-cost) (semiring="probability"); `log=False` gives -u instead.  With
+    smoothing = 0, as in the paper, a hypothesis with u = 0 has the loss +inf and is left out of
+    every sum; a positive smoothing keeps all hypotheses.
+
+    Parameters
+    ----------
+    fst : pynini.Fst, or a sequence of them
+        Reads the hypothesis on its input side, writes the target on its output side; several are
+        composed.  Weights are costs: in "standard" float32, in "log64" float64.
+    alphabet : Alphabet
+        Label i + 1 is symbol i, on both sides, unless the FST has symbol tables: then labels are
+        matched by symbol, and arcs with symbols outside the alphabet are left out.
+    semiring : {"tropical", "probability"}
+    smoothing : float
+        In units of u; probability semiring only.
+    log : bool
+        Whether the loss is -log(u + smoothing) or -u; probability semiring only.
+
+    Raises
+    ------
+    FstError
+        A label of the transducer is not one of the alphabet, its symbol tables lack a symbol of
+        the alphabet, or a weight is NaN or -inf.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet
+    >>> from fstgrad.transducers import hamming_transducer
+    >>> abc = Alphabet("acgt")
+    >>> TransducerLoss(hamming_transducer(abc), abc)("gat", "cat")
+    1.0
+    """
+
+    def __init__(
+        self,
+        fst: Fst | Sequence[Fst],
+        alphabet: Alphabet,
+        *,
+        semiring: Literal["tropical", "probability"] = "tropical",
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> None:
+        one_of("semiring", semiring, tuple(SEMIRINGS))
+        self.alphabet = alphabet
+        self.semiring = semiring
+        self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
+        self.log = log
+        parts = [fst] if not isinstance(fst, Sequence) else list(fst)
+        self.factors = self._checked_factors(parts)
+
+    @staticmethod
+    def from_file(
+        path: str | os.PathLike[str],
+        alphabet: Alphabet | None = None,
+        *,
+        semiring: Literal["tropical", "probability"] | None = None,
+        symbols: str | os.PathLike[str] | None = None,
+        smoothing: float = 0.0,
+        log: bool = True,
+    ) -> "TransducerLoss":
+        """Return the loss of a transducer in a file.
+
+        Parameters
+        ----------
+        path : path
+            `x.fst`, an entry `x.far:NAME` of an archive, or AT&T text.
+        alphabet : Alphabet, optional
+            Matched by symbol with the symbol tables of the FST; an FST without tables is read as
+            pynini writes one, labels being characters.  If left out, the symbols of its input side.
+        semiring : {"tropical", "probability"}, optional
+            By the arc type if left out: "probability" for "log" and "log64", but text is tropical.
+        symbols : path, optional
+            The symbol table of AT&T text, if its arcs carry labels.
+        smoothing, log
+            As in `TransducerLoss`.
+
+        Raises
+        ------
+        FstError
+            The file holds no such FST, or the symbols of alphabet and FST do not match.
+        """
+        fst = with_character_symbols(read_file(path, symbols))
+        if semiring is None:
+            binary = os.fspath(path).endswith(".fst") or ".far" in os.path.basename(path)
+            semiring = "probability" if binary and fst.arc_type() != "standard" else "tropical"
+        if alphabet is None:
+            table = to_arrays(fst).input_symbols or ()
+            alphabet = Alphabet(symbol for label, symbol in table if label != 0)
+        return TransducerLoss(fst, alphabet, semiring=semiring, smoothing=smoothing, log=log)
+
+    @cached_property
+    def transducer(self) -> Fst:
+        """The pynini.Fst U: arc type "standard" if tropical (float32 costs), "log64" otherwise."""
+        whole = reduce(compose, self.factors)
+        return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
+        acceptor = pipeline.loss_acceptor(
+            [with_arc_type(factor, arc_type) for factor in self.factors],
+            self.alphabet,
+            with_arc_type(self._target_acceptor(target), arc_type),
+            length,
+            smoothing=self.smoothing,
+            log=self.log,
+            cap=cap,
+            max_states=max_states,
+        )
+        return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
+
+    def _machine(self, target: Target) -> TargetMachine:
+        if len(self.factors) == 1 and not isinstance(target, Fst):
+            ids = self.alphabet.encode(target, name="target")
+            left, class_of = merge_alike(self._reader, np.unique(ids) + 1, len(self.alphabet))
+            fst = matched(left, ids, len(self.alphabet))
+        else:
+            right = self._target_acceptor(target)
+            for factor in reversed(self.factors[1:]):
+                right = compose(factor, right)
+            written = np.unique(to_arrays(right).ilabel)
+            left, class_of = merge_alike(self._reader, written, len(self.alphabet))
+            fst = to_arrays(project(compose(from_arrays(left), right), "input"))
+        machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
+        return replace(machine, class_of=machine.class_of[class_of])
+
+    @cached_property
+    def _reader(self) -> FstArrays:
+        """The factor that reads the hypothesis."""
+        return to_arrays(self.factors[0])
+
+    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
+        if machine.semiring is TROPICAL:
+            return super()._finished(value, machine)
+        if not self.log:
+            return -value
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(value + self.smoothing))
+
+    def _target_acceptor(self, target: Target) -> Fst:
+        if not isinstance(target, Fst):
+            ids = self.alphabet.encode(target, name="target")
+            return transducers.string_acceptor(self.alphabet, ids, arc_type="log64")
+        if not is_acceptor(target):
+            raise FstError("target is a transducer; give an acceptor (project it to one side)")
+        if not is_acyclic(target):
+            raise FstError("target is cyclic; give an acceptor of finitely many strings")
+        return with_arc_type(target, "log64")
+
+    def _checked_factors(self, parts: list[Fst]) -> tuple[Fst, ...]:
+        """Return the factors in "log64", outer labels being those of the alphabet."""
+        arrays = [to_arrays(part) for part in parts]
+        arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
+        arrays[-1] = over_alphabet(arrays[-1], self.alphabet, ("output",))
+        for side, labels in (("input", arrays[0].ilabel), ("output", arrays[-1].olabel)):
+            if labels.size and labels.max() > len(self.alphabet):
+                raise FstError(
+                    f"the transducer has label {labels.max()} on its {side} side; the alphabet "
+                    f"has labels 1 .. {len(self.alphabet)}"
+                )
+        for part in arrays:
+            costs = np.concatenate([part.weight, part.final])
+            if (np.isnan(costs) | (costs == -np.inf)).any():
+                raise FstError("a weight of the transducer is NaN or -inf; costs are finite")
+        return tuple(from_arrays(replace(part, arc_type="log64")) for part in arrays)

@@ -1,0 +1,107 @@
+"""Batches of models on one graph: what is planned for the graph is shared by all of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights
+from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.result import Inference
+from fstgrad.mrf.table import Table
+
+
+class PairwiseMRFBatch(Sequence[PairwiseMRF]):
+    """B models of the same graph; item b is a `PairwiseMRF`.
+
+    Parameters
+    ----------
+    model : PairwiseMRF
+        Brings the graph and the numbers of labels (its scores are not used).
+    node_scores : (B, I, C) float64
+    edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
+        Shared by edges and items, by items, or by none.
+
+    Notes
+    -----
+    Results have a leading batch axis.  Gradients are those of each item's value, also where edge
+    scores are shared: sum over the batch for the gradient of the total.
+
+    Examples
+    --------
+    >>> one = PairwiseMRF.grid(2, 2, np.zeros((4, 2)), np.eye(2))
+    >>> batch = PairwiseMRFBatch(one, np.zeros((5, 4, 2)), np.eye(2))
+    >>> batch.log_partition().shape, batch.marginals().edge.shape
+    ((5,), (5, 4, 2, 2))
+    """
+
+    def __init__(
+        self, model: PairwiseMRF, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike
+    ) -> None:
+        node = log_weights(
+            "node_scores", node_scores, (None, model.num_nodes, model.num_labels)
+        )  # fmt: skip
+        edge = np.asarray(edge_scores, dtype=np.float64)
+        if edge.ndim == 4 and len(edge) != len(node):
+            raise InvalidInputError(
+                f"edge_scores has shape {edge.shape} and node_scores {node.shape}; "
+                "give both the same number of items"
+            )
+        if len(node) == 0:
+            raise InvalidInputError("node_scores has no items; give at least one")
+        self.items = [
+            model.with_scores(scores, edge[b] if edge.ndim == 4 else edge)
+            for b, scores in enumerate(node)
+        ]
+
+    @overload
+    def __getitem__(self, index: int) -> PairwiseMRF: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PairwiseMRF]: ...
+    def __getitem__(self, index: int | slice) -> PairwiseMRF | list[PairwiseMRF]:
+        return self.items[index]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[PairwiseMRF]:
+        return iter(self.items)
+
+    def log_partition(self) -> FloatArray:
+        """Return log Z of each item (B,), in nats."""
+        return np.array([item.log_partition() for item in self])
+
+    def marginals(self) -> Table:
+        """Return marginals (B, I, C) and (B, E, C, C)."""
+        return _stacked([item.marginals() for item in self])
+
+    def infer(self, method: str = "exact", **options: Any) -> list[Inference]:
+        """Return the result of each item."""
+        return [item.infer(method, **options) for item in self]
+
+    def nll(
+        self, gold: npt.ArrayLike, method: str = "exact", **options: Any
+    ) -> tuple[FloatArray, Table]:
+        """Return the losses (B,) of labelings (B, I), and each one's gradient."""
+        labels = np.asarray(gold)
+        if labels.ndim < 2 or len(labels) != len(self):
+            raise InvalidInputError(
+                f"gold has shape {labels.shape}; give one labeling for each of {len(self)} items"
+            )
+        found = [item.nll(y, method, **options) for item, y in zip(self, labels, strict=True)]
+        return np.array([value for value, _ in found]), _stacked([table for _, table in found])
+
+    def sample(self, k: int, rng: Seed = None) -> IntArray:
+        """Return k labelings of each item (B, k, I)."""
+        random = generator(rng)
+        return np.stack([item.sample(k, random) for item in self])
+
+    def mode(self) -> IntArray:
+        """Return the best labeling of each item (B, I)."""
+        return np.stack([item.mode() for item in self])
+
+
+def _stacked(tables: list[Table]) -> Table:
+    return Table(np.stack([t.node for t in tables]), np.stack([t.edge for t in tables]))

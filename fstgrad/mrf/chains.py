@@ -1,0 +1,268 @@
+"""Markov chains on labelings: the moves of all samplers, one chain at a time."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray, one_of
+from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
+from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.threads import Bands
+
+Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis"]
+SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis")
+PARALLEL_SITES = 30_000
+
+
+class Chain:
+    """The state of one chain.
+
+    Parameters
+    ----------
+    model : PairwiseMRF
+    sampler : str
+        One sweep is: "gibbs", I draws at random nodes; "chromatic", every node once, a colour
+        class at a time; "blocked", every node once, an induced forest at a time drawn jointly
+        (Hamze and de Freitas 2004); "metropolis", I proposals of a random label at a random node.
+    labels : (I,) int64
+        The start, an allowed labeling.
+    key : int
+        Of the random numbers; the draws depend on it and on the number of sweeps made.
+    threads : int
+        Of "chromatic", within a colour; the draws do not depend on it.
+    """
+
+    def __init__(
+        self, model: PairwiseMRF, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
+    ) -> None:
+        one_of("sampler", sampler, SAMPLERS)
+        refuse_joint_nodes(model, f"sampler {sampler!r}")
+        self.model, self.sampler, self.key = model, sampler, key
+        self.labels = labels.copy()
+        self.sweeps = 0
+        self.threads = threads
+
+    def advance(self, sweeps: int) -> None:
+        """Make `sweeps` sweeps."""
+        move = {
+            "gibbs": self._random_sites,
+            "metropolis": self._metropolis,
+            "chromatic": self._grid_colours if self._is_fast_grid else self._colours,
+            "blocked": self._blocks,
+        }[self.sampler]
+        for _ in range(sweeps):
+            # room for three numbers a node and sweep
+            move(3 * self.model.num_nodes * self.sweeps)
+            self.sweeps += 1
+
+    @property
+    def _is_fast_grid(self) -> bool:
+        return self.model.graph.grid is not None and len(self.model.edge_stack) == 1
+
+    def _random_sites(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.sites import gibbs_sites
+
+        graph, nodes = self.model.graph, self.model.num_nodes
+        gibbs_sites(
+            0, nodes, np.empty(0, np.int64), self.key, counter, graph.start, graph.leaving,
+            graph.source, self.model.scores.node, self.model.edge_stack, self.labels,
+        )  # fmt: skip
+
+    def _metropolis(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.sites import metropolis_steps
+
+        graph = self.model.graph
+        metropolis_steps(
+            self.model.num_nodes, self.key, counter, graph.start, graph.leaving, graph.source,
+            self.model.scores.node, self.model.edge_stack, self.model.labels_per_node, self.labels,
+        )  # fmt: skip
+
+    def _colours(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.sites import gibbs_sites
+
+        graph = self.model.graph
+        for sites, bands in self._classes:
+
+            def band(low: int, high: int, sites: IntArray = sites) -> None:
+                gibbs_sites(
+                    low, high, sites, self.key, counter, graph.start, graph.leaving, graph.source,
+                    self.model.scores.node, self.model.edge_stack, self.labels,
+                )  # fmt: skip
+
+            bands(band)
+
+    @cached_property
+    def _classes(self) -> list[tuple[IntArray, Bands]]:
+        """The nodes of each colour, with the bands that share them."""
+        colour = self.model.graph.colour
+        classes = [np.flatnonzero(colour == k).astype(np.int64) for k in range(colour.max() + 1)]
+        return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
+
+    def _grid_colours(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.sites import binary_grid_rows, grid_rows
+
+        node, weight, ahead, behind, score = self._grid_tables
+        draw_rows = binary_grid_rows if self.model.num_labels == 2 else grid_rows
+        labels = self.labels.reshape(node.shape[:2])
+        for parity in (0, 1):
+
+            def band(low: int, high: int, parity: int = parity) -> None:
+                draw_rows(
+                    low, high, parity, self.key, counter, node, weight, ahead, behind, score,
+                    labels,
+                )  # fmt: skip
+
+            self._rows(band)
+
+    @cached_property
+    def _rows(self) -> Bands:
+        height, width = self.model.graph.grid or (0, 0)
+        return Bands(height, self.threads if height * width >= PARALLEL_SITES else 1)
+
+    @cached_property
+    def _grid_tables(self) -> tuple[FloatArray, ...]:
+        """Node scores by row and column, their exponentials, and those of the shared edge."""
+        node = self.model.scores.node.reshape(*(self.model.graph.grid or ()), -1)
+        p = self.model.potentials
+        return (
+            node, np.exp(node - node.max(axis=-1, keepdims=True)), p.exp_edge[0],
+            np.ascontiguousarray(p.exp_edge[0].T), p.edge[0],
+        )  # fmt: skip
+
+    def _blocks(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.forests import draw, sweep_up
+        from fstgrad.mrf.kernels.sites import block_totals, fill_uniform
+
+        graph, p = self.model.graph, self.model.potentials
+        block, orders, parent_arc = forest_blocks(graph)
+        total, messages, scale, numbers = self._scratch
+        fill_uniform(self.key, counter, numbers)
+        for order in orders:
+            block_totals(
+                order, block, graph.start, graph.leaving, graph.source, p.node, p.edge,
+                self.labels, total,
+            )  # fmt: skip
+            sweep_up(
+                order, parent_arc, graph.source, p.edge, p.exp_edge, p.shift, 0, total, messages,
+                scale,
+            )  # fmt: skip
+            draw(order, parent_arc, graph.source, p.edge, total, numbers, self.labels)
+
+    @cached_property
+    def _scratch(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        nodes, size = self.model.scores.node.shape
+        arcs = 2 * self.model.graph.num_edges
+        return np.empty((nodes, size)), np.empty((arcs, size)), np.empty(nodes), np.empty(nodes)
+
+
+def refuse_joint_nodes(model: PairwiseMRF, what: str) -> None:
+    """Raise NotSupportedError for a model with joint nodes: one site alone can never move."""
+    if model.num_variables < model.num_nodes:
+        raise NotSupportedError(
+            f"{what} changes one node at a time, which the hard ties of a factor over three or "
+            "more nodes never allow; take infer('exact'), infer('bp') or infer('trw')"
+        )
+
+
+def forest_blocks(graph: Graph) -> tuple[IntArray, list[IntArray], IntArray]:
+    """Return a partition into induced forests: block of each node, orders, arcs from parents.
+
+    A 4-connected grid gets two combs: even rows with a spine in the first column, odd rows with
+    one in the last.  Another graph is filled first-fit.
+    """
+    if "blocks" not in graph.cache:
+        from fstgrad.mrf.kernels.graphs import breadth_first
+
+        block = _combs(*graph.grid) if graph.grid is not None else _first_fit_forests(graph)
+        parent_arc = np.full(graph.num_nodes, -1, np.int64)
+        orders = []
+        for b in range(int(block.max()) + 1):
+            order = np.empty(graph.num_nodes, np.int64)
+            member = (block == b).astype(np.int64)
+            count = breadth_first(
+                graph.start, graph.leaving, graph.source, member, order, parent_arc
+            )
+            orders.append(order[:count].copy())
+        graph.cache["blocks"] = block, orders, parent_arc
+    found: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]
+    return found
+
+
+def _combs(height: int, width: int) -> IntArray:
+    block = np.zeros((height, width), np.int64)
+    block[1::2] = 1
+    block[:, -1] = 1
+    block[:, 0] = 0
+    return block.ravel()
+
+
+def _first_fit_forests(graph: Graph) -> IntArray:
+    """Put each node into the first block where it closes no cycle."""
+    block = np.full(graph.num_nodes, -1, np.int64)
+    roots: list[dict[int, int]] = []
+    for v in range(graph.num_nodes):
+        near = graph.source[graph.leaving[graph.start[v] : graph.start[v + 1]] ^ 1].tolist()
+        for b in range(len(roots) + 1):
+            if b == len(roots):
+                roots.append({})
+            ends = [_root(roots[b], u) for u in near if block[u] == b]
+            if len(set(ends)) == len(ends):
+                block[v] = b
+                roots[b][v] = v
+                roots[b].update(dict.fromkeys(ends, v))
+                break
+    return block
+
+
+def _root(parent: dict[int, int], v: int) -> int:
+    """Return the representative of v's tree, shortening the path to it."""
+    while parent[v] != v:
+        parent[v] = parent[parent[v]]
+        v = parent[v]
+    return v
+
+
+def start_labels(
+    model: PairwiseMRF, rng: np.random.Generator, initial: npt.ArrayLike | None = None
+) -> IntArray:
+    """Return an allowed labeling: `initial`, else a random one.
+
+    Where edges have hard zeros, a random labeling is repaired by Gibbs sweeps in which a zero
+    costs more and more; if that fails, the exact mode is taken where elimination can find it.
+    """
+    if initial is not None:
+        given = model.labeling(initial, "initial")
+        if model.score(given) == -np.inf:
+            raise InvalidInputError("initial is a forbidden labeling; give one with a finite score")
+        return given
+    alive = model.scores.node > -np.inf
+    if not alive.any(axis=1).all():
+        raise InfeasibleError("a node has no allowed label, so Z = 0; remove its hard zeros")
+    random = np.where(alive, rng.random(alive.shape), -1.0)
+    labels: IntArray = random.argmax(axis=1).astype(np.int64)
+    if model.score(labels) > -np.inf:
+        return labels
+    for repaired in _repairs(model, labels, int(rng.integers(2**62))):
+        if model.score(repaired) > -np.inf:
+            return repaired
+    try:
+        return model.mode()
+    except MemoryLimitError as error:
+        raise NotSupportedError(
+            "no allowed labeling was found to start from; pass one as initial="
+        ) from error
+
+
+def _repairs(model: PairwiseMRF, labels: IntArray, key: int) -> Iterator[IntArray]:
+    hard = model.scores.edge == -np.inf
+    for stage, cost in enumerate((2.0, 5.0, 10.0, 20.0, 40.0)):
+        soft = model.with_scores(model.scores.node, np.where(hard, -cost, model.scores.edge))
+        chain = Chain(soft, "chromatic", labels, key + stage)
+        for _ in range(40):
+            chain.advance(1)
+            yield chain.labels
+        labels = chain.labels

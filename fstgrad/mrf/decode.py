@@ -1,0 +1,128 @@
+"""Labelings of high score (MAP), by name: `decode(model, method, **options)`.
+
+- "exact" : messages on a forest, elimination elsewhere
+- "max_product" : loopy max-product, each node's best label, then improved node by node
+- "icm" : iterated conditional modes (Besag 1986) from several starts
+- "graph_cut" : a minimum cut, for two labels and submodular scores: optimal
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fstgrad.checks import IntArray, Seed, generator, positive_integer
+from fstgrad.errors import InfeasibleError
+from fstgrad.mrf.chains import refuse_joint_nodes, start_labels
+from fstgrad.mrf.infer import Entry, resolve
+from fstgrad.mrf.model import PairwiseMRF
+
+DECODERS: dict[str, Entry] = {
+    "exact": ("fstgrad.mrf.decode", "exact_mode", {}),
+    "max_product": ("fstgrad.mrf.decode", "max_product_mode", {}),
+    "icm": ("fstgrad.mrf.decode", "iterated_modes", {}),
+    "graph_cut": ("fstgrad.mrf.graph_cut", "graph_cut", {}),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A labeling and what is known about it.
+
+    Attributes
+    ----------
+    method : str
+    labels : (I,) int64
+    score : float
+        s(labels) in nats.
+    gap : float
+        The best score is at most score + gap: 0 for an exact method, inf where nothing is known.
+    converged : bool
+    """
+
+    method: str
+    labels: IntArray
+    score: float
+    gap: float
+    converged: bool = True
+
+
+def decode(model: PairwiseMRF, method: str = "exact", **options: Any) -> Decoded:
+    """Return a labeling of high score; options are those of the method's function."""
+    result: Decoded = resolve(DECODERS, method, options)(model)
+    return result
+
+
+def exact_mode(model: PairwiseMRF) -> Decoded:
+    """Return a labeling of the highest score."""
+    labels = model.mode()
+    return Decoded("exact", labels, model.score(labels), 0.0)
+
+
+def max_product_mode(
+    model: PairwiseMRF,
+    *,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    damping: float = 0.3,
+    threads: int = 1,
+) -> Decoded:
+    """Return what max-product decodes to, improved node by node; exact on forests without ties.
+
+    Parameters as in `fstgrad.mrf.loopy.max_product`.
+    """
+    from fstgrad.mrf.loopy import max_product
+
+    found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
+    labels: IntArray = found.node.argmax(axis=1).astype(np.int64)
+    if model.num_variables == model.num_nodes:
+        _improve(model, labels)
+    score = model.score(labels)
+    if score == -np.inf:
+        raise InfeasibleError(
+            "max-product decodes to a forbidden labeling; take method 'exact' or 'icm'"
+        )
+    return Decoded("max_product", labels, score, float("inf"), found.converged)
+
+
+def iterated_modes(
+    model: PairwiseMRF, *, restarts: int = 10, max_iter: int = 1000, rng: Seed = 0
+) -> Decoded:
+    """Return the best labeling that no change of one node improves, over several random starts.
+
+    Parameters
+    ----------
+    restarts : int
+        The first start is the best label of each node alone, where that is allowed.
+    max_iter : int
+        Sweeps from each start.
+    rng : Generator, int or None
+    """
+    refuse_joint_nodes(model, "icm")
+    random = generator(rng)
+    best: Decoded | None = None
+    for number in range(positive_integer("restarts", restarts)):
+        labels = model.scores.node.argmax(axis=1).astype(np.int64)
+        if number > 0 or model.score(labels) == -np.inf:
+            labels = start_labels(model, random)
+        converged = _improve(model, labels, positive_integer("max_iter", max_iter))
+        score = model.score(labels)
+        if best is None or score > best.score:
+            best = Decoded("icm", labels, score, float("inf"), converged)
+    if best is None:
+        raise InfeasibleError("no start was found")
+    return best
+
+
+def _improve(model: PairwiseMRF, labels: IntArray, max_iter: int = 1000) -> bool:
+    """Improve `labels` in place, node by node; return whether it is a local optimum."""
+    from fstgrad.mrf.kernels.coordinates import improve
+
+    graph = model.graph
+    for _ in range(max_iter):
+        changed = improve(
+            graph.start, graph.leaving, graph.source, model.scores.node, model.edge_stack, labels
+        )
+        if changed == 0:
+            return True
+    return False

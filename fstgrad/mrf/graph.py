@@ -1,0 +1,158 @@
+"""Undirected graphs as arrays, with what the algorithms derive from their shape.
+
+Edge e = (i, j) has two arcs: 2e runs from i to j, 2e + 1 from j to i; the arc d ^ 1 is the reverse
+of d, and `source[d ^ 1]` is the head of d.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray, index_array
+from fstgrad.errors import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A simple graph on the nodes 0 .. num_nodes - 1.
+
+    Parameters
+    ----------
+    num_nodes : int
+    edges : (E, 2) int64
+        Pairs of different nodes, each pair once.
+    grid : (height, width) or None
+        Set where the nodes are the row-major pixels of a 4-connected grid and the edges those of
+        `grid_edges(height, width)`.
+    """
+
+    num_nodes: int
+    edges: IntArray
+    grid: tuple[int, int] | None = None
+
+    @classmethod
+    def checked(cls, num_nodes: int, edges: npt.ArrayLike) -> "Graph":
+        """Return the graph, or raise InvalidInputError where `edges` is not a simple graph."""
+        array = index_array("edges", np.reshape(edges, (-1, 2)) if np.size(edges) == 0 else edges,
+                            num_nodes, (None, 2))  # fmt: skip
+        loops = np.flatnonzero(array[:, 0] == array[:, 1])
+        if loops.size:
+            e = int(loops[0])
+            raise InvalidInputError(
+                f"edges[{e}] joins node {array[e, 0]} to itself; put its scores into node_scores"
+            )
+        pairs = np.sort(array, axis=1) @ np.array([num_nodes, 1])
+        order = np.argsort(pairs, kind="stable")
+        again = np.flatnonzero(np.diff(pairs[order]) == 0)
+        if again.size:
+            first, second = (int(e) for e in order[again[0] : again[0] + 2])
+            raise InvalidInputError(
+                f"edges[{first}] and edges[{second}] join the same nodes "
+                f"{array[first].tolist()}; add their scores up (from_factors does so)"
+            )
+        array = np.ascontiguousarray(array)
+        array.flags.writeable = False
+        return cls(num_nodes, array)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges E."""
+        return len(self.edges)
+
+    @cached_property
+    def source(self) -> IntArray:
+        """The node (2E,) that each arc leaves."""
+        return self.edges.ravel()
+
+    @cached_property
+    def degree(self) -> IntArray:
+        """Number of neighbours of each node (I,)."""
+        return np.bincount(self.source, minlength=self.num_nodes).astype(np.int64)
+
+    @cached_property
+    def start(self) -> IntArray:
+        """Offsets (I + 1,): the arcs that leave node i are leaving[start[i]:start[i + 1]]."""
+        return np.concatenate(([0], np.cumsum(self.degree))).astype(np.int64)
+
+    @cached_property
+    def leaving(self) -> IntArray:
+        """The arcs (2E,) sorted by the node that they leave."""
+        return np.argsort(self.source, kind="stable").astype(np.int64)
+
+    @cached_property
+    def traversal(self) -> tuple[IntArray, IntArray]:
+        """A breadth-first order (I,) and the arc into each node from its parent, -1 at roots."""
+        from fstgrad.mrf.kernels.graphs import breadth_first
+
+        order = np.empty(self.num_nodes, np.int64)
+        parent_arc = np.full(self.num_nodes, -1, np.int64)
+        everywhere = np.ones(self.num_nodes, np.int64)
+        breadth_first(self.start, self.leaving, self.source, everywhere, order, parent_arc)
+        return order, parent_arc
+
+    @cached_property
+    def is_forest(self) -> bool:
+        """Whether the graph has no cycle."""
+        roots = int(np.count_nonzero(self.traversal[1] < 0))
+        return self.num_edges == self.num_nodes - roots
+
+    @cached_property
+    def colour(self) -> IntArray:
+        """A proper colouring (I,): two colours on 4-connected grids, else first-fit by degree."""
+        if self.grid is not None:
+            rows, columns = np.indices(self.grid)
+            return ((rows + columns) % 2).ravel().astype(np.int64)
+        from fstgrad.mrf.kernels.graphs import first_fit_colouring
+
+        colour = np.full(self.num_nodes, -1, np.int64)
+        order = np.argsort(-self.degree, kind="stable").astype(np.int64)
+        first_fit_colouring(self.start, self.leaving, self.source, order, colour)
+        return colour
+
+    @cached_property
+    def cache(self) -> dict[Any, Any]:
+        """What algorithms keep with the shape: elimination plans, tree weights."""
+        return {}
+
+
+def grid_edges(height: int, width: int, connectivity: int = 4) -> IntArray:
+    """Return the edges of a grid of row-major pixels.
+
+    The order is: horizontal (r, c)-(r, c+1), then vertical (r, c)-(r+1, c), and with
+    `connectivity=8` the diagonals (r, c)-(r+1, c+1) and (r, c+1)-(r+1, c); each row-major.
+    """
+    pixel = np.arange(height * width).reshape(height, width)
+    pairs = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
+    if connectivity == 8:
+        pairs += [(pixel[:-1, :-1], pixel[1:, 1:]), (pixel[:-1, 1:], pixel[1:, :-1])]
+    return np.concatenate(
+        [np.stack((a.ravel(), b.ravel()), axis=1) for a, b in pairs]
+    ).astype(np.int64)  # fmt: skip
+
+
+def spanning_tree_weights(graph: Graph) -> FloatArray:
+    """Return edge appearance probabilities (E,) of a distribution over spanning forests.
+
+    The forests are minimum spanning forests in which the edges used least come first; at least 16
+    of them, and as many as it takes to cover every edge.  Any such average is valid for the bound
+    of Wainwright, Jaakkola and Willsky (2005).
+    """
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    rng = np.random.default_rng(0)
+    used = np.zeros(graph.num_edges)
+    low, high = np.sort(graph.edges, axis=1).T
+    number = {pair: e for e, pair in enumerate(zip(low.tolist(), high.tolist(), strict=True))}
+    trees = 0
+    while trees < 16 or (used == 0).any():
+        weights = used + 1 + 0.5 * rng.random(graph.num_edges)
+        matrix = csr_matrix((weights, (low, high)), shape=(graph.num_nodes, graph.num_nodes))
+        rows, columns = minimum_spanning_tree(matrix).nonzero()
+        kept = np.sort(np.stack((rows, columns)), axis=0)
+        used[[number[pair] for pair in zip(*kept.tolist(), strict=True)]] += 1
+        trees += 1
+    return used / trees

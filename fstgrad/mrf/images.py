@@ -1,0 +1,115 @@
+"""Images as Markov random fields: segmentation and denoising with a Potts model."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, extra, positive_integer, positive_number, real_array
+from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.model import PairwiseMRF
+
+LLOYD_STEPS = 50
+
+
+class Segmentation(NamedTuple):
+    """A Potts model of an image, and the intensity that each label stands for.
+
+    Attributes
+    ----------
+    model : PairwiseMRF
+    means : (k,) float64, ascending
+    """
+
+    model: PairwiseMRF
+    means: FloatArray
+
+
+def segmentation(
+    image: npt.ArrayLike, labels: int, *, coupling: float = 1.0, connectivity: int = 4
+) -> Segmentation:
+    """Return the model of k gray levels with Gaussian noise and a Potts coupling.
+
+    Label c has the mean m_c of its pixels (k-means on intensities) and all share the standard
+    deviation sd of the rest: node score -(x - m_c)^2 / (2 sd^2); neighbours with equal labels add
+    `coupling`.
+
+    Parameters
+    ----------
+    image : (height, width) float64
+    labels : int
+        k >= 2.
+    coupling : float
+        In nats, for each pair of neighbours that agree.
+    """
+    pixels = real_array("image", image, (None, None))
+    means = _levels(pixels, positive_integer("labels", labels, minimum=2))
+    distance = (pixels[:, :, None] - means) ** 2
+    spread = float(np.sqrt(distance.min(axis=2).mean()))
+    # an image of exactly k levels has no spread: a small share of their distance stands for it
+    spread = max(spread, 1e-2 * float(np.diff(means).min()))
+    height, width = pixels.shape
+    model = PairwiseMRF.grid(
+        height,
+        width,
+        -distance / (2 * spread**2),
+        positive_number("coupling", coupling, allow_zero=True) * np.eye(labels),
+        connectivity=connectivity,
+    )
+    return Segmentation(model, means)
+
+
+def _levels(pixels: FloatArray, labels: int) -> FloatArray:
+    """Return k distinct gray levels: Lloyd's algorithm from evenly spaced quantiles."""
+    values = np.unique(pixels)
+    if len(values) < labels:
+        raise InvalidInputError(
+            f"the image has {len(values)} different values and labels is {labels}; "
+            "take fewer labels"
+        )
+    means = np.quantile(values, (np.arange(labels) + 0.5) / labels)
+    for _ in range(LLOYD_STEPS):
+        nearest = np.abs(pixels.reshape(-1, 1) - means).argmin(axis=1)
+        sums = np.bincount(nearest, pixels.ravel(), minlength=labels)
+        counts = np.bincount(nearest, minlength=labels)
+        moved = np.where(counts > 0, sums / np.maximum(counts, 1), means)
+        if np.array_equal(moved, means):
+            break
+        means = moved
+    return np.sort(means)
+
+
+def read_image(path: str | os.PathLike[str]) -> FloatArray:
+    """Return an image file as gray values in [0, 1], (height, width); needs Pillow."""
+    pillow = extra("PIL.Image", "mrf", "reading an image")
+    try:
+        with pillow.open(path) as image:
+            return np.asarray(image.convert("F"), dtype=np.float64) / 255.0
+    except pillow.UnidentifiedImageError as error:
+        raise InvalidInputError(
+            f"{path} is not an image that Pillow reads; give a PNG or another common format"
+        ) from error
+
+
+def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
+    """Write gray values in [0, 1], (height, width), as an 8-bit image; needs Pillow."""
+    pillow = extra("PIL.Image", "mrf", "writing an image")
+    gray = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
+    try:
+        pillow.fromarray(gray).save(path)
+    except ValueError as error:
+        raise InvalidInputError(f"{path}: {error}; give a name that ends in .png") from error
+
+
+def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:
+    """Return the marginals of a grid as one image: a panel for each label, left to right.
+
+    Two labels need one panel, the probability of label 1.
+    """
+    panels = node.T.reshape(-1, height, width)
+    if len(panels) == 2:
+        return np.asarray(panels[1])
+    gap = np.ones((height, 1))
+    parts = [part for panel in panels for part in (panel, gap)]
+    return np.asarray(np.concatenate(parts[:-1], axis=1))

@@ -1,0 +1,1 @@
+"""Compiled loops of the Markov random fields; imported when they are first needed."""

@@ -1,0 +1,106 @@
+"""Kernels of exact message passing on forests: two sweeps, sampling and the best labeling."""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.kernels.compiler import kernel
+from fstgrad.mrf.kernels.messages import send, without
+
+
+@kernel
+def sweep_up(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    edge: FloatArray,
+    exp_edge: FloatArray,
+    shift: FloatArray,
+    maximum: int,
+    total: FloatArray,
+    messages: FloatArray,
+    scale: FloatArray,
+) -> None:
+    """Send from the leaves to the roots.
+
+    `total` comes in as the node scores and leaves with the messages of the children added;
+    `scale[v]` is what was subtracted from the message of v to make its maximum 0.
+    """
+    scratch = np.empty(total.shape[1])
+    for position in range(len(order) - 1, -1, -1):
+        v = order[position]
+        arc = parent_arc[v]
+        scale[v] = 0.0
+        if arc >= 0:
+            k = arc >> 1 if len(shift) > 1 else 0
+            up = arc ^ 1
+            scale[v] = send(
+                total[v], edge[k], exp_edge[k], shift[k], up & 1, maximum, scratch, messages[up]
+            )
+            total[source[arc]] += messages[up]
+
+
+@kernel
+def sweep_down(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    edge: FloatArray,
+    exp_edge: FloatArray,
+    shift: FloatArray,
+    total: FloatArray,
+    messages: FloatArray,
+) -> None:
+    """Send from the roots to the leaves; `total` then holds all messages into each node."""
+    pre, scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
+    for v in order:
+        arc = parent_arc[v]
+        if arc >= 0:
+            k = arc >> 1 if len(shift) > 1 else 0
+            without(total[source[arc]], messages[arc ^ 1], pre)
+            send(pre, edge[k], exp_edge[k], shift[k], arc & 1, 0, scratch, messages[arc])
+            total[v] += messages[arc]
+
+
+@kernel
+def draw(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    edge: FloatArray,
+    total: FloatArray,
+    uniform: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Write a labeling from the roots down, given the totals of `sweep_up`.
+
+    Each label is drawn from its distribution given the parent's label by inverting the uniform
+    number of its node; a negative uniform takes the best label instead (with max-sweep totals,
+    a labeling of the highest score).
+    """
+    score = np.empty(total.shape[1])
+    for v in order:
+        arc = parent_arc[v]
+        score[:] = total[v]
+        if arc >= 0:
+            k = arc >> 1 if len(edge) > 1 else 0
+            above = labels[source[arc]]
+            for c in range(len(score)):
+                score[c] += edge[k, c, above] if arc & 1 else edge[k, above, c]
+        labels[v] = choose(score, uniform[v])
+
+
+@kernel
+def choose(score: FloatArray, uniform: float) -> int:
+    """Return a label from softmax(score) by inversion, or the best one if uniform < 0."""
+    best = int(np.argmax(score))
+    if uniform < 0:
+        return best
+    norm = 0.0
+    for c in range(len(score)):
+        norm += np.exp(score[c] - score[best])
+    left = uniform * norm
+    for c in range(len(score)):
+        left -= np.exp(score[c] - score[best])
+        if left < 0:
+            return c
+    return best

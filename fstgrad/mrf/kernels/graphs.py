@@ -1,0 +1,60 @@
+"""Kernels that read only the shape of a graph."""
+
+from fstgrad.checks import IntArray
+from fstgrad.kernels.compiler import kernel
+
+
+@kernel
+def breadth_first(
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    member: IntArray,
+    order: IntArray,
+    parent_arc: IntArray,
+) -> int:
+    """Fill `order` with the nodes where member is 1, roots first, and the arcs from parents.
+
+    Returns the number of nodes.  `member` is left as it was.
+    """
+    count = 0
+    for root in range(len(member)):
+        if member[root] != 1:
+            continue
+        member[root] = 2
+        order[count] = root
+        parent_arc[root] = -1
+        head = count
+        count += 1
+        while head < count:
+            node = order[head]
+            head += 1
+            for k in range(start[node], start[node + 1]):
+                arc = leaving[k]
+                child = source[arc ^ 1]
+                if member[child] == 1:
+                    member[child] = 2
+                    order[count] = child
+                    parent_arc[child] = arc
+                    count += 1
+    for k in range(count):
+        member[order[k]] = 1
+    return count
+
+
+@kernel
+def first_fit_colouring(
+    start: IntArray, leaving: IntArray, source: IntArray, order: IntArray, colour: IntArray
+) -> None:
+    """Give each node of `order` the first colour that no coloured neighbour has."""
+    for node in order:
+        candidate = 0
+        taken = True
+        while taken:
+            taken = False
+            for k in range(start[node], start[node + 1]):
+                if colour[source[leaving[k] ^ 1]] == candidate:
+                    taken = True
+            if taken:
+                candidate += 1
+        colour[node] = candidate

@@ -1,0 +1,212 @@
+"""Kernels of flooding belief propagation on 4-connected grids, in the linear domain.
+
+Arrays are (height, labels, width), so that every inner loop runs along a row of pixels.  Messages
+are (4, height, labels, width): what a pixel hears from its LEFT, RIGHT, UP and DOWN neighbour, each
+with maximum 1; at the border they are 1 for ever.  `across` and `down` hold exp(score - maximum) of
+the horizontal and vertical edges: (1, C, C, 1) where shared, else (height, C, C, width - 1) and
+(height - 1, C, C, width).
+
+A product of messages can leave the float range only if its maximum does so first: where a new
+message has a maximum below TINY, the sweep stops, and the caller starts again in the log domain.
+Until then an underflow to zero costs a relative error below 1e-20, so zeros are safe.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.kernels.compiler import kernel
+
+LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
+TINY = 1e-140
+
+
+@kernel
+def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray) -> None:
+    """Write out = a * b * c * d for arrays (C, W)."""
+    for label in range(a.shape[0]):
+        ra, rb, rc, rd, ro = a[label], b[label], c[label], d[label], out[label]
+        for w in range(len(ra)):
+            ro[w] = ra[w] * rb[w] * rc[w] * rd[w]
+
+
+@kernel
+def mix(
+    pre: FloatArray, scores: FloatArray, flip: int, maximum: int, first: int, width: int,
+    out: FloatArray,
+) -> None:  # fmt: skip
+    """Write out[b, w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
+
+    flip = 1 reads scores[b, a, w]; a table of width 1 serves all pixels.
+    """
+    size = pre.shape[0]
+    for b in range(size):
+        row = out[b, :width]
+        row[:] = 0.0
+        for a in range(size):
+            source = pre[a, first : first + width]
+            table = scores[b, a] if flip == 1 else scores[a, b]
+            if len(table) == 1 and maximum == 0:
+                weight = table[0]
+                for w in range(width):
+                    row[w] += source[w] * weight
+            elif len(table) == 1:
+                weight = table[0]
+                for w in range(width):
+                    row[w] = max(row[w], source[w] * weight)
+            elif maximum == 0:
+                for w in range(width):
+                    row[w] += source[w] * table[w]
+            else:
+                for w in range(width):
+                    row[w] = max(row[w], source[w] * table[w])
+
+
+@kernel
+def settle(
+    row: FloatArray, old: FloatArray, damping: float, first: int, width: int, top: FloatArray,
+    worst: FloatArray, fresh: FloatArray,
+) -> bool:  # fmt: skip
+    """Scale the messages row[:, w] to maximum 1, damp them and write them to fresh[:, first + w].
+
+    `worst` keeps the largest change at each pixel.  Returns False if a maximum is below TINY.
+    """
+    top[:width] = 0.0
+    for c in range(row.shape[0]):
+        values = row[c]
+        for w in range(width):
+            top[w] = max(top[w], values[w])
+    smallest = 1.0
+    for w in range(width):
+        smallest = min(smallest, top[w])
+    if not smallest >= TINY:
+        return False
+    for w in range(width):
+        top[w] = 1.0 / top[w]
+    for c in range(row.shape[0]):
+        values = row[c]
+        before, after = old[c, first : first + width], fresh[c, first : first + width]
+        if damping == 0.0:
+            for w in range(width):
+                after[w] = values[w] * top[w]
+                worst[w] = max(worst[w], abs(after[w] - before[w]))
+        else:
+            for w in range(width):
+                value = values[w] * top[w]
+                mixed = (1.0 - damping) * value + damping * before[w]
+                after[w] = mixed if value > 0.0 else 0.0
+                worst[w] = max(worst[w], abs(after[w] - before[w]))
+    return True
+
+
+@kernel
+def sweep(
+    low: int,
+    high: int,
+    node: FloatArray,
+    across: FloatArray,
+    down: FloatArray,
+    damping: float,
+    maximum: int,
+    messages: FloatArray,
+    fresh: FloatArray,
+) -> float:
+    """Send all messages of the pixels in rows low .. high - 1; return the largest change or -1."""
+    height, size, width = node.shape
+    pre, out = np.empty((size, width)), np.empty((size, width))
+    top, worst = np.empty(width), np.zeros(width)
+    ok = True
+    for r in range(low, high):
+        left, right = messages[LEFT, r], messages[RIGHT, r]
+        up, under = messages[UP, r], messages[DOWN, r]
+        if width > 1:
+            scores = across[r if len(across) > 1 else 0]
+            multiply(node[r], left, up, under, pre)
+            mix(pre, scores, 0, maximum, 0, width - 1, out)
+            ok = ok and settle(out, left, damping, 1, width - 1, top, worst, fresh[LEFT, r])
+            multiply(node[r], right, up, under, pre)
+            mix(pre, scores, 1, maximum, 1, width - 1, out)
+            ok = ok and settle(out, right, damping, 0, width - 1, top, worst, fresh[RIGHT, r])
+        if r + 1 < height:
+            scores = down[r if len(down) > 1 else 0]
+            multiply(node[r], left, right, up, pre)
+            mix(pre, scores, 0, maximum, 0, width, out)
+            ok = ok and settle(
+                out, messages[UP, r + 1], damping, 0, width, top, worst, fresh[UP, r + 1]
+            )
+        if r > 0:
+            scores = down[r - 1 if len(down) > 1 else 0]
+            multiply(node[r], left, right, under, pre)
+            mix(pre, scores, 1, maximum, 0, width, out)
+            ok = ok and settle(
+                out, messages[DOWN, r - 1], damping, 0, width, top, worst, fresh[DOWN, r - 1]
+            )
+        if not ok:
+            return -1.0
+    return float(worst.max())
+
+
+@kernel
+def beliefs(
+    low: int, high: int, node: FloatArray, messages: FloatArray, out: FloatArray,
+    log_norm: FloatArray,
+) -> bool:  # fmt: skip
+    """Write the normalized node beliefs of rows low .. high - 1 and their log-normalizers.
+
+    Returns False if a normalizer is below TINY.
+    """
+    _, size, width = node.shape
+    for r in range(low, high):
+        norm = np.zeros(width)
+        for c in range(size):
+            for w in range(width):
+                out[r, c, w] = node[r, c, w] * messages[LEFT, r, c, w] * messages[RIGHT, r, c, w]
+                out[r, c, w] *= messages[UP, r, c, w] * messages[DOWN, r, c, w]
+                norm[w] += out[r, c, w]
+        for w in range(width):
+            if not norm[w] >= TINY:
+                return False
+            log_norm[r, w] = np.log(norm[w])
+            norm[w] = 1.0 / norm[w]
+        for c in range(size):
+            for w in range(width):
+                out[r, c, w] *= norm[w]
+    return True
+
+
+@kernel
+def pair_norms(
+    low: int,
+    high: int,
+    node: FloatArray,
+    across: FloatArray,
+    down: FloatArray,
+    messages: FloatArray,
+    horizontal: FloatArray,
+    vertical: FloatArray,
+) -> None:
+    """Write the normalizers of the edge beliefs of the edges that start in these rows.
+
+    They are sum over (a, b) of pre_i[a] * exp(score[a, b]) * pre_j[b], where pre leaves out the
+    message across the edge; `horizontal` is (height, width - 1), `vertical` (height - 1, width).
+    """
+    height, size, width = node.shape
+    pre, out, other = np.empty((size, width)), np.empty((size, width)), np.empty((size, width))
+    for r in range(low, high):
+        up, under = messages[UP, r], messages[DOWN, r]
+        if width > 1:
+            multiply(node[r], messages[LEFT, r], up, under, pre)
+            multiply(node[r], messages[RIGHT, r], up, under, other)
+            mix(pre, across[r if len(across) > 1 else 0], 0, 0, 0, width - 1, out)
+            horizontal[r] = 0.0
+            for c in range(size):
+                for w in range(width - 1):
+                    horizontal[r, w] += out[c, w] * other[c, w + 1]
+        if r + 1 < height:
+            multiply(node[r], messages[LEFT, r], messages[RIGHT, r], up, pre)
+            left, right = messages[LEFT, r + 1], messages[RIGHT, r + 1]
+            multiply(node[r + 1], left, right, messages[DOWN, r + 1], other)
+            mix(pre, down[r if len(down) > 1 else 0], 0, 0, 0, width, out)
+            vertical[r] = 0.0
+            for c in range(size):
+                for w in range(width):
+                    vertical[r, w] += out[c, w] * other[c, w]

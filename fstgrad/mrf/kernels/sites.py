@@ -1,0 +1,308 @@
+"""Kernels of site-wise sampling and of the pseudolikelihood.
+
+Random numbers are a function of (key, counter), so a sample does not depend on the order in which
+threads visit sites: `uniform` is SplitMix64 (Steele, Lea and Flood 2014) read at `counter`.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.kernels.compiler import kernel
+from fstgrad.mrf.kernels.forests import choose
+
+TINY = 1e-200
+
+
+@kernel
+def uniform(key: int, counter: int) -> float:
+    """Return a number in [0, 1) for a key and a counter."""
+    z = np.uint64(key) + (np.uint64(counter) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.float64(z >> np.uint64(11)) * 2.0**-53
+
+
+@kernel
+def fill_uniform(key: int, counter: int, out: FloatArray) -> None:
+    """Write uniform(key, counter), uniform(key, counter + 1), ..."""
+    for i in range(len(out)):
+        out[i] = uniform(key, counter + i)
+
+
+@kernel
+def site_scores(
+    i: int,
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    labels: IntArray,
+    out: FloatArray,
+) -> None:
+    """Write the scores of the labels of node i given the labels of its neighbours."""
+    out[:] = node[i]
+    for at in range(start[i], start[i + 1]):
+        arc = leaving[at]
+        other = labels[source[arc ^ 1]]
+        table = edge[arc >> 1 if len(edge) > 1 else 0]
+        if arc & 1:
+            for c in range(len(out)):
+                out[c] += table[other, c]
+        else:
+            for c in range(len(out)):
+                out[c] += table[c, other]
+
+
+@kernel
+def gibbs_sites(
+    low: int,
+    high: int,
+    sites: IntArray,
+    key: int,
+    counter: int,
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Draw new labels for sites[low:high], one after the other, given all others.
+
+    Without `sites` (length 0) each site is drawn at random.
+    """
+    score = np.empty(node.shape[1])
+    nodes = len(node)
+    for t in range(low, high):
+        if len(sites) > 0:
+            i = sites[t]
+            u = uniform(key, counter + i)
+        else:
+            i = int(uniform(key, counter + 2 * t) * nodes)
+            u = uniform(key, counter + 2 * t + 1)
+        site_scores(i, start, leaving, source, node, edge, labels, score)
+        labels[i] = choose(score, u)
+
+
+@kernel
+def metropolis_steps(
+    steps: int,
+    key: int,
+    counter: int,
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    counts: IntArray,
+    labels: IntArray,
+) -> None:
+    """Propose another label at a random node, `steps` times; accept with min(1, e^(change))."""
+    score = np.empty(node.shape[1])
+    for t in range(steps):
+        i = int(uniform(key, counter + 3 * t) * len(node))
+        if counts[i] == 1:
+            continue
+        proposal = int(uniform(key, counter + 3 * t + 1) * (counts[i] - 1))
+        if proposal >= labels[i]:
+            proposal += 1
+        site_scores(i, start, leaving, source, node, edge, labels, score)
+        change = score[proposal] - score[labels[i]]
+        if np.log(uniform(key, counter + 3 * t + 2)) < change:
+            labels[i] = proposal
+
+
+@kernel
+def binary_grid_rows(
+    low: int,
+    high: int,
+    parity: int,
+    key: int,
+    counter: int,
+    node: FloatArray,
+    weight: FloatArray,
+    ahead: FloatArray,
+    behind: FloatArray,
+    score: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Do what `grid_rows` does for two labels, without inner loops."""
+    height, width = labels.shape
+    for r in range(low, high):
+        row = labels[r]
+        above, below = labels[max(r - 1, 0)], labels[min(r + 1, height - 1)]
+        for w in range((r + parity) % 2, width, 2):
+            zero, one = weight[r, w, 0], weight[r, w, 1]
+            if r > 0:
+                zero, one = zero * ahead[above[w], 0], one * ahead[above[w], 1]
+            if r + 1 < height:
+                zero, one = zero * behind[below[w], 0], one * behind[below[w], 1]
+            if w > 0:
+                zero, one = zero * ahead[row[w - 1], 0], one * ahead[row[w - 1], 1]
+            if w + 1 < width:
+                zero, one = zero * behind[row[w + 1], 0], one * behind[row[w + 1], 1]
+            u = uniform(key, counter + r * width + w)
+            if zero + one < TINY:
+                row[w] = _draw_in_logs(r, w, node, score, labels, u)
+            else:
+                row[w] = u * (zero + one) - zero >= 0.0
+
+
+@kernel
+def grid_rows(
+    low: int,
+    high: int,
+    parity: int,
+    key: int,
+    counter: int,
+    node: FloatArray,
+    weight: FloatArray,
+    ahead: FloatArray,
+    behind: FloatArray,
+    score: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Draw new labels for the pixels of one colour in rows low .. high - 1 of a grid.
+
+    weight (height, width, C) = exp(node - maximum); ahead[a] = exp(scores[a, :] - maximum) is what
+    a left or upper neighbour with label a says, behind[a] = exp(scores[:, a] - maximum) a right or
+    lower one.  `node` and `score` are the same in logs, for products that leave the float range.
+    """
+    height, width, size = weight.shape
+    p = np.empty(size)
+    for r in range(low, high):
+        for w in range((r + parity) % 2, width, 2):
+            own = weight[r, w]
+            for c in range(size):
+                p[c] = own[c]
+            if w > 0:
+                said = ahead[labels[r, w - 1]]
+                for c in range(size):
+                    p[c] *= said[c]
+            if w + 1 < width:
+                said = behind[labels[r, w + 1]]
+                for c in range(size):
+                    p[c] *= said[c]
+            if r > 0:
+                said = ahead[labels[r - 1, w]]
+                for c in range(size):
+                    p[c] *= said[c]
+            if r + 1 < height:
+                said = behind[labels[r + 1, w]]
+                for c in range(size):
+                    p[c] *= said[c]
+            total = 0.0
+            for c in range(size):
+                total += p[c]
+            u = uniform(key, counter + r * width + w)
+            if total < TINY:
+                labels[r, w] = _draw_in_logs(r, w, node, score, labels, u)
+                continue
+            left = u * total
+            chosen = 0
+            for c in range(size - 1):
+                left -= p[c]
+                chosen += left >= 0.0
+            labels[r, w] = chosen
+
+
+@kernel
+def _draw_in_logs(
+    r: int, w: int, node: FloatArray, score: FloatArray, labels: IntArray, u: float
+) -> int:
+    """Draw the label of one pixel from log-weights."""
+    height, width = labels.shape
+    row = node[r, w].copy()
+    for c in range(len(row)):
+        if w > 0:
+            row[c] += score[labels[r, w - 1], c]
+        if w + 1 < width:
+            row[c] += score[c, labels[r, w + 1]]
+        if r > 0:
+            row[c] += score[labels[r - 1, w], c]
+        if r + 1 < height:
+            row[c] += score[c, labels[r + 1, w]]
+    return choose(row, u)
+
+
+@kernel
+def block_totals(
+    order: IntArray,
+    block: IntArray,
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    labels: IntArray,
+    total: FloatArray,
+) -> None:
+    """Write the scores of the nodes of a block given the labels of all nodes outside it."""
+    for i in order:
+        total[i] = node[i]
+        for at in range(start[i], start[i + 1]):
+            arc = leaving[at]
+            j = source[arc ^ 1]
+            if block[j] != block[i]:
+                k = arc >> 1 if len(edge) > 1 else 0
+                for c in range(node.shape[1]):
+                    total[i, c] += edge[k, labels[j], c] if arc & 1 else edge[k, c, labels[j]]
+
+
+@kernel
+def count_parts(
+    labels: IntArray, edges: IntArray, weight: float, node: FloatArray, edge: FloatArray
+) -> None:
+    """Add `weight` to the entries of node (I, C) and edge (K, C, C) that a labeling uses."""
+    for i in range(len(node)):
+        node[i, labels[i]] += weight
+    for e in range(len(edges)):
+        k = e if len(edge) > 1 else 0
+        edge[k, labels[edges[e, 0]], labels[edges[e, 1]]] += weight
+
+
+@kernel
+def pseudolikelihood(
+    start: IntArray,
+    leaving: IntArray,
+    source: IntArray,
+    node: FloatArray,
+    edge: FloatArray,
+    labels: IntArray,
+    node_grad: FloatArray,
+    edge_grad: FloatArray,
+) -> float:
+    """Return -sum_i log P(y_i | all others); add its gradient to node_grad and edge_grad."""
+    size = node.shape[1]
+    p = np.empty(size)
+    value = 0.0
+    for i in range(len(node)):
+        site_scores(i, start, leaving, source, node, edge, labels, p)
+        gold = labels[i]
+        gold_score = p[gold]
+        top = p.max()
+        if top == -np.inf:
+            return np.inf
+        norm = 0.0
+        for c in range(size):
+            p[c] = np.exp(p[c] - top)
+            norm += p[c]
+        for c in range(size):
+            p[c] /= norm
+        value += top + np.log(norm) - gold_score
+        p[gold] -= 1.0
+        for c in range(size):
+            node_grad[i, c] += p[c]
+        for at in range(start[i], start[i + 1]):
+            arc = leaving[at]
+            other = labels[source[arc ^ 1]]
+            k = arc >> 1 if len(edge_grad) > 1 else 0
+            if arc & 1:
+                for c in range(size):
+                    edge_grad[k, other, c] += p[c]
+            else:
+                for c in range(size):
+                    edge_grad[k, c, other] += p[c]
+    return value

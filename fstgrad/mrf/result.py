@@ -1,0 +1,81 @@
+"""The one result type of all inference methods."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+
+Kind = Literal["exact", "bethe", "upper bound", "lower bound", "score", "none"]
+EdgeSource = Callable[[int, int], FloatArray]
+
+CHUNK_CELLS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Marginals, and log Z or an estimate of it, with what is known about their quality.
+
+    Attributes
+    ----------
+    method : str
+    log_partition : float
+        In nats; NaN where the method gives none (kind "none").
+    kind : str
+        "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted, where converged);
+        "lower bound" (mean field); "score": the score of the best labeling that max-product
+        decodes; "none".
+    node : (I, C) float64
+        Node marginals (max-marginals of max-product, scaled to sum 1).
+    converged : bool
+        Message passing: the last residual is not above the tolerance.  Sampling: r_hat < 1.05.
+    iterations : int
+    residuals : (iterations,) float64
+        Largest change of a message in each iteration, messages scaled to maximum 1.
+    seconds : float
+    standard_error : (I, C) float64 or None
+        Sampling: of each node marginal.
+    margin : (I, C) float64 or None
+        Sampling: the exact marginal is within node -/+ margin with 95 percent confidence.
+    effective_samples : float
+        Sampling: the least over all uncertain node marginals of variance / standard_error^2; NaN
+        for other methods.
+    r_hat : float
+        Sampling: the largest potential scale reduction (Gelman and Rubin 1992) of a node
+        marginal; NaN for other methods.
+    edge_source : callable
+        Computes the edge marginals of a range of edges.
+    """
+
+    method: str
+    log_partition: float
+    kind: Kind
+    node: FloatArray
+    edge_source: EdgeSource = field(repr=False)
+    num_edges: int
+    converged: bool = True
+    iterations: int = 0
+    residuals: FloatArray = field(default_factory=lambda: np.empty(0))
+    seconds: float = 0.0
+    standard_error: FloatArray | None = None
+    margin: FloatArray | None = None
+    effective_samples: float = float("nan")
+    r_hat: float = float("nan")
+
+    @cached_property
+    def edge(self) -> FloatArray:
+        """Edge marginals (E, C, C), computed when first read: they may be large."""
+        return self.edge_source(0, self.num_edges)
+
+    @cached_property
+    def edge_sum(self) -> FloatArray:
+        """The sum of the edge marginals over all edges (C, C), in little memory."""
+        size = self.node.shape[1]
+        step = max(1, CHUNK_CELLS // size**2)
+        total = np.zeros((size, size))
+        for low in range(0, self.num_edges, step):
+            total += self.edge_source(low, min(low + step, self.num_edges)).sum(axis=0)
+        return total

@@ -1,0 +1,45 @@
+"""Work on index ranges in threads: kernels run without the interpreter lock."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from types import TracebackType
+from typing import TypeVar
+
+from fstgrad.checks import positive_integer
+
+Result = TypeVar("Result")
+
+
+class Bands:
+    """Cut 0 .. size - 1 into one contiguous range for each thread; use as a context.
+
+    The caller's results must not depend on where the cuts are.  With one thread, or fewer than
+    `least` items, everything runs in the calling thread.
+    """
+
+    def __init__(self, size: int, threads: int, least: int = 2) -> None:
+        count = positive_integer("threads", threads) if size >= least else 1
+        count = max(1, min(count, size))
+        cuts = [size * k // count for k in range(count + 1)]
+        self.ranges = list(pairwise(cuts))
+        self._pool = ThreadPoolExecutor(count - 1) if count > 1 else None
+
+    def __enter__(self) -> "Bands":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def __call__(self, task: Callable[[int, int], Result]) -> list[Result]:
+        """Return task(low, high) for each range, in order."""
+        if self._pool is None:
+            return [task(low, high) for low, high in self.ranges]
+        others = [self._pool.submit(task, low, high) for low, high in self.ranges[1:]]
+        return [task(*self.ranges[0]), *(other.result() for other in others)]

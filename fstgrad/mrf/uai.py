@@ -1,0 +1,191 @@
+"""The UAI file format: models (.uai), evidence (.evid) and results (PR, MAR, MAP).
+
+A model is MARKOV or BAYES, the number of variables, their numbers of values, the factors' scopes
+and then their tables, values (not logarithms), last variable fastest.  The scopes name the number
+of nodes first.  Source: the UAI 2014 inference competition, "File formats".
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.factors import Factor
+from fstgrad.mrf.model import PairwiseMRF
+
+PathLike = str | os.PathLike[str]
+LOG10 = float(np.log(10.0))
+
+
+class Model(NamedTuple):
+    """A parsed .uai file."""
+
+    kind: str
+    sizes: IntArray
+    factors: list[Factor]
+
+    def to_mrf(self) -> PairwiseMRF:
+        """Return the pairwise model of the same distribution."""
+        return PairwiseMRF.from_factors(self.sizes, self.factors)
+
+
+class _Tokens:
+    """The words of a file with their lines, for errors that say where."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"{self.path}: not a text file ({error.reason})") from error
+        self.words = self._words(text)
+        self.line = 0
+
+    @staticmethod
+    def _words(text: str) -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(text.splitlines(), start=1):
+            for word in line.split():
+                yield number, word
+
+    def fail(self, message: str) -> InvalidInputError:
+        """Return an error at the last line that was read."""
+        return InvalidInputError(f"{self.path}, line {self.line}: {message}")
+
+    def word(self, what: str) -> str:
+        """Return the next word."""
+        self.line, word = next(self.words, (self.line, ""))
+        if not word:
+            raise self.fail(f"the file ends where {what} should come")
+        return word
+
+    def integer(self, what: str, low: int, high: int | None = None) -> int:
+        """Return the next word as an integer in [low, high)."""
+        word = self.word(what)
+        try:
+            value = int(word)
+        except ValueError:
+            raise self.fail(f"{what} is {word!r}; give an integer") from None
+        if value < low or (high is not None and value >= high):
+            bound = f"in {low} .. {high - 1}" if high is not None else f">= {low}"
+            raise self.fail(f"{what} is {value}; it must be {bound}")
+        return value
+
+    def numbers(self, count: int, what: str) -> FloatArray:
+        """Return the next `count` words as floats that are not negative."""
+        values = np.empty(count)
+        for k in range(count):
+            word = self.word(f"value {k + 1} of {count} of {what}")
+            try:
+                values[k] = float(word)
+            except ValueError:
+                raise self.fail(f"{what} has the value {word!r}; give a number") from None
+            if not 0 <= values[k] < np.inf:
+                raise self.fail(f"{what} has the value {word}; give a finite number >= 0")
+        return values
+
+    def end(self) -> None:
+        """Raise unless all words were read."""
+        self.line, word = next(self.words, (self.line, ""))
+        if word:
+            raise self.fail(f"{word!r} comes after the last value; remove it")
+
+
+def read_model(path: PathLike) -> Model:
+    """Read a .uai file; InvalidInputError names the line of what is wrong."""
+    tokens = _Tokens(path)
+    kind = tokens.word("MARKOV or BAYES")
+    if kind not in ("MARKOV", "BAYES"):
+        raise tokens.fail(f"the file starts with {kind!r}; it must start with MARKOV or BAYES")
+    variables = tokens.integer("the number of variables", 1)
+    sizes = [tokens.integer(f"the size of variable {v}", 1) for v in range(variables)]
+    scopes: list[list[int]] = []
+    for f in range(tokens.integer("the number of factors", 0)):
+        arity = tokens.integer(f"the number of variables of factor {f}", 0, variables + 1)
+        scope = [tokens.integer(f"a variable of factor {f}", 0, variables) for _ in range(arity)]
+        if len(set(scope)) < arity:
+            raise tokens.fail(f"factor {f} names a variable twice: {scope}")
+        scopes.append(scope)
+    factors = []
+    for f, scope in enumerate(scopes):
+        shape = tuple(sizes[v] for v in scope)
+        cells = int(np.prod(shape, dtype=np.int64))
+        count = tokens.integer(f"the number of values of factor {f}", 0)
+        if count != cells:
+            raise tokens.fail(
+                f"factor {f} announces {count} values; its scope {scope} has {cells} states"
+            )
+        with np.errstate(divide="ignore"):
+            table = np.log(tokens.numbers(cells, f"factor {f}")).reshape(shape)
+        factors.append(Factor(scope, table))
+    tokens.end()
+    return Model(kind, np.array(sizes), factors)
+
+
+def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
+    """Read a .evid file: the number of observed variables, then variable and value in turn."""
+    tokens = _Tokens(path)
+    evidence: dict[int, int] = {}
+    for _ in range(tokens.integer("the number of observed variables", 0, len(sizes) + 1)):
+        v = tokens.integer("an observed variable", 0, len(sizes))
+        value = tokens.integer(f"the value of variable {v}", 0, int(sizes[v]))
+        if evidence.setdefault(v, value) != value:
+            raise tokens.fail(f"variable {v} is observed as {evidence[v]} and as {value}")
+    tokens.end()
+    return evidence
+
+
+def write_model(path: PathLike, model: PairwiseMRF) -> None:
+    """Write a model as .uai, one factor for each node and edge, in full precision.
+
+    Joint nodes of larger factors are written as variables of their own.  A constant of the score
+    becomes a factor over no variable.
+    """
+    sizes = model.labels_per_node.tolist()
+    edges = model.graph.edges.tolist()
+    stack = model.edge_stack
+    scopes: list[list[int]] = [[v] for v in range(len(sizes))] + edges
+    tables = [model.scores.node[v, :k] for v, k in enumerate(sizes)] + [
+        stack[e if len(stack) > 1 else 0][: sizes[a], : sizes[b]] for e, (a, b) in enumerate(edges)
+    ]
+    if model.offset != 0.0:
+        scopes.append([])
+        tables.append(np.array(model.offset))
+    lines = ["MARKOV", str(len(sizes)), " ".join(map(str, sizes)), str(len(scopes))]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
+    for table in tables:
+        values = np.exp(table).ravel()
+        if not np.isfinite(values).all() or (np.isfinite(table).ravel() & (values == 0)).any():
+            raise InvalidInputError(
+                "a score is outside the range of a file of weights, exp(score) = 0 or inf; "
+                "subtract a constant from its table first"
+            )
+        lines += [str(values.size), " ".join(f"{value!r}" for value in values.tolist())]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_evidence(path: PathLike, evidence: Mapping[int, int]) -> None:
+    """Write a .evid file."""
+    words = [str(len(evidence))] + [f"{v} {value}" for v, value in sorted(evidence.items())]
+    Path(path).write_text(" ".join(words) + "\n", encoding="utf-8")
+
+
+def format_partition(log_partition: float) -> str:
+    """Return a PR result: log10 Z in six significant digits."""
+    return f"PR\n{log_partition / LOG10:.6g}\n"
+
+
+def format_marginals(node: FloatArray, sizes: IntArray) -> str:
+    """Return a MAR result: the marginals of every variable, six significant digits."""
+    words = [str(len(sizes))]
+    for row, size in zip(node, sizes.tolist(), strict=True):
+        words += [str(size), *(f"{p:.6g}" for p in row[:size])]
+    return "MAR\n" + " ".join(words) + "\n"
+
+
+def format_mode(labels: IntArray) -> str:
+    """Return a MAP result: the labels of every variable."""
+    return "MAP\n" + " ".join(map(str, [len(labels), *labels.tolist()])) + "\n"

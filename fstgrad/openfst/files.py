@@ -1,0 +1,221 @@
+"""FSTs in files: OpenFst's binary form, FAR archives, AT&T text and symbol tables."""
+
+import os
+import pathlib
+import struct
+import tempfile
+
+import numpy as np
+import pynini
+
+from fstgrad.errors import FstError
+from fstgrad.openfst.arrays import FstArrays, Symbols
+from fstgrad.openfst.binary import Fst, from_arrays, read
+
+_FST_MAGIC = struct.pack("<i", 2125659606)
+_FAR_MAGIC = struct.pack("<i", 2125656924)  # of the type sttable, which pynini writes
+_EPSILONS = ("<eps>", "<epsilon>")
+
+
+def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | None = None) -> Fst:
+    """Return the FST of a file.
+
+    Parameters
+    ----------
+    path : path
+        `x.fst`; `x.far:NAME`, an entry of an archive (`x.far` alone if there is one only); any
+        other file is AT&T text, read as costs in float64 ("log64").
+    symbols : path, optional
+        The symbol table of AT&T text, a symbol and its label a line.  Without it the arcs carry
+        symbols, not labels.
+
+    Raises
+    ------
+    FstError
+        The file is of another kind, there is no such entry, or a line of text is malformed.
+    OSError
+        The file cannot be read.
+    """
+    name = os.fspath(path)
+    archive, _, key = name.partition(".far:")
+    if key:
+        return _archived(archive + ".far", key)
+    if name.endswith(".far"):
+        return _archived(name, None)
+    if name.endswith(".fst"):
+        _check_magic(name, _FST_MAGIC, "an FST of OpenFst")
+        return read(Fst.read(name))
+    table = None if symbols is None else read_symbols(symbols)
+    return from_arrays(parse_text(pathlib.Path(name).read_text(encoding="utf-8"), name, table))
+
+
+def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
+    """Return all FSTs of a FAR archive by name, or of the files `NAME.fst` in a folder.
+
+    Raises
+    ------
+    FstError
+        The file is no archive, or there is no FST.
+    """
+    folder = pathlib.Path(path)
+    if folder.is_dir():
+        found = {file.stem: read_file(file) for file in sorted(folder.glob("*.fst"))}
+    else:
+        found = _entries(os.fspath(path))
+    if not found:
+        raise FstError(f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst")
+    return found
+
+
+def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None:
+    """Write FSTs of one arc type to a FAR archive under their names.
+
+    Raises
+    ------
+    FstError
+        There is none, or their arc types differ.
+    """
+    arc_types = sorted({fst.arc_type() for fst in entries.values()})
+    if len(arc_types) != 1:
+        raise FstError(
+            f"entries have {len(arc_types)} arc types ({', '.join(arc_types)}); an archive holds "
+            "FSTs of one: convert them with with_arc_type"
+        )
+    with pynini.Far(os.fspath(path), "w", arc_types[0]) as far:
+        for name in sorted(entries):
+            far.add(name, entries[name])
+
+
+def dot_source(fst: Fst, *, title: str = "") -> str:
+    """Return an FST as text of the DOT language, with its symbols, for graphviz."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "fst.dot")
+        fst.draw(
+            str(path),
+            isymbols=fst.input_symbols(),
+            osymbols=fst.output_symbols(),
+            title=title,
+            portrait=True,
+            precision=6,
+        )
+        return path.read_text(encoding="utf-8")
+
+
+def read_symbols(path: str | os.PathLike[str]) -> Symbols:
+    """Return the symbol table of a text file: a symbol, white space and a label a line."""
+    pairs = []
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        fields = line.rsplit(maxsplit=1)
+        if not fields:
+            continue
+        if len(fields) != 2 or not fields[1].isdecimal():
+            raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
+        pairs.append((int(fields[1]), fields[0]))
+    if len({label for label, _ in pairs}) < len(pairs):
+        raise FstError(f"{path} has a label twice; give every symbol its own")
+    return tuple(pairs)
+
+
+def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArrays:
+    """Return the transducer of AT&T text, weights as costs in "log64".
+
+    A line is `source target input output [cost]` or `state [cost]`, a final state; the source of
+    the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.
+    """
+    table = _Table(symbols)
+    arcs: list[tuple[int, int, int, float, int]] = []
+    final: dict[int, float] = {}
+    start: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            if len(fields) in (4, 5):
+                cost = float(fields[4]) if len(fields) == 5 else 0.0
+                labels = table.label(fields[2]), table.label(fields[3])
+                arcs.append((_state(fields[0]), *labels, cost, _state(fields[1])))
+            elif len(fields) in (1, 2):
+                final[_state(fields[0])] = float(fields[1]) if len(fields) == 2 else 0.0
+            else:
+                raise ValueError(f"{len(fields)} fields")
+        except ValueError as error:
+            raise FstError(
+                f"{name}:{number}: {error} in {line!r}; a line is 'source target input output "
+                "[cost]' or 'state [cost]'"
+            ) from error
+        start = _state(fields[0]) if start is None else start
+    if start is None:
+        raise FstError(f"{name} is empty; give the arcs of a transducer in AT&T text")
+    states = 1 + max([start, *final, *(max(arc[0], arc[4]) for arc in arcs)])
+    ends = np.full(states, np.inf)
+    ends[list(final)] = list(final.values())
+    source, ilabel, olabel, weight, target = (np.array([arc[i] for arc in arcs]) for i in range(5))
+    return FstArrays(
+        arc_type="log64",
+        start=start,
+        final=ends,
+        source=source,
+        ilabel=ilabel,
+        olabel=olabel,
+        target=target,
+        weight=weight,
+        input_symbols=table.symbols,
+        output_symbols=table.symbols,
+    )
+
+
+class _Table:
+    """Symbols and their labels; without a table given, labels in the order of appearance."""
+
+    def __init__(self, symbols: Symbols | None) -> None:
+        self._given = symbols
+        self._labels = {symbol: label for label, symbol in symbols or ((0, _EPSILONS[0]),)}
+
+    @property
+    def symbols(self) -> Symbols:
+        """The (label, symbol) pairs."""
+        return tuple((label, symbol) for symbol, label in self._labels.items())
+
+    def label(self, field: str) -> int:
+        """Return the label of a field: a symbol, or a label of the table."""
+        if field in self._labels:
+            return self._labels[field]
+        if field in _EPSILONS:
+            return 0
+        if self._given is None:
+            return self._labels.setdefault(field, len(self._labels))
+        if field.isdecimal() and int(field) in self._labels.values():
+            return int(field)
+        raise ValueError(f"{field!r} is not in the symbol table")
+
+
+def _state(field: str) -> int:
+    state = int(field)
+    if state < 0:
+        raise ValueError(f"state {state} is below 0")
+    return state
+
+
+def _entries(path: str) -> dict[str, Fst]:
+    _check_magic(path, _FAR_MAGIC, "a FAR archive of type sttable")
+    with pynini.Far(path, "r") as far:
+        return {name: read(fst) for name, fst in far}
+
+
+def _archived(path: str, key: str | None) -> Fst:
+    entries = _entries(path)
+    if key is None and len(entries) == 1:
+        return next(iter(entries.values()))
+    if key is None or key not in entries:
+        asked = "no entry is named" if key is None else f"{path} has no entry {key!r}"
+        raise FstError(f"{asked}; give {path}:NAME with one of {', '.join(sorted(entries))}")
+    return entries[key]
+
+
+def _check_magic(path: str, magic: bytes, kind: str) -> None:
+    """Raise for a file of another kind, before OpenFst writes of it to stderr."""
+    with open(path, "rb") as file:
+        if file.read(4) != magic:
+            raise FstError(f"{path} is not {kind}; write it with pynini or OpenFst")

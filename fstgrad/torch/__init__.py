@@ -1,0 +1,41 @@
+"""Objectives of fstgrad as PyTorch functions and modules.
+
+The gradient comes from the families' own exact passes, not from autograd through them.  Tensors may
+be float32 or float64, on the CPU or on a GPU; everything is computed in float64 and comes back in
+the dtype and on the device of the scores.
+
+Index
+-----
+- strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
+- trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_entropy`,
+  `spanning_tree_kl`, `spanning_tree_risk`, `spanning_tree_generalized_expectation`.
+- Markov random fields : `mrf_nll`.
+"""
+
+from fstgrad.torch.modules import CRFLoss, RiskLoss, SoftmaxMarginLoss
+from fstgrad.torch.mrf import mrf_nll
+from fstgrad.torch.strings import crf_nll, risk, softmax_margin
+from fstgrad.torch.trees import (
+    spanning_tree_entropy,
+    spanning_tree_generalized_expectation,
+    spanning_tree_kl,
+    spanning_tree_log_partition,
+    spanning_tree_marginals,
+    spanning_tree_risk,
+)
+
+__all__ = [
+    "CRFLoss",
+    "RiskLoss",
+    "SoftmaxMarginLoss",
+    "crf_nll",
+    "mrf_nll",
+    "risk",
+    "softmax_margin",
+    "spanning_tree_entropy",
+    "spanning_tree_generalized_expectation",
+    "spanning_tree_kl",
+    "spanning_tree_log_partition",
+    "spanning_tree_marginals",
+    "spanning_tree_risk",
+]

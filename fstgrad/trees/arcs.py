@@ -1,0 +1,223 @@
+"""`ArcTable`: the checked scores of a batch of sentences, labels summed or maximised out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees import structures
+
+
+class Moments(Protocol):
+    """What a solved family knows of unlabeled tables (b, n+1, n+1)."""
+
+    @property
+    def marginals(self) -> FloatArray:
+        """The probability of every arc."""
+
+    def covariance_product(self, direction: FloatArray) -> FloatArray:
+        """Return Cov v."""
+
+
+@dataclass(frozen=True)
+class ArcTable:
+    """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,).
+
+    flat : the scores with the batch as one axis, C-contiguous.
+    """
+
+    scores: FloatArray
+    flat: FloatArray
+    lengths: IntArray
+    labeled: bool
+
+    @classmethod
+    def checked(
+        cls, scores: npt.ArrayLike, lengths: npt.ArrayLike | None, labeled: bool | None
+    ) -> "ArcTable":
+        """Check shapes, and that every score within the lengths is finite or -inf."""
+        from fstgrad.trees.kernels import matrix_tree
+
+        array = checks.float_array("scores", scores)
+        is_labeled = _is_labeled(array.shape) if labeled is None else bool(labeled)
+        events = 3 if is_labeled else 2
+        event, batch = array.shape[-events:], array.shape[:-events]
+        if array.ndim < events or event[0] != event[1] or event[0] < 2 or not array.size:
+            kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
+            raise InvalidInputError(
+                f"scores has shape {array.shape}; the shape must be {kind} with n >= 1 dependents "
+                "and the root at index 0"
+            )
+        flat = np.ascontiguousarray(array.reshape(-1, *event))
+        if lengths is None:
+            sizes = np.empty(len(flat), dtype=np.int64)
+            sizes.fill(event[0] - 1)
+        else:
+            sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
+        table = cls(array, flat, sizes, is_labeled)
+        bad = matrix_tree.find_unclean(flat.reshape(*flat.shape[:3], -1), sizes)
+        if bad >= 0:
+            where = [int(i) for i in np.unravel_index(bad, array.shape)]
+            item = table.name(bad // (array.size // len(sizes)))
+            raise InvalidInputError(
+                f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
+                "finite, or -inf to forbid"
+            )
+        return table
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes."""
+        return self.scores.shape[: -3 if self.labeled else -2]
+
+    @cached_property
+    def arcs(self) -> FloatArray:
+        """Scores (b, n+1, n+1), labels summed out: log sum_y exp score."""
+        if not self.labeled:
+            return self.flat
+        top = self.flat.max(axis=-1)
+        safe = np.where(np.isfinite(top), top, 0.0)
+        with np.errstate(divide="ignore"):
+            total: FloatArray = np.log(np.exp(self.flat - safe[..., None]).sum(axis=-1))
+        return safe + total
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """The probability of each label given its arc, (b, n+1, n+1, y); 0 on forbidden arcs."""
+        arcs = self.arcs[..., None]
+        return np.exp(self.flat - np.where(arcs > -np.inf, arcs, 0.0))
+
+    @cached_property
+    def best_arcs(self) -> FloatArray:
+        """Scores (b, n+1, n+1), labels maximised out."""
+        return self.flat.max(axis=-1) if self.labeled else self.flat
+
+    def name(self, item: int) -> str:
+        """Return " of item 3" or " of item (1, 2)" for messages; "" where there is no batch."""
+        if not self.batch_shape:
+            return ""
+        where = tuple(int(i) for i in np.unravel_index(item, self.batch_shape))
+        return f" of item {where[0] if len(where) == 1 else where}"
+
+    def items(self) -> Iterator["ArcTable"]:
+        """Yield each item as a table of its own length."""
+        for scores, n in zip(self.flat, self.lengths, strict=True):
+            inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
+            yield ArcTable(inner, inner[None], np.array([n]), self.labeled)
+
+    def spread(self, marginals: FloatArray) -> FloatArray:
+        """Return the probabilities of arcs (b, n+1, n+1) as a table like the scores."""
+        if self.labeled:
+            marginals = marginals[..., None] * self.shares
+        return marginals.reshape(self.scores.shape)
+
+    def centered(self) -> tuple[FloatArray, FloatArray]:
+        """Return the scores less what every tree shares, -inf as 0, and that total (b,).
+
+        Expectations of centered scores lose no digits to a constant of each dependent.
+        """
+        from fstgrad.trees.kernels import matrix_tree
+
+        centered, shift = np.empty_like(self.arcs), np.empty(len(self.arcs))
+        matrix_tree.center_batch(self.arcs, self.lengths, False, centered, shift)
+        allowed = centered > -np.inf
+        if not self.labeled:
+            return np.where(allowed, centered, 0.0).reshape(self.scores.shape), shift
+        constants = np.subtract(self.arcs, centered, out=np.zeros_like(centered), where=allowed)
+        allowed = allowed[..., None] & (self.flat > -np.inf)
+        table = np.subtract(
+            self.flat, constants[..., None], out=np.zeros_like(self.flat), where=allowed
+        )
+        return table.reshape(self.scores.shape), shift
+
+    def covariance_product(self, direction: FloatArray, moments: Moments) -> FloatArray:
+        """Return Cov v for a table v like the scores.
+
+        With labels, v is averaged over them for the arcs; each label takes its share of its arc's
+        change, and what its own v adds to the average.
+        """
+        v = direction.reshape(self.flat.shape)
+        if not self.labeled:
+            return moments.covariance_product(v).reshape(self.scores.shape)
+        mean = (self.shares * v).sum(axis=-1)
+        change = moments.covariance_product(mean)[..., None]
+        own = moments.marginals[..., None] * (v - mean[..., None])
+        labeled: FloatArray = self.shares * (change + own)
+        return labeled.reshape(self.scores.shape)
+
+    def checked_trees(
+        self, trees: npt.ArrayLike, name: str, *, single_root: bool
+    ) -> tuple[IntArray, IntArray | None]:
+        """Return heads and labels (..., b, n) of trees (..., n) or (..., n, 2), checked."""
+        array = np.asarray(trees)
+        n = self.scores.shape[-2 if self.labeled else -1] - 1
+        shape = (*self.batch_shape, n, 2) if self.labeled else (*self.batch_shape, n)
+        if array.ndim < len(shape) or array.shape[array.ndim - len(shape) :] != shape:
+            what = "a head and a label" if self.labeled else "a head"
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; the shape must end in {shape}: {what} for each "
+                "dependent 1 .. n, in order"
+            )
+        lead = array.shape[: array.ndim - len(shape)]
+        items = len(self.lengths)
+        array = array.reshape(*lead, items, *shape[len(self.batch_shape) :])
+        heads = array[..., 0] if self.labeled else array
+        checked = structures.check_heads(
+            heads, self.lengths, single_root=single_root, name=name, item=self.name
+        )
+        if not self.labeled:
+            return checked, None
+        real = checked >= 0
+        size = self.scores.shape[-1]
+        labels = np.where(real, array[..., 1], 0)
+        checks.index_array(f"labels of {name}", labels, size)
+        return checked, np.where(real, labels, structures.PADDING)
+
+    def constrained(self, required: npt.ArrayLike, forbidden: npt.ArrayLike) -> FloatArray:
+        """Return the scores with -inf on forbidden arcs and on the rivals of required ones."""
+        table = self.scores.copy()
+        for arc in self._checked_arcs("forbidden", forbidden):
+            table[(..., *arc)] = -np.inf
+        for arc in self._checked_arcs("required", required):
+            kept = table[(..., *arc)].copy()
+            dependent = (
+                (slice(None), arc[1], slice(None)) if self.labeled else (slice(None), arc[1])
+            )
+            table[(..., *dependent)] = -np.inf
+            table[(..., *arc)] = kept
+        return table
+
+    def _checked_arcs(self, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
+        array = np.asarray(arcs)
+        if array.size == 0:
+            return []
+        n = self.scores.shape[-2 if self.labeled else -1] - 1
+        width = 3 if self.labeled and array.shape[-1:] == (3,) else 2
+        array = checks.index_array(name, array, max(n + 1, self.scores.shape[-1]), (None, width))
+        for arc in array.tolist():
+            fits = arc[0] <= n and 1 <= arc[1] <= n and arc[0] != arc[1]
+            if not fits or (width == 3 and arc[2] >= self.scores.shape[-1]):
+                raise InvalidInputError(
+                    f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n}"
+                    f" and another dependent in 1 .. {n}, and a label of the table if any"
+                )
+        whole = (slice(None),) if self.labeled and width == 2 else ()
+        return [(*arc, *whole) for arc in array.tolist()]
+
+
+def _is_labeled(shape: tuple[int, ...]) -> bool:
+    """Tell tables with a label axis by the two equal axes in front of it."""
+    if len(shape) < 3 or shape[-2] != shape[-3]:
+        return False
+    if shape[-1] == shape[-2]:
+        raise InvalidInputError(
+            f"scores has shape {shape}, which may be a batch of unlabeled tables or a labeled one; "
+            "say labeled=False or labeled=True"
+        )
+    return True

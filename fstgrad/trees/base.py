@@ -1,0 +1,228 @@
+"""`TreeDistribution`: what spanning and projective trees have in common.
+
+A family writes `_solve`, `_best_heads`, `sample` and `_best_trees`; the rest is built from those.
+"""
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.distribution import Scalar
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees import structures
+from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.moments import MomentDistribution
+
+Self = TypeVar("Self", bound="TreeDistribution")
+
+
+class Solved(Protocol):
+    """log Z and its derivatives on unlabeled tables (b, n+1, n+1)."""
+
+    @property
+    def log_partition(self) -> FloatArray:
+        """Log Z of every item, -inf where no tree is allowed."""
+
+    @property
+    def marginals(self) -> FloatArray:
+        """The probability of every arc."""
+
+    def covariance_product(self, direction: FloatArray) -> FloatArray:
+        """Return Cov v."""
+
+
+class TreeDistribution(MomentDistribution):
+    """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
+
+    def __init__(
+        self,
+        scores: npt.ArrayLike,
+        *,
+        single_root: bool,
+        lengths: npt.ArrayLike | None = None,
+        labeled: bool | None = None,
+    ) -> None:
+        self._table = ArcTable.checked(scores, lengths, labeled)
+        self.scores = self._table.scores
+        self.single_root = bool(single_root)
+        self.event_ndim = 3 if self._table.labeled else 2
+
+    @property
+    def labeled(self) -> bool:
+        """Whether arcs have labels."""
+        return self._table.labeled
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The leading axes of the scores."""
+        return self._table.batch_shape
+
+    @property
+    def lengths(self) -> IntArray:
+        """The number of dependents of each item, of the batch's shape."""
+        return self._table.lengths.reshape(self.batch_shape)
+
+    def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
+        """Return the same family on another table of the same shape."""
+        return type(self)(
+            scores, single_root=self.single_root, lengths=self.lengths, labeled=self.labeled
+        )
+
+    def with_arcs(
+        self: Self, *, required: npt.ArrayLike = (), forbidden: npt.ArrayLike = ()
+    ) -> Self:
+        """Return the distribution conditioned on hard constraints.
+
+        required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label where there are
+        labels.  They hold for every item of a batch.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+        >>> trees.with_arcs(required=[(0, 2)], forbidden=[(2, 1)]).mode()
+        array([3, 0, 2])
+        """
+        return self.with_scores(self._table.constrained(required, forbidden))
+
+    def scaled(self: Self, factor: float) -> Self:
+        """Return the distribution of the scores times `factor` > 0, an inverse temperature."""
+        return self.with_scores(self.scores * checks.positive_number("factor", factor))
+
+    def log_partition(self) -> Scalar:
+        """Return log Z in nats, of the batch's shape: O(n^3)."""
+        return self._shaped(self._solution.log_partition)
+
+    def marginals(self) -> FloatArray:
+        """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
+        return self._marginals
+
+    def entropy(self) -> Scalar:
+        """Return log Z - <mu, scores> in nats, between 0 and the log number of trees: O(n^3)."""
+        expected = np.reshape(self.inner(self._marginals, self._centered), -1)
+        log_partition = self._solution.log_partition - self._shift
+        return self._shaped(np.maximum(log_partition - expected, 0.0))
+
+    def parts(self, structure: npt.ArrayLike) -> FloatArray:
+        """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
+
+        Axes in front of the batch's, such as that of `sample`, are kept.
+        """
+        return self._parts(structure, "structure")
+
+    def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
+        parts = self._parts(gold, "gold")
+        return self.log_partition() - self.inner(parts, self.scores), self._marginals - parts
+
+    def mode(self) -> IntArray:
+        """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
+        heads = self._best_heads(self._table.best_arcs)
+        if not self.labeled:
+            return self._with_labels(heads, None)
+        items, dependents = np.indices(heads.shape)
+        labels = self._table.flat.argmax(axis=-1)[items, np.maximum(heads, 0), dependents + 1]
+        return self._with_labels(heads, np.where(heads >= 0, labels, structures.PADDING))
+
+    def kbest(self, k: int) -> list[Any]:
+        """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
+
+        Fewer than k where there are not so many trees.  Lawler's partition of the trees that are
+        left, with the family's best tree in each part: n times the cost of `mode` for each tree.
+        """
+        from fstgrad.trees.kbest import best_trees
+
+        count = checks.positive_integer("k", k)
+        return self._listed(
+            [best_trees(table, count, self._find_best) for table in self._table.items()]
+        )
+
+    @abstractmethod
+    def _solve(self) -> Solved:
+        """Return the solution of `self._table.arcs`."""
+
+    @abstractmethod
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the best heads (b, n) of tables (b, n+1, n+1), and which items have any (b,)."""
+
+    @cached_property
+    def _solution(self) -> Solved:
+        solution = self._solve()
+        if solution.log_partition.min() == -np.inf:
+            self._raise_infeasible(int(np.argmin(solution.log_partition)))
+        return solution
+
+    @cached_property
+    def _marginals(self) -> FloatArray:
+        table = self._table.spread(self._solution.marginals)
+        table.setflags(write=False)
+        return table
+
+    @cached_property
+    def _centering(self) -> tuple[FloatArray, FloatArray]:
+        return self._table.centered()
+
+    @property
+    def _centered(self) -> FloatArray:
+        return self._centering[0]
+
+    @property
+    def _shift(self) -> FloatArray:
+        return self._centering[1]
+
+    def _covariance_product(self, v: FloatArray) -> FloatArray:
+        return self._table.covariance_product(v, self._solution)
+
+    def _shaped(self, values: FloatArray) -> Scalar:
+        """Return per-item values in the batch's shape, a float where there is no batch."""
+        return values.reshape(self.batch_shape) if self.batch_shape else float(values[0])
+
+    def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
+        heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)
+        flat = (*heads.shape[:-2], *self._table.flat.shape)
+        table = structures.arc_table(heads, labels, flat)
+        return table.reshape(heads.shape[:-2] + self.scores.shape)
+
+    def _best_heads(self, arcs: FloatArray) -> IntArray:
+        heads, found = self._find_best(arcs, self._table.lengths)
+        if not found.all():
+            self._raise_infeasible(int(np.argmin(found)))
+        return heads
+
+    def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
+        """Return trees in the public shape from heads and labels (..., b, n)."""
+        lead, n = heads.shape[:-2], heads.shape[-1]
+        if labels is None:
+            return heads.reshape(*lead, *self.batch_shape, n)
+        return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
+
+    def _listed(self, found: list[list[tuple[IntArray, float]]]) -> list[Any]:
+        """Return lists of (tree, score) as (tree, log_prob), bare where there is no batch."""
+        log_z = self._solution.log_partition
+        lists = [
+            [(tree, float(score - log_z[item])) for tree, score in trees]
+            for item, trees in enumerate(found)
+        ]
+        return lists if self.batch_shape else lists[0]
+
+    def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
+        array = checks.real_array(name, values)
+        try:
+            return np.broadcast_to(array, self.scores.shape)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"
+            ) from error
+
+    def _raise_infeasible(self, item: int) -> None:
+        n = int(self._table.lengths[item])
+        raise structures.explain_infeasible(
+            self._table.arcs[item, : n + 1, : n + 1],
+            self._table.name(item),
+            single_root=self.single_root,
+        )

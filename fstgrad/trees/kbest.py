@@ -1,0 +1,64 @@
+"""The k best trees by Lawler's partition (1972), for any family with a best tree."""
+
+import heapq
+from collections.abc import Callable
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.trees.arcs import ArcTable
+
+Finder = Callable[[FloatArray, IntArray], tuple[IntArray, BoolArray]]
+
+
+def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray, float]]:
+    """Return up to `count` (tree, score), best first, of a table of one sentence.
+
+    The trees that are left are kept in parts: those that share the heads of the dependents before
+    d with a tree already found and differ from it at d.  Each part's best tree is one call of
+    `find`, all parts of a found tree in one batch.
+    """
+    n = int(table.lengths[0])
+    flat = table.flat[0] if table.labeled else table.flat[0][..., None]
+    # (-score, tie-breaker, tree (n, 2), the part's table, how many dependents are fixed in it)
+    heap: list[tuple[float, int, IntArray, FloatArray, int]] = []
+    found: list[tuple[IntArray, float]] = []
+    ties = 0
+    parts = [(flat, 0)]
+    while len(found) < count:
+        if parts:
+            scores = np.stack([part for part, _ in parts])
+            best, feasible = find(scores.max(axis=-1), np.full(len(parts), n))
+            for (part, fixed), heads, exists in zip(parts, best, feasible, strict=True):
+                if exists:
+                    tree = _labeled(part, heads)
+                    total = flat[tree[:, 0], np.arange(1, n + 1), tree[:, 1]].sum()
+                    heapq.heappush(heap, (-float(total), ties, tree, part, fixed))
+                    ties += 1
+        if not heap:
+            break
+        negative, _, tree, part, fixed = heapq.heappop(heap)
+        found.append((tree if table.labeled else tree[:, 0], -negative))
+        parts = _divide(part, tree, fixed)
+    return found
+
+
+def _labeled(part: FloatArray, heads: IntArray) -> IntArray:
+    """Return (n, 2) heads and best labels."""
+    labels = part[heads, np.arange(1, len(heads) + 1)].argmax(axis=-1)
+    return np.stack([heads, labels], axis=-1)
+
+
+def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArray, int]]:
+    """Return the trees of `part` but `tree` as parts, one for each dependent not yet fixed."""
+    parts = []
+    prefix = part
+    for d, (head, label) in enumerate(tree[fixed:].tolist(), start=fixed + 1):
+        rest = prefix.copy()
+        rest[head, d, label] = -np.inf
+        if (rest[:, d] > -np.inf).any():
+            parts.append((rest, d - 1))
+        prefix = prefix.copy()
+        prefix[:, d] = -np.inf
+        prefix[head, d, label] = part[head, d, label]
+    return parts

@@ -1,0 +1,240 @@
+"""Second-order quantities of tree distributions, and gradients of what is built from expectations.
+
+Everything rests on the Hessian-vector product Cov v; none but `covariance_matrix` forms the
+(n+1)^4 covariances.  Section and figure numbers are those of Zmigrod, Vieira and Cotterell (2021).
+"""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray
+from fstgrad.distribution import ArrayDistribution, Scalar
+from fstgrad.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class MomentDistribution(ArrayDistribution):
+    """An array distribution whose covariances are known through products with a table."""
+
+    @abstractmethod
+    def _covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v for a finite table v like the scores."""
+
+    @abstractmethod
+    def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
+        """Return checked finite values, broadcast to the shape of the scores."""
+
+    @property
+    @abstractmethod
+    def _centered(self) -> FloatArray:
+        """The scores less what is constant over structures, -inf as 0."""
+
+    @abstractmethod
+    def with_scores(self, scores: npt.ArrayLike) -> "MomentDistribution":
+        """Return the same family on another table."""
+
+    def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
+        """Return Cov v, the change of the marginals along a finite table v like `scores`.
+
+        The Hessian of log Z times a vector in O(n^3): for spanning trees one inverse and two
+        matrix products.
+        """
+        return self._covariance_product(self._table_like_scores("direction", direction))
+
+    def covariance(self, r: npt.ArrayLike, s: npt.ArrayLike) -> Scalar:
+        """Return Cov[<r, t>, <s, t>] for tables r and s like `scores`: O(n^3)."""
+        return self.inner(self.covariance_product(s), self._table_like_scores("r", r))
+
+    def covariance_matrix(self) -> FloatArray:
+        """Return the covariances of all pairs of parts, the event axes of `scores` twice.
+
+        One Hessian-vector product for each part, O(n^5) time and O(n^4) memory: for small tables.
+        """
+        event = self.scores.shape[-self.event_ndim :]
+        batch = self.scores.shape[: -self.event_ndim]
+        size = int(np.prod(event))
+        matrix = np.empty((*batch, size, size))
+        for column in range(size):
+            unit = np.zeros(size)
+            unit[column] = 1.0
+            v = np.ascontiguousarray(np.broadcast_to(unit.reshape(event), self.scores.shape))
+            matrix[..., column] = self._covariance_product(v).reshape(*batch, size)
+        return matrix.reshape(*batch, *event, *event)
+
+    def expectations(self, r: Any) -> FloatArray:
+        """Return E[sum of r over the parts] of a vector-valued r: T1 (Figure 2), O(n^3 + n^2 R').
+
+        r : scores.shape + (R,), or a sparse (n_parts, R) array where there is no batch: then only
+        its non-zeros are read.
+        """
+        return self._expectations("r", r)
+
+    def _expectations(self, name: str, r: Any) -> FloatArray:
+        mu = self.marginals()
+        if _is_sparse(r):
+            return np.asarray(self._sparse(name, r).T @ mu.reshape(-1))
+        table = self._features(name, r)
+        batch = mu.ndim - self.event_ndim
+        size = mu.shape[:batch]
+        flat = table.reshape(*size, -1, table.shape[-1])
+        totals: FloatArray = np.matmul(mu.reshape(*size, 1, -1), flat)[..., 0, :]
+        return totals
+
+    def second_moments(
+        self, r: Any, s: Any, *, method: Literal["vector", "hessian"] = "vector"
+    ) -> FloatArray:
+        """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (R, S).
+
+        r, s : scores.shape + (R,) and (S,), or sparse (n_parts, R) and (n_parts, S) arrays; no
+        batch.  "vector" (T2^v) takes a Hessian-vector product for each entry of r, O(R (n^3 +
+        n^2 S')); "hessian" (T2^h) a row of the Hessian for each part with a non-zero r, at most
+        O(n^2 (n^3 + n^2 S')), which wins where R is larger than the number of those parts.
+        """
+        checks.one_of("method", method, ("vector", "hessian"))
+        if self.scores.ndim > self.event_ndim:
+            raise InvalidInputError("second_moments takes one structure, not a batch; loop over it")
+        left, right = self._sparse("r", r), self._sparse("s", s)
+        shape = self.scores.shape
+        if method == "vector":
+            columns = left.tocsc()
+            products = [
+                right.T @ self._covariance_product(columns[:, [i]].toarray().reshape(shape)).ravel()
+                for i in range(left.shape[1])
+            ]
+            second = np.asarray(products).reshape(left.shape[1], right.shape[1])
+        else:
+            second = np.zeros((left.shape[1], right.shape[1]))
+            for part in np.flatnonzero(np.diff(left.indptr)):
+                unit = np.zeros(shape)
+                unit.flat[part] = 1.0
+                row = right.T @ self._covariance_product(unit).ravel()
+                second += left[[part]].T @ row[None, :]
+        return second + np.outer(self.expectations(left), self.expectations(right))
+
+    def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return E[<costs, t>] and its gradient in the scores, Cov costs.
+
+        With costs 1 on every arc but the gold ones, (n - value) / n is the expected attachment
+        score.
+        """
+        table = self._table_like_scores("costs", costs)
+        return self.inner(self.marginals(), table), self._covariance_product(table)
+
+    def generalized_expectation(
+        self, features: Any, target: npt.ArrayLike
+    ) -> tuple[Scalar, FloatArray]:
+        """Return 1/2 |E f - target|^2 and its gradient in the scores: O(n^3 + n^2 F').
+
+        features : scores.shape + (F,), or a sparse (n_parts, F) array where there is no batch.
+        target : (F,) or the batch's shape + (F,).
+        The gradient is one Hessian-vector product, Cov (F (E f - target)), where Druck and Smith
+        (2009) form all covariances.
+        """
+        expected = self._expectations("features", features)
+        wanted = checks.real_array("target", target)
+        if wanted.shape not in (expected.shape, expected.shape[-1:]):
+            raise InvalidInputError(
+                f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"
+            )
+        gap = expected - wanted
+        if _is_sparse(features):
+            direction = (self._sparse("features", features) @ gap).reshape(self.scores.shape)
+        else:
+            spread = (..., *(None,) * self.event_ndim, slice(None), None)
+            table = np.asarray(features, dtype=np.float64)
+            direction = np.matmul(table[..., None, :], gap[spread])[..., 0, 0]
+        value = 0.5 * (gap * gap).sum(axis=-1)
+        return float(value) if value.ndim == 0 else value, self._covariance_product(direction)
+
+    def entropy_and_gradient(self) -> tuple[Scalar, FloatArray]:
+        """Return the entropy in nats and its gradient in the scores, -Cov scores."""
+        return self.entropy(), -self._covariance_product(self._centered)
+
+    def cross_entropy_and_gradients(
+        self, other: "MomentDistribution"
+    ) -> tuple[Scalar, FloatArray, FloatArray]:
+        """Return -E[log q], q = `other`, and its gradients in the scores of p and of q.
+
+        The gradients are -Cov_p(scores of q) and mu_q - mu_p.  Where p forbids an arc its gradient
+        is 0, whatever the score in q.
+        """
+        value = self.cross_entropy(other)
+        gradient = -self._covariance_product(self._supported(other._centered, other))
+        return value, gradient, other.marginals() - self.marginals()
+
+    def kl_and_gradients(
+        self, other: "MomentDistribution"
+    ) -> tuple[Scalar, FloatArray, FloatArray]:
+        """Return KL(p || q), q = `other`, and its gradients in the scores of p and of q.
+
+        The gradients are Cov_p(scores of p - scores of q) and mu_q - mu_p.
+        """
+        value = self.kl(other)
+        gap = self._centered - self._supported(other._centered, other)
+        return value, self._covariance_product(gap), other.marginals() - self.marginals()
+
+    def renyi(self, order: float) -> Scalar:
+        """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a > 0.
+
+        Order 1 is its limit, `entropy`.
+        """
+        a = checks.positive_number("order", order)
+        if a == 1:
+            return self.entropy()
+        tempered = self.with_scores(a * self.scores)
+        return (tempered.log_partition() - a * self.log_partition()) / (1 - a)
+
+    def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
+        """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a)."""
+        a = checks.positive_number("order", order)
+        if a == 1:
+            return self.entropy_and_gradient()
+        tempered = self.with_scores(a * self.scores)
+        change = tempered.marginals() - self.marginals()
+        return self.renyi(a), a / (1 - a) * change
+
+    def _supported(self, table: FloatArray, other: "MomentDistribution") -> FloatArray:
+        """Return `table` with 0 where this distribution forbids a part; q must allow the others."""
+        lost = (self.marginals() > 0) & (other.scores == -np.inf)
+        if lost.any():
+            where = [int(i) for i in np.argwhere(lost)[0]]
+            raise InvalidInputError(
+                f"other forbids the part {where}, which this distribution allows: the divergence "
+                "is +inf and has no gradient"
+            )
+        return np.where(self.scores > -np.inf, table, 0.0)
+
+    def _features(self, name: str, values: npt.ArrayLike) -> FloatArray:
+        array = checks.real_array(name, values)
+        if array.ndim != self.scores.ndim + 1 or array.shape[:-1] != self.scores.shape:
+            raise InvalidInputError(
+                f"{name} has shape {array.shape}; it must be that of the scores and one axis more, "
+                f"({', '.join(map(str, self.scores.shape))}, any)"
+            )
+        return array
+
+    def _sparse(self, name: str, values: Any) -> "csr_array":
+        from scipy.sparse import csr_array
+
+        size = self.scores.size
+        if not _is_sparse(values):
+            array = self._features(name, values)
+            return csr_array(array.reshape(size, -1))
+        if self.scores.ndim > self.event_ndim or values.shape[0] != size:
+            raise InvalidInputError(
+                f"{name} is sparse with {values.shape[0]} rows; it needs one for each of the "
+                f"{size} parts of a table without a batch"
+            )
+        checks.real_array(f"{name}.data", values.data)
+        return csr_array(values)
+
+
+def _is_sparse(values: Any) -> bool:
+    """Whether `values` is a matrix or array of scipy.sparse."""
+    return hasattr(values, "tocsr")

@@ -1,0 +1,98 @@
+"""Treebanks in CoNLL-U and score tables in npz files.
+
+A file of scores holds a table for each sentence, (n+1, n+1) or (n+1, n+1, y), named as the user
+likes and in the order of the sentences; or one padded array `scores` (b, m+1, m+1) beside `lengths`
+(b,), (b, m+1, m+1, y) with labels.
+"""
+
+import pathlib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One tree of a treebank, words 1 .. n.
+
+    heads : (n,) int64, 0 the root; relations, forms and tags : n strings.
+    """
+
+    name: str
+    forms: tuple[str, ...]
+    tags: tuple[str, ...]
+    heads: IntArray
+    relations: tuple[str, ...]
+
+
+def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
+    """Yield the sentences of a CoNLL-U file; multiword tokens and empty nodes are left out."""
+    conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
+    with open(path, encoding="utf-8") as file:
+        sentences = conllu.parse_incr(file)
+        number = 0
+        while True:
+            number += 1
+            try:
+                tokens = next(sentences, None)
+            except conllu.exceptions.ParseException as error:
+                raise InvalidInputError(f"{path}, sentence {number}: {error}") from error
+            if tokens is None:
+                return
+            yield _sentence(tokens, str(path), number)
+
+
+def _sentence(tokens: object, path: str, number: int) -> Sentence:
+    words = [token for token in tokens if isinstance(token["id"], int)]  # type: ignore[attr-defined]
+    name = str(tokens.metadata.get("sent_id", number))  # type: ignore[attr-defined]
+    for word in words:
+        if not isinstance(word["head"], int):
+            raise InvalidInputError(
+                f"{path}, sentence {name}: word {word['id']} has the head {word['head']!r}; "
+                "every word needs one, 0 for the root"
+            )
+    return Sentence(
+        name,
+        tuple(word["form"] for word in words),
+        tuple(word["upos"] or "_" for word in words),
+        np.array([word["head"] for word in words], dtype=np.int64),
+        tuple(word["deprel"] or "_" for word in words),
+    )
+
+
+def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
+    """Return the names and tables of a file of scores, in its order."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, zipfile.BadZipFile, TypeError, AttributeError, EOFError) as error:
+        raise InvalidInputError(f"{path} is no npz file of arrays: {error}") from error
+    if set(arrays) == {"scores", "lengths"}:
+        padded = arrays["scores"]
+        if padded.ndim not in (3, 4):
+            raise InvalidInputError(
+                f"{path}: scores has shape {padded.shape}; beside lengths it must be a batch, "
+                "(b, m+1, m+1) or (b, m+1, m+1, y)"
+            )
+        lengths = checks.index_array(
+            "lengths", arrays["lengths"], padded.shape[1], (len(padded),), lower=1
+        )
+        return [
+            (str(i), table[: n + 1, : n + 1])
+            for i, (table, n) in enumerate(zip(padded, lengths, strict=True))
+        ]
+    for name, table in arrays.items():
+        if table.ndim not in (2, 3):
+            raise InvalidInputError(
+                f"{path}: {name} has shape {table.shape}; give a table for each sentence, "
+                "(n+1, n+1) or (n+1, n+1, y), or scores and lengths"
+            )
+    if not arrays:
+        raise InvalidInputError(f"{path} holds no array; give a table for each sentence")
+    return list(arrays.items())

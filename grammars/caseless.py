@@ -1,0 +1,44 @@
+"""Edit distance that takes no notice of case and punctuation.
+
+Letters that differ in case only are the same, punctuation may come and go for nothing; any other
+edit costs 1.
+
+Source: caseless matching of the Unicode Standard, section 3.13, by full case folding
+(`str.casefold`); punctuation is the general category P of the Unicode character database.
+"""
+
+import string
+import unicodedata
+
+import pynini
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.grammars.pieces import edits, finished
+
+ALPHABET = string.ascii_letters + " .,;:!?'-"
+EXAMPLES = [
+    ("Hello, World!", "hello world", 0.0),
+    ("it's", "ITS", 0.0),
+    ("Hello word", "hello, world", 1.0),
+    ("a.b", "a;b", 0.0),
+]
+
+
+def build(alphabet: Alphabet | None = None) -> pynini.Fst:
+    """Return the grammar over any alphabet; a symbol of punctuation only is punctuation."""
+    abc = alphabet or Alphabet(ALPHABET)
+    return finished(abc, edits(abc, _substitution, _presence, _presence))
+
+
+def _substitution(read: str, written: str) -> float:
+    same = read.casefold() == written.casefold()
+    return 0.0 if same or (_is_punctuation(read) and _is_punctuation(written)) else 1.0
+
+
+def _presence(symbol: str) -> float:
+    """Return the cost of a symbol that only one side has."""
+    return 0.0 if _is_punctuation(symbol) else 1.0
+
+
+def _is_punctuation(symbol: str) -> bool:
+    return all(unicodedata.category(character).startswith("P") for character in symbol)

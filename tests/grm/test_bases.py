@@ -1,0 +1,205 @@
+"""A(eta), its gradient and Hessian against closed forms, mpmath, each other and differences."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.bases import BASES, Exponential, Gaussian, Poisson
+from fstgrad.grm.kernels import halfline, poisson
+from tests.oracles import grm as oracle
+
+ALL = list(BASES.values())
+NAMES = list(BASES)
+
+
+def random_eta(rng, base, k, size):
+    eta = rng.uniform(-size, size, k)
+    if base != "poisson":
+        eta[0] = -abs(eta[0]) - 1e-3
+    return eta
+
+
+@pytest.mark.parametrize(
+    "base, eta, expected",
+    [
+        (Poisson(), [0.5], np.exp(0.5)),
+        (Poisson(), [-3.0, 0.0, 0.0], np.exp(-3.0)),
+        (Poisson(), [-100.0], np.exp(-100.0)),
+        (Poisson(), [50.0], np.exp(50.0)),
+        (Exponential(), [-2.0], -np.log(2.0)),
+        (Exponential(), [-2.0, 0.0], -np.log(2.0)),
+        # integral of exp(-sqrt(x)) dx = 2
+        (Exponential(), [0.0, -1.0], np.log(2.0)),
+        # integral of exp(-x^(1/3)) dx = 3! = 6
+        (Exponential(), [0.0, 0.0, -1.0], np.log(6.0)),
+        (Gaussian(), [-0.5], 0.5 * np.log(2 * np.pi)),
+        (Gaussian(), [-0.5, 3.0], 0.5 * np.log(2 * np.pi) + 9 / 2),
+        (Gaussian(), [-2.0, 0.0, 0.0], 0.5 * np.log(np.pi / 2)),
+    ],
+)
+@pytest.mark.parametrize("method", ["direct", "bounds"])
+def test_closed_forms(base, eta, expected, method):
+    if method == "bounds" and eta[0] == 0:
+        with pytest.raises(InvalidInputError, match="eta_1"):
+            base.log_partition(eta, method="bounds")
+        return
+    lower, value, upper = base.log_partition(eta, method=method)
+    assert lower <= expected <= upper
+    if method == "direct":
+        assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def check_against_mpmath(count, seed):
+    """Random eta of k = 1..4, sizes 0.5 to 50; returns the widths of the ten-domain bounds."""
+    rng = np.random.default_rng(seed)
+    widths = {name: [] for name in NAMES}
+    for number in range(count):
+        name = NAMES[number % 3]
+        eta = random_eta(rng, name, 1 + (number // 3) % 4, 50 * 10 ** rng.uniform(-2, 0))
+        exact = oracle.log_partition(name, eta)
+        direct = BASES[name].log_partition(eta)
+        assert direct.lower <= exact <= direct.upper, (name, eta, exact, direct)
+        assert direct.upper - direct.lower <= 1e-10 * (1 + abs(direct.value))
+        bounds = BASES[name].log_partition(eta, method="bounds")
+        assert bounds.lower <= exact <= bounds.upper, (name, eta, exact, bounds)
+        widths[name].append(bounds.upper - bounds.lower)
+    return widths
+
+
+def test_intervals_hold_the_value_of_mpmath():
+    check_against_mpmath(45, seed=0)
+
+
+@pytest.mark.slow
+def test_intervals_hold_2000_values_of_mpmath():
+    check_against_mpmath(2000, seed=1)
+
+
+@pytest.mark.parametrize("base", ALL, ids=repr)
+def test_the_two_routes_agree_up_to_50(base):
+    rng = np.random.default_rng(2)
+    for k in (1, 2, 3, 4):
+        eta = np.stack([random_eta(rng, base.name, k, 50) for _ in range(300)])
+        direct, bounds = base.log_partition(eta), base.log_partition(eta, method="bounds")
+        assert (bounds.lower <= direct.upper).all()
+        assert (direct.lower <= bounds.upper).all()
+
+
+@pytest.mark.parametrize("base", ALL, ids=repr)
+def test_bounds_tighten_to_the_tolerance(base):
+    eta = np.array([[-1.0, 2.0, -1.5], [-0.5, -2.0, 1.0]])
+    if base.name == "poisson":
+        eta[:, 0] += 4.0
+    wide = base.log_partition(eta, method="bounds", domains=4)
+    close = base.log_partition(eta, method="bounds", tol=1e-4)
+    assert (close.upper - close.lower <= 1e-4).all()
+    assert (wide.upper - wide.lower > 1e-4).any()
+    assert (wide.lower <= close.lower).all()
+    assert (close.upper <= wide.upper).all()
+
+
+@pytest.mark.parametrize("base", ALL, ids=repr)
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_gradient_and_hessian_are_differences(base, k):
+    rng = np.random.default_rng(3)
+    eta = np.stack([random_eta(rng, base.name, k, 3.0) for _ in range(6)])
+    if base.name != "poisson":
+        eta[:, 0] -= 0.5
+    step = 1e-5
+    gradient, hessian = base.gradient(eta), base.hessian(eta)
+    for j in range(k):
+        move = step * np.eye(k)[j]
+        up, down = base.log_partition(eta + move).value, base.log_partition(eta - move).value
+        np.testing.assert_allclose(gradient[:, j], (up - down) / (2 * step), rtol=1e-7, atol=1e-8)
+        change = (base.gradient(eta + move) - base.gradient(eta - move)) / (2 * step)
+        np.testing.assert_allclose(hessian[:, j], change, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("base", ALL, ids=repr)
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_moment_bounds_hold_gradient_and_hessian(base, k):
+    rng = np.random.default_rng(4)
+    eta = np.stack([random_eta(rng, base.name, k, 2.0) for _ in range(4)])
+    for bounds, exact in (
+        (base.gradient_bounds(eta, tol=1e-2), base.gradient(eta)),
+        (base.hessian_bounds(eta, tol=1e-2), base.hessian(eta)),
+    ):
+        assert (bounds.lower <= exact + 1e-12).all()
+        assert (exact - 1e-12 <= bounds.upper).all()
+        assert np.isfinite(bounds.lower).all()
+
+
+@given(st.lists(st.floats(-6, 6), min_size=1, max_size=4))
+@settings(max_examples=25, deadline=None)
+def test_poisson_kernel_is_the_plain_sum(eta):
+    x = np.arange(4000.0)
+    t = np.stack([x ** (1 / j) for j in range(1, len(eta) + 1)], axis=1)
+    height = t @ np.array(eta) + Poisson().log_base(x)
+    value = np.logaddexp.reduce(height)
+    p = np.exp(height - value)
+    centred = t - p @ t
+    assert Poisson().log_partition(eta).value == pytest.approx(value, rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(Poisson().gradient(eta), p @ t, rtol=1e-10)
+    np.testing.assert_allclose(
+        Poisson().hessian(eta), centred.T @ (p[:, None] * centred), rtol=1e-8, atol=1e-10
+    )
+
+
+def test_wide_sums_join_the_series_without_a_step():
+    # modes on both sides of LIMIT = 20,000 counts: log Z = e^eta_1 exactly
+    for rate in (15e3, 19e3, 20e3, 21e3, 1e5, 1e6, 1e9, 1e15):
+        eta = [np.log(rate), 0.0]
+        assert Poisson().log_partition(eta).value == pytest.approx(rate, rel=1e-12)
+        assert Poisson().gradient(eta)[0] == pytest.approx(rate, rel=1e-10)
+        assert Poisson().hessian(eta)[0, 0] == pytest.approx(rate, rel=1e-7)
+
+
+def test_quadrature_kernel_is_the_plain_trapezoid():
+    eta = np.array([-1.0, 2.0, 0.5])
+    step = 68 / 200_000
+    v = -60 + step * np.arange(200_001)
+    h = sum(eta[j] * np.exp(v / (j + 1)) for j in range(3)) + v
+    value = np.log(np.exp(h - h.max()).sum() * step) + h.max()
+    assert Exponential().log_partition(eta).value == pytest.approx(value, rel=1e-12)
+    assert halfline.log_integrand(1.0, eta, 1.0) == pytest.approx(
+        -np.exp(1.0) + 2 * np.exp(0.5) + 0.5 * np.exp(1 / 3) + 1, rel=1e-14
+    )
+
+
+def test_gaussian_pair_is_the_limit_of_the_quadrature():
+    pair, triple = np.array([[-0.7, 1.3]]), np.array([[-0.7, 1.3, 0.0]])
+    for method in ("log_partition", "gradient", "hessian"):
+        closed = np.asarray(getattr(Gaussian(), method)(pair))
+        summed = np.asarray(getattr(Gaussian(), method)(triple))
+        index = tuple(slice(0, n) for n in closed.shape)
+        np.testing.assert_allclose(summed[index], closed, rtol=1e-11, atol=1e-11)
+
+
+def test_shapes_follow_eta():
+    eta = np.full((2, 5, 3), -0.1)
+    assert Poisson().log_partition(eta).value.shape == (2, 5)
+    assert Poisson().gradient(eta).shape == (2, 5, 3)
+    assert Poisson().hessian(eta).shape == (2, 5, 3, 3)
+
+
+@pytest.mark.parametrize(
+    "base, eta, message",
+    [
+        (Poisson(), [np.nan], "finite"),
+        (Poisson(), 1.0, "shape"),
+        (Exponential(), [0.0], "cannot be normalised"),
+        (Exponential(), [1.0, -2.0], "cannot be normalised"),
+        (Gaussian(), [0.0, 0.5], "cannot be normalised"),
+    ],
+)
+def test_bad_eta(base, eta, message):
+    with pytest.raises(InvalidInputError, match=message):
+        base.log_partition(eta)
+
+
+def test_a_sum_that_is_not_log_concave_is_refused():
+    with pytest.raises(InvalidInputError, match="bounds"):
+        Poisson().log_partition([12.0, -5000.0])
+    assert poisson.LIMIT == 20_000

@@ -1,0 +1,136 @@
+"""`fstgrad grm` from file to file, and one line for every mistake."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import io, sparse
+
+import fstgrad as fg
+from fstgrad.cli.grm import grm
+from fstgrad.cli.main import main
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm.files import read_table
+
+pytest.importorskip("sklearn")
+NAMES = ["ape", "bee", "cat", "dog"]
+
+
+@pytest.fixture
+def counts():
+    rng = np.random.default_rng(0)
+    return rng.poisson(0.4 + rng.gamma(1.0, size=(200, 1)) * np.array([1, 0.2, 1, 1])).astype(float)
+
+
+def write(path, counts):
+    """Write a table in the format of the ending; return the names that it carries."""
+    if path.suffix == ".npz":
+        sparse.save_npz(path, sparse.csr_matrix(counts))
+    elif path.suffix == ".npy":
+        np.save(path, counts)
+    elif path.suffix == ".mtx":
+        io.mmwrite(path, sparse.coo_matrix(counts))
+    elif path.suffix == ".mat":
+        labels = np.array(NAMES, dtype=object)[:, None]
+        io.savemat(path, {"Xt": sparse.csc_matrix(counts), "labels": labels})
+        return NAMES
+    else:
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        np.savetxt(path, counts, fmt="%d", delimiter=delimiter, header=delimiter.join(NAMES),
+                   comments="")  # fmt: skip
+        return NAMES
+    return None
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy", "mtx", "csv", "tsv", "mat"])
+def test_every_format_is_read(tmp_path, counts, ending):
+    path = tmp_path / f"counts.{ending}"
+    names = write(path, counts)
+    matrix, found = read_table(path)
+    np.testing.assert_array_equal(matrix.toarray(), counts)
+    assert found == names
+
+
+def run(*arguments):
+    done = CliRunner().invoke(grm, [str(a) for a in arguments])
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_fit_top_sample_score(tmp_path, counts):
+    table, model = tmp_path / "counts.csv", tmp_path / "model.npz"
+    write(table, counts)
+    done = run("fit", table, "--k", 3, "--alpha", 0.02, "--features", 3, "--jobs", 1, "-o", model)
+    assert "3 columns" in done.output
+    fitted = fg.GeneralizedRootModel.load(model)
+    assert fitted.names_ == ["ape", "cat", "dog"]  # bee has the smallest total
+    lines = run("top", model, "--order", 2, "--top", 2).output.splitlines()
+    strongest = fitted.top_interactions(2, 2)
+    assert lines[0] == f"2\t{strongest[0].value:.6g}\t" + " + ".join(strongest[0].names)
+    score = float(run("score", model, table).output)
+    assert score == pytest.approx(fitted.score(counts[:, [0, 2, 3]]), abs=1e-10)
+    rows = run("sample", model, "-n", 4, "--seed", 1).stdout.splitlines()
+    assert rows[0] == "ape,cat,dog"
+    assert len(rows) == 5
+    run("sample", model, "-n", 4, "--seed", 1, "-o", tmp_path / "draws.npz")
+    draws = sparse.load_npz(tmp_path / "draws.npz").toarray()
+    assert rows[1] == ",".join(str(int(v)) for v in draws[0])
+
+
+def test_stages_and_a_checkpoint(tmp_path, counts):
+    table, kept = tmp_path / "counts.mat", tmp_path / "kept.npz"
+    write(table, counts)
+    given = [
+        "fit",
+        table,
+        "--variable",
+        "Xt",
+        "--k",
+        3,
+        "--alpha",
+        0.05,
+        "--stagewise",
+        "--jobs",
+        2,
+    ]
+    run(*given, "--checkpoint", kept, "-o", tmp_path / "a.npz")
+    assert kept.exists()
+    run(*given, "--checkpoint", kept, "-o", tmp_path / "b.npz")
+    run(*given, "-o", tmp_path / "c.npz")
+    scores = [run("score", tmp_path / f"{name}.npz", table).output for name in "abc"]
+    assert len(set(scores)) == 1
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("counts.txt", "1,2", "ends with"),
+        ("counts.csv", "1,2\n3", "cannot be read"),
+        ("counts.csv", "1,-2\n3,4\n", "counts 0, 1, 2"),
+        ("model.npz", "text", "cannot be read"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, capsys, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        main(["grm", "fit", str(tmp_path / name), "-o", str(tmp_path / "out.npz")])
+    error = capsys.readouterr().err
+    assert stop.value.code == 1
+    assert error.startswith("fstgrad: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_too_many_features(tmp_path, counts):
+    write(tmp_path / "counts.npy", counts)
+    done = CliRunner().invoke(
+        grm, ["fit", str(tmp_path / "counts.npy"), "--features", "9", "-o", "out.npz"]
+    )
+    assert isinstance(done.exception, InvalidInputError)
+    assert "4 columns" in str(done.exception)
+
+
+def test_an_array_that_is_not_there(tmp_path):
+    np.savez(tmp_path / "a.npz", first=np.eye(2), text=np.array("a"))
+    np.testing.assert_array_equal(read_table(tmp_path / "a.npz")[0].toarray(), np.eye(2))
+    with pytest.raises(InvalidInputError, match="has no 'second', only first"):
+        read_table(tmp_path / "a.npz", "second")

@@ -1,0 +1,265 @@
+"""A model's answers against sums over boxes of counts and closed forms."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.grm import conditionals, partition
+from fstgrad.grm.design import Term
+from fstgrad.grm.normalization import is_normalizable
+from fstgrad.grm.parameters import Interactions, Parameters
+from fstgrad.grm.sampling import gibbs
+from tests.oracles import grm as oracle
+
+
+def parameters(base, intercepts, *terms):
+    """Parameters from intercepts (p, k) and ((size, root), {set: theta}) terms."""
+    return Parameters(
+        base,
+        np.array(intercepts, dtype=float),
+        tuple(
+            Interactions(Term(*term), np.array(list(sets)), np.array(list(sets.values())))
+            for term, sets in terms
+        ),
+    )
+
+
+def small_counts():
+    """p = 3, k = 3: two pairs and the triple, one pair through the cube root."""
+    return parameters(
+        "poisson",
+        [[-0.2, 0.1, 0.0], [-0.5, 0.0, 0.0], [0.1, 0.0, -0.1]],
+        ((2, 2), {(0, 1): 0.5, (1, 2): -0.6}),
+        ((3, 3), {(0, 1, 2): 0.4}),
+        ((2, 3), {(0, 2): 0.2}),
+    )
+
+
+PAIRS = {(2, (0, 1)): 0.5, (2, (1, 2)): -0.6, (3, (0, 1, 2)): 0.4, (3, (0, 2)): 0.2}
+
+
+def enumerated(size=30):
+    return oracle.count_table(small_counts().intercepts, PAIRS, size)
+
+
+def test_potential_is_the_sum_over_sets():
+    model = small_counts()
+    x = np.array([[0, 0, 0], [1, 2, 3], [5, 0, 2], [0, 7, 1]], dtype=float)
+    expected = [oracle.potential("poisson", model.intercepts, PAIRS, row) for row in x]
+    np.testing.assert_allclose(model.log_potential(x), expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("base", ["exponential", "gaussian"])
+def test_potential_of_the_other_bases(base):
+    model = small_counts()
+    model = Parameters(base, model.intercepts, model.interactions)
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    x = np.abs(x) if base == "exponential" else x
+    expected = [oracle.potential(base, model.intercepts, PAIRS, row) for row in x]
+    np.testing.assert_allclose(model.log_potential(x), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_node_conditionals_are_those_of_the_joint():
+    box, probability, _ = enumerated()
+    model = small_counts()
+    rng = np.random.default_rng(0)
+    for node in range(3):
+        x = rng.integers(0, 6, size=3).astype(float)
+        same = np.all(np.delete(box, node, 1) == np.delete(x, node), axis=1)
+        expected = probability[same] / probability[same].sum()
+        found = conditionals.node_conditional(model, node, x)
+        counts = box[same][:, node]
+        np.testing.assert_allclose(np.exp(found.log_prob(counts)), expected, rtol=1e-9, atol=1e-14)
+        assert found.mean() == pytest.approx(expected @ counts, rel=1e-9)
+        each = model.conditional_log_likelihoods(x[None, :])[0, node]
+        assert each == pytest.approx(np.log(expected[int(x[node])]), abs=1e-10)
+
+
+def test_rays_are_the_potential_along_a_direction():
+    for base, v in (("poisson", [1.0, 2.0, 0.5]), ("gaussian", [1.0, -2.0, 0.5])):
+        model = Parameters(base, small_counts().intercepts, small_counts().interactions)
+        ray = conditionals.radial_conditional(model, v)
+        for z in (1.0, 2.0, 4.0):
+            expected = model.log_potential(z * np.array(v)[None, :])[0]
+            assert ray.log_density(z) == pytest.approx(expected, rel=1e-12)
+        assert (np.diff(ray.exponents) < 0).all()
+    with pytest.raises(InvalidInputError, match="direction"):
+        conditionals.radial_conditional(small_counts(), np.zeros(3))
+    with pytest.raises(InvalidInputError, match="negative"):
+        conditionals.radial_conditional(small_counts(), [1.0, -1.0, 0.0])
+
+
+def test_samples_follow_the_joint():
+    box, probability, _ = enumerated()
+    draws = gibbs(small_counts(), 20_000, 1, burn_in=50, thin=3, chains=200)
+    number = {tuple(x): i for i, x in enumerate(box.tolist())}
+    counts = np.zeros(len(box))
+    for row in draws.values.astype(int).tolist():
+        counts[number[tuple(row)]] += 1
+    expected = probability * len(draws.values)
+    small = expected < 20
+    observed = np.append(counts[~small], counts[small].sum())
+    expected = np.append(expected[~small], expected[small].sum())
+    chi2 = ((observed - expected) ** 2 / expected).sum()
+    degrees = len(observed) - 1
+    assert chi2 < degrees + 6 * np.sqrt(2 * degrees)
+    assert (draws.r_hat < 1.05).all()
+    assert (draws.effective > 2000).all()
+
+
+def test_samples_repeat_with_the_seed():
+    first, second = (gibbs(small_counts(), 7, 3, burn_in=5, thin=1, chains=2) for _ in range(2))
+    np.testing.assert_array_equal(first.values, second.values)
+    assert first.values.shape == (7, 3)
+
+
+@pytest.mark.parametrize(
+    "base, eta", [("exponential", [-1.0, 1.5, -0.5]), ("gaussian", [-0.6, 0.8, 0.7])]
+)
+def test_continuous_draws_have_the_moments(base, eta):
+    node = conditionals.NodeConditional(fg.grm.bases.BASES[base], np.array(eta))
+    draws = node.sample(6000, 0)
+    t = node.base.statistics(draws, 3)
+    mean, covariance = node.base.gradient(eta), node.base.hessian(eta)
+    error = np.sqrt(np.diag(covariance) / len(draws))
+    assert (np.abs(t.mean(axis=0) - mean) < 5 * error).all()
+    assert np.mean(np.exp(node.log_prob(draws[:100]))) > 0
+
+
+def test_log_partition_of_small_counts():
+    _, _, log_z = enumerated()
+    exact = partition.log_partition(small_counts(), "auto", samples=2, steps=1, rng=0)
+    assert exact.exact
+    assert exact.value == pytest.approx(log_z, abs=1e-10)
+    sampled = partition.annealed(small_counts(), samples=6000, steps=5, rng=0)
+    assert not sampled.exact
+    assert 0 < sampled.standard_error < 0.02
+    assert abs(sampled.value - log_z) < 5 * sampled.standard_error
+
+
+def test_log_partition_of_a_gaussian():
+    model = parameters(
+        "gaussian", [[-1.0, 0.3], [-0.8, 0.0], [-0.7, -0.2]], ((2, 2), {(0, 1): 0.5, (1, 2): -0.4})
+    )
+    precision = np.array([[2.0, -0.5, 0.0], [-0.5, 1.6, 0.4], [0.0, 0.4, 1.4]])
+    h = np.array([0.3, 0.0, -0.2])
+    expected = (
+        1.5 * np.log(2 * np.pi)
+        - 0.5 * np.linalg.slogdet(precision)[1]
+        + 0.5 * h @ np.linalg.solve(precision, h)
+    )
+    exact = partition.log_partition(model, "exact", samples=2, steps=1, rng=0)
+    assert exact.value == pytest.approx(expected, rel=1e-12)
+    sampled = partition.annealed(model, samples=200, steps=20, rng=0)
+    assert abs(sampled.value - expected) < 5 * sampled.standard_error
+    broken = parameters("gaussian", [[-1.0, 0.0], [-1.0, 0.0]], ((2, 2), {(0, 1): 3.0}))
+    with pytest.raises(InfeasibleError, match="is_normalizable"):
+        partition.log_partition(broken, "exact", samples=2, steps=1, rng=0)
+
+
+def test_exact_is_refused_where_it_cannot_be():
+    model = parameters("exponential", [[-1.0, 0.0]] * 2, ((2, 2), {(0, 1): 0.5}))
+    with pytest.raises(InvalidInputError, match="ais"):
+        partition.log_partition(model, "exact", samples=2, steps=1, rng=0)
+
+
+@pytest.mark.parametrize(
+    "base, theta, expected",
+    [
+        ("poisson", 50.0, True),
+        # -z1^2 - z2^2 + theta z1 z2 is negative definite for |theta| < 2
+        ("exponential", 1.9, True),
+        ("exponential", 2.1, False),
+        ("exponential", -50.0, True),  # fine on the positive simplex
+        ("gaussian", 1.9, True),
+        ("gaussian", 2.1, False),
+        ("gaussian", -2.1, False),
+    ],
+)
+def test_normalizable_pairs(base, theta, expected):
+    model = parameters(base, [[-1.0, 0.0]] * 2, ((2, 2), {(0, 1): theta}))
+    answer = is_normalizable(model)
+    assert answer.value is expected
+    assert bool(answer) is expected
+    if not expected:
+        ray = conditionals.radial_conditional(model, answer.direction)
+        assert ray.coefficients[0] >= 0
+        assert not ray.is_normalizable()
+
+
+def test_normalizable_triples():
+    # Q = -T1 - T2 - T3 + theta (T1 T2 T3)^(1/3) < 0 for theta < 3
+    for theta, expected in ((2.9, True), (3.1, False)):
+        model = parameters("exponential", [[-1.0, 0.0, 0.0]] * 3, ((3, 3), {(0, 1, 2): theta}))
+        answer = is_normalizable(model)
+        assert answer.value is expected
+        if not expected:
+            np.testing.assert_allclose(answer.direction, 1 / 3, atol=1e-3)
+
+
+def test_a_model_without_normalizer_cannot_be_drawn():
+    model = parameters("exponential", [[1.0, 0.0]] * 2, ((2, 2), {(0, 1): 1.0}))
+    with pytest.raises(NotSupportedError, match="is_normalizable"):
+        gibbs(model, 2, 0, burn_in=1, thin=1, chains=1)
+
+
+def fitted():
+    rng = np.random.default_rng(0)
+    x = rng.poisson(0.5 + rng.gamma(1.0, size=(400, 1)) * np.ones(4))
+    model = fg.GeneralizedRootModel(k=3, alpha=0.02, tol=1e-5)
+    return model.fit(x, feature_names=["ape", "bee", "cat", "dog"]), x
+
+
+def test_a_fitted_model_answers():
+    model, x = fitted()
+    pseudo = model.pseudo_log_likelihood(x)
+    each = [sum(model.node_conditional(s, row).log_prob(row[s]) for s in range(4)) for row in x[:5]]
+    np.testing.assert_allclose(pseudo[:5], each, rtol=1e-10)
+    assert model.score(x) == pytest.approx(pseudo.mean() / 4)
+    assert model.sample(5, 0).shape == (5, 4)
+    assert model.is_normalizable()
+    assert model.log_partition(samples=20, steps=5, rng=0).standard_error > 0
+    assert model.radial_conditional(np.ones(4)).is_normalizable()
+
+
+def test_tables_and_graphs():
+    model, _ = fitted()
+    pairs = model.top_interactions(2, 100)
+    assert [abs(s.value) for s in pairs] == sorted((abs(s.value) for s in pairs), reverse=True)
+    assert all(s.value > 0 for s in model.top_interactions(2, 100, sign="positive"))
+    singles = model.top_interactions(1, 4)
+    assert [s.value for s in singles] == sorted((s.value for s in singles), reverse=True)
+    assert {s.names[0] for s in singles} == {"ape", "bee", "cat", "dog"}
+    networkx = pytest.importorskip("networkx")
+    graph = model.to_networkx()
+    assert isinstance(graph, networkx.Graph)
+    for found in pairs:
+        assert graph.edges[found.names]["weight"] == found.value
+    triples = model.top_interactions(3, 100)
+    assert triples
+    for found in triples:
+        assert (found.names, found.value) in graph.edges[found.names[:2]]["sets"]
+
+
+def test_the_plot_draws_edges():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    pytest.importorskip("networkx")
+    axes = fitted()[0].plot(top=3)
+    assert axes.collections
+    matplotlib.pyplot.close("all")
+
+
+def test_bad_questions():
+    model, _ = fitted()
+    with pytest.raises(InvalidInputError, match="indices run"):
+        model.node_conditional(9, np.zeros(4))
+    with pytest.raises(InvalidInputError, match="shape"):
+        model.node_conditional(0, np.zeros(3))
+    with pytest.raises(InvalidInputError, match="choose one of"):
+        model.log_partition("guess")
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError, match="fit"):
+        fg.GeneralizedRootModel().sample(1)

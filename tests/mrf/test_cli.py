@@ -1,0 +1,166 @@
+"""`fstgrad mrf`: what the commands print, write and refuse."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.cli.main import main
+from fstgrad.mrf import images, uai
+from tests.mrf.models import masked_model, random_grid
+
+pytest.importorskip("PIL", reason="images need Pillow")
+
+
+@pytest.fixture
+def run(capsys):
+    """Run `fstgrad mrf ...`: (exit code, standard output, standard error)."""
+
+    def call(*args):
+        with pytest.raises(SystemExit) as stop:
+            main(["mrf", *map(str, args)])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def model():
+    return masked_model("square with a chord")
+
+
+@pytest.fixture
+def path(tmp_path, model):
+    uai.write_model(tmp_path / "m.uai", model)
+    return tmp_path / "m.uai"
+
+
+def test_partition(run, path, model):
+    log_z = model.log_partition()
+    expected = f"PR\n{log_z / np.log(10):.6g}\nln Z = {log_z:.12g} (exact)\n"
+    assert run("partition", path) == (0, expected, "")
+    assert run("partition", path, "--max-gib", 1)[1] == expected
+    code, out, err = run("partition", path, "--method", "trw", "--tol", "1e-9", "--max-iter", 5000)
+    assert (code, err) == (0, "")
+    assert out.endswith("(upper bound)\n")
+
+
+def test_not_converging_is_said_and_is_no_failure(run, path):
+    code, out, err = run("partition", path, "--method", "bp", "--max-iter", 1)
+    assert code == 0
+    assert out.endswith("(bethe)\n")
+    assert err.startswith("bp did not converge in 1 iterations")
+    assert "(no bound, not converged)" in run(
+        "partition", path, "--method", "trw", "--max-iter", 1
+    )[1]  # fmt: skip
+
+
+def test_marginals_with_evidence(run, path, model, tmp_path):
+    (tmp_path / "m.evid").write_text("1 2 0\n")
+    given = model.condition({2: 0})
+    expected = uai.format_marginals(given.marginals().node, model.labels_per_node)
+    evidence = ("--evidence", tmp_path / "m.evid")
+    assert run("marginals", path, *evidence) == (0, expected, "")
+    _, out, err = run("marginals", path, *evidence, "--method", "gibbs", "--seed", 3)
+    assert "R-hat 1.0" in err
+    numbers = [np.array(text.split()[1:], float) for text in (out, expected)]
+    np.testing.assert_allclose(*numbers, atol=0.05)
+    assert run("marginals", path, *evidence, "--method", "gibbs", "--seed", 3)[1] == out
+
+
+@pytest.mark.parametrize("method", ["exact", "max_product", "icm"])
+def test_map(run, path, model, method):
+    code, out, err = run("map", path, "--method", method)
+    assert (code, out) == (0, uai.format_mode(model.mode()))
+    assert err.startswith(f"score {model.score(model.mode()):.12g} nats")
+
+
+@pytest.mark.parametrize("method", ["exact", "chromatic"])
+def test_sample(run, path, model, method):
+    code, out, _ = run("sample", path, "-k", 20, "--method", method, "--seed", 1)
+    assert code == 0
+    draws = [[int(word) for word in line.split()] for line in out.splitlines()]
+    assert len(draws) == 20
+    assert all(model.score(y) > -np.inf for y in draws)
+    assert run("sample", path, "-k", 20, "--method", method, "--seed", 1)[1] == out
+
+
+@pytest.mark.parametrize(
+    "arguments, code, message",
+    [
+        (["partition", "missing.uai"], 2, "'missing.uai' does not exist"),
+        (["partition", "m.uai", "--method", "guess"], 2, "'guess' is not one of 'exact', 'bp'"),
+        (["partition", "m.uai", "--method", "bp", "--samples", "9"], 1, "has no option 'samples'"),
+        (["partition", "m.uai", "--max-gib", "1e-9"], 1, "raise max_bytes"),
+        (["marginals", "bad.uai"], 1, "line 1: the file starts with 'GRAPH'"),
+        (["marginals", "m.uai", "--evidence", "clash.evid"], 1, "as 0 and as 1"),
+        (["map", "m.uai", "--method", "graph_cut"], 1, "graph_cut needs two labels"),
+        (["sample", "m.uai", "-k", "0"], 2, "'-k'"),
+        (["denoise", "bad.uai", "--output", "x.png"], 1, "is not an image"),
+        (["denoise", "bad.uai", "--output", "none/x.png"], 2, "does not exist; make it first"),
+    ],
+)
+def test_failures_are_one_line(run, path, tmp_path, monkeypatch, arguments, code, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.uai").write_text("GRAPH\n")
+    (tmp_path / "clash.evid").write_text("2 0 0 0 1")
+    found, out, err = run(*arguments)
+    assert (found, out) == (code, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def noisy_disc(seed=0):
+    rows, columns = np.indices((24, 30))
+    clean = ((rows - 12) ** 2 + (columns - 15) ** 2 < 64).astype(float)
+    return clean, np.clip(
+        0.2 + 0.6 * clean + 0.25 * np.random.default_rng(seed).normal(size=clean.shape), 0, 1
+    )
+
+
+@pytest.mark.parametrize("method", ["bp", "graph_cut", "icm", "chromatic", "trw"])
+def test_denoise(run, tmp_path, method):
+    clean, noisy = noisy_disc()
+    images.write_image(tmp_path / "in.png", noisy)
+    panels = () if method in ("graph_cut", "icm") else ("--marginals", tmp_path / "p.png")
+    code, out, _ = run(
+        "denoise", tmp_path / "in.png", "--method", method, "--output", tmp_path / "out.png",
+        "--coupling", 1.5, *panels,
+    )  # fmt: skip
+    assert code == 0
+    assert "2 levels" in out
+    restored = images.read_image(tmp_path / "out.png") > 0.5
+    before = np.mean((noisy > 0.5) != clean)
+    assert np.mean(restored != clean) < before / 3
+    if panels:
+        assert images.read_image(tmp_path / "p.png").shape == clean.shape
+
+
+def test_denoise_refuses_marginals_of_a_labeling(run, tmp_path):
+    images.write_image(tmp_path / "in.png", noisy_disc()[1])
+    arguments = [
+        "--method",
+        "icm",
+        "--output",
+        tmp_path / "o.png",
+        "--marginals",
+        tmp_path / "p.png",
+    ]
+    code, _, err = run("denoise", tmp_path / "in.png", *arguments)
+    assert (code, "--marginals needs marginals" in err) == (2, True)
+
+
+def test_segmentation_levels():
+    image = np.repeat([[0.1, 0.5, 0.9]], 4, axis=0)
+    model, means = images.segmentation(image, 3, coupling=0.0)
+    np.testing.assert_allclose(means, [0.1, 0.5, 0.9])
+    assert model.mode().reshape(4, 3).tolist() == [[0, 1, 2]] * 4
+    with pytest.raises(fg.InvalidInputError, match="3 different values and labels is 4"):
+        images.segmentation(image, 4)
+
+
+def test_panels():
+    node = random_grid(2, 3, 3).marginals().node
+    panels = images.marginal_panels(node, 2, 3)
+    assert panels.shape == (2, 3 * 3 + 2)
+    np.testing.assert_array_equal(panels[:, 4:7], node[:, 1].reshape(2, 3))

@@ -1,0 +1,70 @@
+"""Labelings of the highest score: exact, graph cut, max-product, ICM."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.mrf.models import masked_model, random_grid, random_model
+
+
+def submodular_grid(height, width, seed):
+    """Random binary model with s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0) on every edge."""
+    model = random_grid(height, width, 2, seed=seed, scale=2.0, shared=False)
+    edge = model.scores.edge.copy()
+    excess = edge[:, 0, 1] + edge[:, 1, 0] - edge[:, 0, 0] - edge[:, 1, 1]
+    edge[:, 0, 0] += np.maximum(excess, 0)
+    return model.with_scores(model.scores.node, edge)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_graph_cut_equals_elimination(seed):
+    model = submodular_grid(5, 6, seed)
+    best = model.decode("graph_cut")
+    assert best.score == pytest.approx(model.score(model.mode()), rel=1e-9)
+    assert best.score == model.score(best.labels)
+    assert 0 <= best.gap < 1e-6
+
+
+def test_graph_cut_keeps_hard_zeros():
+    model = submodular_grid(4, 4, 1)
+    node, edge = model.scores.node.copy(), model.scores.edge.copy()
+    node[3, 0] = node[7, 1] = -np.inf
+    edge[5, 0, 1] = edge[6, 1, 0] = edge[8, 0, 1] = edge[8, 1, 0] = -np.inf
+    hard = model.with_scores(node, edge)
+    best = hard.decode("graph_cut")
+    assert best.score == pytest.approx(hard.score(hard.mode()), rel=1e-9)
+    assert best.gap < 1e-5
+    # a chain of equalities between two nodes that must differ
+    tie = np.where(np.eye(2) == 1, 0.0, -np.inf)
+    ends = np.array([[0, -np.inf], [0, 0], [-np.inf, 0]])
+    with pytest.raises(fg.InfeasibleError):
+        fg.PairwiseMRF(ends, tie, [(0, 1), (1, 2)]).decode("graph_cut")
+
+
+def test_graph_cut_says_what_it_cannot_do():
+    with pytest.raises(fg.NotSupportedError, match="the model has 3"):
+        random_model("triangle").decode("graph_cut")
+    with pytest.raises(fg.NotSupportedError, match="submodular"):
+        fg.PairwiseMRF(np.zeros((2, 2)), -np.eye(2), [(0, 1)]).decode("graph_cut")
+
+
+@pytest.mark.parametrize("name", ["chain", "star", "two trees", "no edges"])
+def test_max_product_is_exact_on_forests(name):
+    model = masked_model(name, seed=3)
+    assert model.decode("max_product").score == pytest.approx(model.score(model.mode()))
+    assert model.decode().gap == 0
+
+
+def test_icm_is_a_local_optimum():
+    model = random_grid(4, 5, 3, scale=1.0)
+    found = model.decode("icm", rng=0)
+    assert found.converged
+    best = model.score(model.mode())
+    assert found.score <= best + 1e-12
+    for i in range(20):
+        for c in range(3):
+            moved = found.labels.copy()
+            moved[i] = c
+            assert model.score(moved) <= found.score + 1e-12
+    again = model.decode("icm", rng=0, restarts=50)
+    assert found.score <= again.score <= best + 1e-12

@@ -1,0 +1,36 @@
+"""The denoising example: every way of training restores most of the noise."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "denoise.py"
+
+
+@pytest.fixture
+def example():
+    spec = importlib.util.spec_from_file_location("denoise", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_denoise(example, capsys):
+    _, noise, accuracies = example.main([])
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(accuracies)
+    for found in accuracies.values():
+        for accuracy, before in zip(found, noise.values(), strict=True):
+            assert 1 - accuracy < (1 - before) / 2
+
+
+@pytest.mark.slow
+def test_denoise_on_real_images(example, shared_data, tmp_path):
+    pytest.importorskip("matplotlib")
+    figure = tmp_path / "figure.png"
+    _, noise, accuracies = example.main(
+        ["--data", str(shared_data / "grids"), "--figure", str(figure)]
+    )
+    for found in accuracies.values():
+        assert all(a > b for a, b in zip(found, noise.values(), strict=True))
+    assert figure.stat().st_size > 10_000

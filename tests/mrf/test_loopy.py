@@ -1,0 +1,161 @@
+"""Loopy belief propagation, its schedules and bounds, and mean field."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.graph import spanning_tree_weights
+from fstgrad.mrf.graph_messages import GraphMessages
+from fstgrad.mrf.grid_messages import GridMessages
+from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
+from tests.oracles import mrf as oracle
+
+FORESTS = ["one node", "no edges", "chain", "star", "two trees"]
+
+
+@pytest.mark.parametrize("name", FORESTS)
+@pytest.mark.parametrize("build", [random_model, masked_model])
+@pytest.mark.parametrize("schedule", ["flooding", "residual"])
+@pytest.mark.parametrize("method", ["bp", "trw"])
+def test_exact_on_forests(name, build, schedule, method):
+    model = build(name, seed=4)
+    result = model.infer(method, tol=1e-13, schedule=schedule, damping=0.0)
+    assert result.converged
+    assert result.log_partition == pytest.approx(model.log_partition(), rel=1e-11)
+    np.testing.assert_allclose(result.node, model.marginals().node, atol=1e-11)
+    np.testing.assert_allclose(result.edge, model.marginals().edge, atol=1e-11)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("maximum", [0, 1])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (5, 1), (1, 1)])
+def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape):
+    model = random_grid(*shape, 3, seed=1, scale=1.5, shared=shared)
+    tables = [cls(model, maximum, 1) for cls in (GridMessages, GraphMessages)]
+    for _ in range(9):
+        changes = [table.sweep(damping) for table in tables]
+        assert changes[0] == pytest.approx(changes[1], abs=1e-12)
+    (node, log_nodes), (other_node, other_log_nodes) = (t.node_beliefs() for t in tables)
+    np.testing.assert_allclose(node, other_node, atol=1e-13)
+    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
+    np.testing.assert_allclose(*edges, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["triangle", "complete"])
+def test_flooding_equals_the_definition(name):
+    model = masked_model(name)
+    expected = oracle.flooding(*model.scores, model.graph.edges.tolist(), 7, damping=0.25)
+    messages = GraphMessages(model, 0, 1)
+    for _ in range(7):
+        messages.sweep(0.25)
+    np.testing.assert_allclose(np.exp(messages.messages), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tree_reweighted_is_an_upper_bound_and_mean_field_a_lower_one(name):
+    model = masked_model(name, seed=2)
+    above = model.infer("trw", tol=1e-10, max_iter=5000)
+    below = model.infer("mean_field")
+    assert above.converged
+    assert above.kind == "upper bound"
+    assert below.kind == "lower bound"
+    assert below.log_partition <= model.log_partition() + 1e-9
+    assert model.log_partition() <= above.log_partition + 1e-9
+
+
+def test_tree_weights_are_those_of_spanning_trees():
+    graph = random_model("complete").graph
+    weights = spanning_tree_weights(graph)
+    assert weights.sum() == pytest.approx(3)  # a tree on 4 nodes has 3 edges
+    assert weights.min() > 0
+    bridges = masked_model("loop and tree").graph
+    assert spanning_tree_weights(bridges)[3] == pytest.approx(1)  # an edge outside any cycle
+
+
+def test_hard_zeros_stay_zero():
+    # proper 3-colourings of a 6 x 6 board whose corner is fixed
+    forbid = np.where(np.eye(3) == 1, -np.inf, 0.0)
+    board = fg.PairwiseMRF.grid(6, 6, np.zeros((36, 3)), forbid).condition({0: 1})
+    for method in ("bp", "trw", "max_product"):
+        result = board.infer(method, damping=0.5, max_iter=300)
+        assert result.node[0].tolist() == [0, 1, 0]
+        assert result.node[1, 1] == 0
+        assert (np.diagonal(result.edge, axis1=1, axis2=2) == 0).all()
+
+
+def test_products_beyond_the_float_range_are_computed_in_logs():
+    # five opinions of e^400 that cancel: no product of their exponentials is a float
+    node = np.zeros((9, 2))
+    node[4, 1] = 800.0
+    node[[1, 3], 0] = 500.0
+    model = fg.PairwiseMRF.grid(3, 3, node, 450.0 * np.eye(2))
+    assert GridMessages(model, 0, 1).sweep(0.0) is not None  # the first messages fit
+    result = model.infer("bp", max_iter=100)
+    assert np.isfinite(result.log_partition)
+    messages = GraphMessages(model, 0, 1)
+    for _ in range(result.iterations):
+        messages.sweep(0.0)
+    np.testing.assert_allclose(result.node, messages.node_beliefs()[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), None])
+def test_contradictions_are_found(shape):
+    forbid = np.where(np.eye(2) == 1, -np.inf, 0.0)
+    node = np.zeros((9, 2))
+    node[0, 0] = node[1, 0] = -np.inf
+    model = fg.PairwiseMRF.grid(3, 3, node, forbid)
+    if shape is None:
+        model = fg.PairwiseMRF(node, forbid, model.graph.edges)
+    for schedule in ("flooding", "residual"):
+        with pytest.raises(fg.InfeasibleError, match="Z = 0"):
+            model.infer("bp", schedule=schedule)
+
+
+@pytest.mark.parametrize("labels", [2, 10])
+@pytest.mark.parametrize("shared", [True, False])
+def test_marginals_do_not_depend_on_threads(labels, shared):
+    model = random_grid(60, 70, labels, shared=shared)
+    one, two, three = (model.infer("bp", max_iter=10, threads=t) for t in (1, 2, 3))
+    np.testing.assert_array_equal(one.node, two.node)
+    np.testing.assert_array_equal(one.residuals, three.residuals)
+    assert one.log_partition == three.log_partition
+    graph = fg.PairwiseMRF(*model.scores, model.graph.edges)
+    one, two = (graph.infer("bp", max_iter=3, threads=t) for t in (1, 2))
+    np.testing.assert_array_equal(one.node, two.node)
+
+
+def test_what_a_result_says():
+    model = random_grid(5, 5, 2, scale=1.0)
+    seen = []
+    result = model.infer("bp", max_iter=3, tol=0, progress=lambda k, r: seen.append((k, r)))
+    assert not result.converged
+    assert result.iterations == 3
+    assert seen == list(zip([1, 2, 3], result.residuals, strict=True))
+    assert result.kind == "bethe"
+    assert result.seconds > 0
+    np.testing.assert_allclose(result.edge_sum, result.edge.sum(axis=0), atol=1e-13)
+    exact = model.infer("exact")
+    assert (exact.kind, exact.converged) == ("exact", True)
+    np.testing.assert_array_equal(exact.edge, model.marginals().edge)
+    best = model.infer("max_product", damping=0.3)
+    assert best.log_partition == pytest.approx(model.score(best.node.argmax(axis=1)))
+
+
+@pytest.mark.parametrize(
+    "method, options, message",
+    [
+        ("belief", {}, "method is 'belief'; choose one of exact, bp"),
+        ("bp", {"steps": 3}, "method 'bp' has no option 'steps'; it has max_iter, tol, damping"),
+        ("bp", {"damping": 1.0}, r"damping is 1.0; give a number in \[0, 1\)"),
+        ("bp", {"max_iter": 0}, "max_iter is 0"),
+        ("bp", {"schedule": "random"}, "schedule is 'random'"),
+        ("bp", {"threads": 0}, "threads is 0"),
+        ("exact", {"max_bytes": 0}, "max_bytes is 0"),
+    ],
+)
+def test_bad_options(method, options, message):
+    with pytest.raises(fg.InvalidInputError, match=message):
+        random_grid(60, 60, 10).infer(method, **options)

@@ -1,0 +1,131 @@
+"""Training losses: gradients, the theorem on CD1, shared scores, bad labels."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.losses import PersistentChains
+from tests.mrf.models import masked_model, random_grid, random_model, random_scores
+from tests.oracles import mrf as oracle
+
+EXACT_GRADIENT = [
+    ("exact", {}),
+    ("pseudolikelihood", {}),
+    ("bp", {"tol": 1e-13, "max_iter": 2000}),
+    ("trw", {"tol": 1e-13, "max_iter": 5000}),
+]
+
+
+@pytest.mark.parametrize("method, options", EXACT_GRADIENT)
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradient_equals_central_differences(method, options, shared):
+    node, edge, edges = random_scores("square with a chord", 3, seed=1, scale=0.7)
+    edge = edge[0] if shared else edge
+    gold, step = [0, 2, 1, 1], 1e-5
+
+    def loss(node, edge):
+        return fg.PairwiseMRF(node, edge, edges).nll(gold, method, **options)
+
+    gradient = loss(node, edge)[1]
+    assert gradient.edge.shape == edge.shape
+    for which, table in enumerate((node, edge)):
+        for cell in list(np.ndindex(table.shape))[::3]:
+            ends = []
+            for sign in (1, -1):
+                moved = [node.copy(), edge.copy()]
+                moved[which][cell] += sign * step
+                ends.append(loss(*moved)[0])
+            difference = (ends[0] - ends[1]) / (2 * step)
+            assert gradient[which][cell] == pytest.approx(difference, abs=1e-8)
+
+
+def test_mean_field_gradient_where_it_is_a_local_optimum():
+    # the bound's gradient is E_q[t]: the derivative through q vanishes at an optimum
+    model = random_model("triangle", scale=0.3)
+    value, gradient = model.nll([0, 1, 2], "mean_field", tol=1e-14)
+    node = model.scores.node.copy()
+    node[1, 0] += 1e-5
+    moved = model.with_scores(node, model.scores.edge).nll([0, 1, 2], "mean_field", tol=1e-14)[0]
+    assert (moved - value) / 1e-5 == pytest.approx(gradient.node[1, 0], abs=1e-5)
+
+
+def test_pseudolikelihood_equals_its_definition():
+    model = masked_model("square with a chord")
+    gold = model.mode()
+    edges = model.graph.edges.tolist()
+    expected, node, edge = 0.0, 0, 0
+    for i in range(4):
+        p = oracle.conditional(gold, i, *model.scores, edges, model.labels_per_node[i])
+        expected -= np.log(p[gold[i]])
+        for c, weight in enumerate(p):
+            moved = gold.copy()
+            moved[i] = c
+            parts = oracle.parts(moved, model.scores.node.shape, edges)
+            node, edge = node + weight * parts[0], edge + weight * parts[1]
+    parts = oracle.parts(gold, model.scores.node.shape, edges)
+    value, gradient = model.nll(gold, "pseudolikelihood")
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient.node, node - 4 * parts[0], atol=1e-12)
+    np.testing.assert_allclose(gradient.edge, edge - 4 * parts[1], atol=1e-12)
+
+
+def test_one_site_cd_is_pseudolikelihood_in_expectation():
+    model = random_model("square with a chord", scale=0.6)
+    gold = np.array([0, 2, 1, 1])
+    expected = model.nll(gold, "pseudolikelihood")[1]
+    rng = np.random.default_rng(0)
+    draws = [model.nll(gold, "cd1", rng=rng)[1] for _ in range(6000)]
+    for mine, goal in ((np.array([d[k] for d in draws]), expected[k]) for k in range(2)):
+        error = mine.std(axis=0) / np.sqrt(len(mine))
+        assert (np.abs(mine.mean(axis=0) - goal) <= 4.5 * error + 1e-12).all()
+        assert (error < 0.1).all()
+
+
+@pytest.mark.parametrize("sampler", ["gibbs", "chromatic", "blocked", "metropolis"])
+def test_long_contrastive_divergence_is_the_likelihood_gradient(sampler):
+    model = random_grid(3, 3, 2, scale=0.6)
+    gold = np.array([0, 1, 0, 1, 1, 0, 0, 0, 1])
+    exact = model.nll(gold)[1]
+    value, gradient = model.nll(gold, "cd", k=60, chains=1500, sampler=sampler, rng=1)
+    np.testing.assert_allclose(gradient.node, exact.node, atol=4.5 * 0.5 / np.sqrt(1500))
+    np.testing.assert_allclose(gradient.edge, exact.edge, atol=4.5 * 3 / np.sqrt(1500))
+    again = model.nll(gold, "cd", k=60, chains=1500, sampler=sampler, rng=1)
+    assert again[0] == value
+    np.testing.assert_array_equal(again[1].edge, gradient.edge)
+
+
+def test_gap_and_gradient_agree():
+    model = random_grid(3, 4, 3)
+    gold = model.sample(1, 0)[0]
+    value, gradient = model.nll(gold, "cd", k=1, chains=3, rng=5)
+    linear = (gradient.node * model.scores.node).sum() + (gradient.edge * model.scores.edge).sum()
+    assert value == pytest.approx(linear, rel=1e-12)
+
+
+def test_persistent_chains_go_on():
+    model = random_grid(3, 3, 2, scale=0.4)
+    chains = PersistentChains(model, chains=400, rng=0)
+    first = chains.labels.copy()
+    gold = np.zeros(9, int)
+    for _ in range(30):
+        _, gradient = model.nll(gold, "cd", persistent=chains)
+    assert (chains.labels != first).any()
+    exact = model.nll(gold)[1]
+    np.testing.assert_allclose(gradient.node, exact.node, atol=4.5 * 0.5 / np.sqrt(400))
+    with pytest.raises(fg.InvalidInputError, match="chains of 9 nodes, the model has 6"):
+        random_grid(2, 3, 2).nll(np.zeros(6, int), "cd", persistent=chains)
+
+
+@pytest.mark.parametrize("method", ["exact", "bp", "pseudolikelihood", "cd", "cd1"])
+def test_bad_gold(method):
+    with pytest.raises(fg.InvalidInputError, match=r"gold\[1\] is 2"):
+        random_model("triangle", 2).nll([0, 2, 0], method)
+
+
+def test_forbidden_gold_has_infinite_loss():
+    model = random_model("triangle", 2)
+    node = model.scores.node.copy()
+    node[0, 0] = -np.inf
+    model = model.with_scores(node, model.scores.edge)
+    assert model.nll([0, 1, 1])[0] == np.inf
+    assert model.nll([0, 1, 1], "pseudolikelihood")[0] == np.inf

@@ -1,0 +1,162 @@
+"""Markov chains: right marginals within their stated error, seeds, threads, hard zeros."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.chains import Chain, forest_blocks, start_labels
+from fstgrad.mrf.graph import Graph, grid_edges
+from tests.mrf.models import masked_model, random_grid, random_model
+from tests.oracles import mrf as oracle
+
+SAMPLERS = ["gibbs", "chromatic", "blocked", "metropolis"]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_stated_errors_cover_95_percent(sampler):
+    model = random_grid(3, 3, 2, scale=0.7)
+    exact = model.marginals().node[:, 0]
+    inside = []
+    for seed in range(60):
+        result = model.infer(sampler, samples=400, burn_in=20, chains=4, rng=seed)
+        inside.append(np.abs(result.node[:, 0] - exact) <= result.margin[:, 0])
+    # 9 marginals of 60 runs, counted as if only the runs were independent: 2 sigma below 95 percent
+    assert np.mean(inside) >= 0.95 - 2 * np.sqrt(0.95 * 0.05 / 60)
+    assert np.mean(inside) <= 0.995  # an error that is stated too large is wrong too
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("name", ["chain", "complete", "two trees"])
+def test_marginals_with_masks(sampler, name):
+    model = masked_model(name)
+    result = model.infer(sampler, samples=3000, rng=0)
+    assert result.converged
+    assert result.iterations == 4 * 3000
+    for mine, exact in (
+        (result.node, model.marginals().node),
+        (result.edge, model.marginals().edge),
+    ):
+        assert (mine[exact == 0] == 0).all()
+        np.testing.assert_allclose(mine, exact, atol=0.04)
+    np.testing.assert_allclose(result.edge_sum, result.edge.sum(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_sweep_has_the_right_conditionals(sampler):
+    # one node: every draw is from its conditional, whatever the sampler
+    node = np.log([[0.5, 0.3, 0.2]])
+    model = fg.PairwiseMRF(node, np.zeros((0, 3, 3)), [])
+    result = model.infer(sampler, samples=20_000, chains=1, rng=0, burn_in=5)
+    np.testing.assert_allclose(result.node[0], [0.5, 0.3, 0.2], atol=0.02)
+    assert np.isnan(result.r_hat)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_samples_depend_on_the_seed_alone(sampler):
+    model = random_grid(180, 170, 2)
+    runs = [
+        model.infer(sampler, samples=4, batches=4, burn_in=2, chains=c, rng=3, threads=t)
+        for c, t in ((1, 1), (1, 2), (3, 1), (3, 2))
+    ]
+    np.testing.assert_array_equal(runs[0].node, runs[1].node)
+    np.testing.assert_array_equal(runs[2].node, runs[3].node)
+    np.testing.assert_array_equal(runs[2].edge, runs[3].edge)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_grid_kernel_equals_the_general_one(labels):
+    model = random_grid(6, 7, labels, scale=2.0)
+    start = start_labels(model, np.random.default_rng(0))
+    fast = Chain(model, "chromatic", start, 11)
+    own = model.with_scores(model.scores.node, np.repeat(model.edge_stack, 71, axis=0))
+    slow = Chain(own, "chromatic", start, 11)
+    assert fast._is_fast_grid
+    assert not slow._is_fast_grid
+    for _ in range(20):
+        fast.advance(1)
+        slow.advance(1)
+        np.testing.assert_array_equal(fast.labels, slow.labels)
+
+
+def test_one_gibbs_draw_equals_the_conditional():
+    model = masked_model("complete")
+    y = model.mode()
+    p = oracle.conditional(y, 2, *model.scores, model.graph.edges.tolist(), 3)
+    draws = []
+    for key in range(4000):
+        from fstgrad.mrf.kernels.sites import gibbs_sites
+
+        labels, graph = y.copy(), model.graph
+        gibbs_sites(
+            0, 1, np.array([2]), key, 0, graph.start, graph.leaving, graph.source,
+            model.scores.node, model.edge_stack, labels,
+        )  # fmt: skip
+        draws.append(labels[2])
+    share = np.bincount(draws, minlength=3) / 4000
+    np.testing.assert_allclose(share, p, atol=4.5 * 0.5 / np.sqrt(4000))
+
+
+def test_extreme_scores_on_the_grid():
+    node = np.zeros((9, 2))
+    node[4] = [0, 900]
+    model = fg.PairwiseMRF.grid(3, 3, node, 300 * np.eye(2))
+    result = model.infer("chromatic", samples=50, rng=0)
+    assert result.node[4].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("edges", [grid_edges(5, 4), grid_edges(4, 4, 8), grid_edges(1, 5)])
+@pytest.mark.parametrize("grid", [True, False])
+def test_blocks_are_forests_that_cover_all_nodes(edges, grid):
+    nodes = int(edges.max()) + 1
+    graph = Graph(nodes, edges, (5, 4) if grid and nodes == 20 else None)
+    block, orders, _ = forest_blocks(graph)
+    assert sorted(np.concatenate(orders).tolist()) == list(range(nodes))
+    for b in range(block.max() + 1):
+        inside = edges[(block[edges] == b).all(axis=1)]
+        assert Graph(nodes, inside).is_forest
+
+
+def test_colours_are_proper():
+    for model in (
+        random_model("complete"),
+        masked_model("square with a chord"),
+        random_grid(4, 5, 2),
+    ):
+        colour = model.graph.colour
+        first, second = colour[model.graph.edges].T
+        assert (first != second).all()
+
+
+def test_start_is_an_allowed_labeling():
+    forbid = np.where(np.eye(3) == 1, -np.inf, 0.0)
+    board = fg.PairwiseMRF.grid(8, 8, np.zeros((64, 3)), forbid)
+    for seed in range(5):
+        assert board.score(start_labels(board, np.random.default_rng(seed))) > -np.inf
+    with pytest.raises(fg.InvalidInputError, match="initial is a forbidden labeling"):
+        board.infer("gibbs", initial=np.zeros(64, int))
+    two = np.where(np.eye(2) == 1, -np.inf, 0.0)
+    odd = fg.PairwiseMRF(np.zeros((3, 2)), two, [(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(fg.InfeasibleError):
+        odd.infer("gibbs")
+
+
+def test_pairs_can_be_left_out():
+    result = random_grid(3, 3, 2).infer("gibbs", samples=40, batches=4, edges=False, rng=0)
+    with pytest.raises(fg.NotSupportedError, match="edges=True"):
+        _ = result.edge
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"samples": 5}, "batches is 40 and samples 5"),
+        ({"batches": 3}, "batches is 3 and samples 1000; take an even number"),
+        ({"burn_in": -1}, "burn_in is -1"),
+        ({"chains": 0}, "chains is 0"),
+        ({"sampler": "gibbs"}, "no option 'sampler'"),
+        ({"rng": "seed"}, "rng is 'seed'"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(fg.InvalidInputError, match=message):
+        random_grid(3, 3, 2).infer("chromatic", **options)

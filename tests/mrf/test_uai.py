@@ -1,0 +1,165 @@
+"""UAI files: what is read, written and refused, and the published results."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf import uai
+from fstgrad.mrf.factors import Factor
+from tests.mrf.models import masked_model
+
+SMALL = """MARKOV
+3
+2 2 3
+3
+1 0
+2 0 1
+3 1 2 0
+
+2
+ 0.4 0.6
+4
+ 1.5 0.0
+ 0.5 2.5
+12
+ 1 2 3 4 5 6
+ 6 5 4 3 2 1
+"""
+
+
+def small_weight(a, b, c):
+    pair = [[1.5, 0.0], [0.5, 2.5]][a][b]
+    return [0.4, 0.6][a] * pair * ([1, 2, 3, 4, 5, 6, 6, 5, 4, 3, 2, 1][6 * b + 2 * c + a])
+
+
+@pytest.fixture
+def small(tmp_path):
+    path = tmp_path / "small.uai"
+    path.write_text(SMALL)
+    return path
+
+
+def test_values_of_a_small_file(small):
+    model = uai.read_model(small).to_mrf()
+    states = list(itertools.product(range(2), range(2), range(3)))
+    weights = np.array([small_weight(*state) for state in states])
+    assert model.num_variables == 3
+    assert model.num_nodes == 4  # one joint node for the factor over three
+    assert model.log_partition() == pytest.approx(np.log(weights.sum()), rel=1e-13)
+    expected = [weights[[s[2] == c for s in states]].sum() / weights.sum() for c in range(3)]
+    np.testing.assert_allclose(model.marginals().node[2, :3], expected, atol=1e-13)
+    best = states[int(weights.argmax())]
+    assert tuple(model.mode()[:3]) == best
+    assert model.log_prob(best) == pytest.approx(np.log(weights.max() / weights.sum()))
+    assert model.log_prob((0, 1, 0)) == -np.inf
+
+
+def test_single_site_methods_refuse_joint_nodes(small):
+    model = uai.read_model(small).to_mrf()
+    for call in (
+        lambda: model.infer("gibbs"),
+        lambda: model.nll([0, 0, 0], "pseudolikelihood"),
+        lambda: model.decode("icm"),
+    ):
+        with pytest.raises(fg.NotSupportedError, match="infer\\('exact'\\)"):
+            call()
+
+
+def test_factors_over_the_same_nodes_are_added():
+    rng = np.random.default_rng(0)
+    one, two, turned = rng.normal(size=3), rng.normal(size=(3, 2)), rng.normal(size=(2, 3))
+    model = fg.PairwiseMRF.from_factors(
+        [3, 2],
+        [Factor((0,), one), Factor((0,), one), Factor((0, 1), two), Factor((1, 0), turned),
+         Factor((), 0.7)],
+    )  # fmt: skip
+    total = 2 * one[:, None] + two + turned.T + 0.7
+    assert model.graph.num_edges == 1
+    assert model.log_partition() == pytest.approx(np.logaddexp.reduce(total.ravel()), rel=1e-13)
+    assert model.score([2, 1]) == pytest.approx(total[2, 1])
+    assert model.log_prob([2, 1]) == pytest.approx(total[2, 1] - model.log_partition())
+    assert model.kl(model) == pytest.approx(0, abs=1e-12)
+
+
+def test_written_models_read_back_the_same(tmp_path):
+    model = masked_model("square with a chord")
+    uai.write_model(tmp_path / "m.uai", model)
+    again = uai.read_model(tmp_path / "m.uai").to_mrf()
+    assert again.log_partition() == pytest.approx(model.log_partition(), rel=1e-14)
+    np.testing.assert_allclose(again.marginals().node, model.marginals().node, atol=1e-14)
+    uai.write_evidence(tmp_path / "m.evid", {2: 1, 0: 0})
+    assert uai.read_evidence(tmp_path / "m.evid", again.labels_per_node) == {2: 1, 0: 0}
+
+
+def test_results_in_uai_form():
+    assert uai.format_partition(np.log(1000.0)) == "PR\n3\n"
+    node = np.array([[0.25, 0.75, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    assert uai.format_marginals(node, np.array([2, 3])) == (
+        "MAR\n2 2 0.25 0.75 3 0.333333 0.333333 0.333333\n"
+    )
+    assert uai.format_mode(np.array([1, 0])) == "MAP\n2 1 0\n"
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("MARKOV", "MARCOV", "line 1: the file starts with 'MARCOV'"),
+        ("2 2 3\n", "2 2 x\n", "line 3: the size of variable 2 is 'x'; give an integer"),
+        ("2 2 3\n", "2 0 3\n", "line 3: the size of variable 1 is 0; it must be >= 1"),
+        ("2 0 1\n", "2 0 3\n", r"line 6: a variable of factor 1 is 3; it must be in 0 .. 2"),
+        ("2 0 1\n", "2 0 0\n", "line 6: factor 1 names a variable twice"),
+        ("12\n", "11\n", "line 14: factor 2 announces 11 values; its scope .* has 12 states"),
+        ("1.5 0.0", "1.5 -1", "line 12: factor 1 has the value -1; give a finite number >= 0"),
+        ("1.5 0.0", "1.5 one", "line 12: factor 1 has the value 'one'"),
+        ("3 2 1\n", "3 2\n", "line 16: the file ends where value 12 of 12 of factor 2"),
+        ("3 2 1\n", "3 2 1 0\n", "line 16: '0' comes after the last value"),
+    ],
+)
+def test_malformed_files_name_the_line(small, old, new, message):
+    assert SMALL.count(old) >= 1
+    head, _, tail = SMALL.rpartition(old) if old == "3 2 1\n" else SMALL.partition(old)
+    small.write_text(head + new + tail)
+    with pytest.raises(fg.InvalidInputError, match=message):
+        uai.read_model(small)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("1 3 0", "an observed variable is 3"),
+        ("1 0 2", "the value of variable 0 is 2; it must be in 0 .. 1"),
+        ("2 0 1 0 0", "variable 0 is observed as 1 and as 0"),
+        ("", "the file ends where the number of observed variables"),
+    ],
+)
+def test_bad_evidence(tmp_path, text, message):
+    (tmp_path / "e").write_text(text)
+    with pytest.raises(fg.InvalidInputError, match=message):
+        uai.read_evidence(tmp_path / "e", np.array([2, 2, 3]))
+
+
+FAST = ["Alchemy_11", "CSP_12", "Grids_11", "Grids_12", "Segmentation_11", "Segmentation_12"]
+SLOW = ["ObjectDetection_11", "Grids_15"]
+
+
+@pytest.mark.parametrize(
+    "name", FAST + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
+)
+def test_published_results(shared_data, name):
+    path = shared_data / "uai" / f"{name}.uai"
+    file = uai.read_model(path)
+    evidence = uai.read_evidence(f"{path}.evid", file.sizes)
+    model = file.to_mrf().condition(evidence)
+    expected = (path.parent / f"{path.name}.PR").read_text().split()
+    assert uai.format_partition(model.log_partition()).split() == expected
+    words = (path.parent / f"{path.name}.MAR").read_text().split()[1:]
+    mine = uai.format_marginals(model.marginals().node[: len(file.sizes)], file.sizes).split()[1:]
+    assert len(words) == len(mine)
+    for theirs, ours in zip(words, mine, strict=True):
+        # both are printed with six significant digits: one unit of the last may differ
+        digit = 10.0 ** (np.floor(np.log10(max(float(theirs), 1e-300))) - 5)
+        assert float(ours) == pytest.approx(float(theirs), abs=1.01 * digit)
+    theirs = [int(word) for word in (path.parent / f"{path.name}.MAP").read_text().split()[2:]]
+    assert model.score(model.mode()) >= model.score(theirs) - 1e-9

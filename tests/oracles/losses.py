@@ -1,0 +1,112 @@
+"""Enumeration for alignments and kernels: all alignments, all subsequences, all n-grams.
+
+Strings are tuples of ids.
+"""
+
+import itertools
+import math
+
+
+def alignments(y, z):
+    """All alignments as strings over m (aligned pair), d (symbol of y), i (symbol of z)."""
+    if not y and not z:
+        yield ""
+        return
+    if y and z:
+        yield from ("m" + rest for rest in alignments(y[1:], z[1:]))
+    if y:
+        yield from ("d" + rest for rest in alignments(y[1:], z))
+    if z:
+        yield from ("i" + rest for rest in alignments(y, z[1:]))
+
+
+def affine_cost(y, z, costs, *, gap_open, gap_extend, free=""):
+    """Least cost of an alignment; a first or last run of an operation in `free` costs nothing.
+
+    Alignments with d right after i are left out at the ends that are not free: d before i is the
+    same alignment, and only one of the two orders opens each gap once.
+    """
+    best = math.inf
+    for operations in alignments(y, z):
+        if "id" in operations and not free:
+            continue
+        runs = [(kind, len(list(run))) for kind, run in itertools.groupby(operations)]
+        total, left, right = 0.0, iter(y), iter(z)
+        for position, (kind, size) in enumerate(runs):
+            if kind == "m":
+                total += sum(costs[next(left)][next(right)] for _ in range(size))
+                continue
+            for _ in range(size):
+                next(left if kind == "d" else right)
+            if kind not in free or position not in (0, len(runs) - 1):
+                total += gap_open + (size - 1) * gap_extend
+        best = min(best, total)
+    return best
+
+
+def factors(s):
+    return {s[i:j] for i in range(len(s) + 1) for j in range(i, len(s) + 1)}
+
+
+def local_affine_cost(y, z, costs, **gaps):
+    return min(affine_cost(u, v, costs, **gaps) for u in factors(y) for v in factors(z))
+
+
+def longest_common_subsequence(y, z):
+    common = subsequences(y) & subsequences(z)
+    return max(len(u) for u in common)
+
+
+def subsequences(s):
+    return {u for k in range(len(s) + 1) for u in itertools.combinations(s, k)}
+
+
+def string_alignment(y, z, insert, delete, substitute, transpose):
+    """Optimal string alignment distance by its recursion."""
+    found = [0.0] if not y and not z else []
+    if y:
+        found.append(delete + string_alignment(y[:-1], z, insert, delete, substitute, transpose))
+    if z:
+        found.append(insert + string_alignment(y, z[:-1], insert, delete, substitute, transpose))
+    if y and z:
+        own = 0.0 if y[-1] == z[-1] else substitute
+        found.append(own + string_alignment(y[:-1], z[:-1], insert, delete, substitute, transpose))
+    if len(y) > 1 and len(z) > 1 and y[-2:] == z[-2:][::-1] and y[-1] != y[-2]:
+        found.append(
+            transpose + string_alignment(y[:-2], z[:-2], insert, delete, substitute, transpose)
+        )
+    return min(found)
+
+
+def ngrams(s, order):
+    return [s[i : i + order] for i in range(len(s) - order + 1)]
+
+
+def ngram_sum(y, z, weights):
+    """sum_n w_n (pairs of equal n-grams)."""
+    return sum(
+        weight * sum(u == v for u in ngrams(y, order) for v in ngrams(z, order))
+        for order, weight in enumerate(weights, start=1)
+    )
+
+
+def gappy_kernel(y, z, order, decay):
+    """Pairs of equal subsequences, each weighed by decay^(stretch of its positions)."""
+
+    def weighted(s):
+        for places in itertools.combinations(range(len(s)), order):
+            yield tuple(s[i] for i in places), decay ** (places[-1] - places[0] + 1)
+
+    return sum(a * b for u, a in weighted(y) for v, b in weighted(z) if u == v)
+
+
+def mismatch_kernel(y, z, order, mismatches, n):
+    """sum over all u of the n-grams near u in y times those in z."""
+
+    def near(s, u):
+        return sum(
+            sum(a != b for a, b in zip(gram, u, strict=True)) <= mismatches
+            for gram in ngrams(s, order)
+        )
+
+    return sum(near(y, u) * near(z, u) for u in itertools.product(range(n), repeat=order))

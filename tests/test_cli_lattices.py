@@ -1,0 +1,124 @@
+"""`fstgrad risk` and `fstgrad grad` over lattices in archives and folders."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.cli.main import main
+from fstgrad.openfst import read_collection, to_arrays, write_archive
+
+ABC = fg.Alphabet(["the", "cat", "cap", "sat"])
+SLOTS = [[("the", 0.0), (None, -1.0)], [("cat", 0.3), ("cap", 0.5)], [("sat", 0.0)]]
+LATTICE = fg.Lattice.from_confusion_network(SLOTS, ABC)
+NBEST = fg.Lattice.from_nbest([["the", "cap"], ["cat", "sat"]], [0.2, 0.1], ABC)
+TARGET = ["the", "cat", "sat"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    archive = tmp_path / "lattices.far"
+    write_archive(archive, {"u1": LATTICE.to_fst(), "u2": NBEST.to_fst()})
+    folder = tmp_path / "lattices"
+    folder.mkdir()
+    for name, lattice in (("u1", LATTICE), ("u2", NBEST)):
+        lattice.to_fst().write(str(folder / f"{name}.fst"))
+    pairs = tmp_path / "refs.tsv"
+    pairs.write_text("u1\tthe cat sat\nu2\tcat sat\n")
+    return {"far": str(archive), "folder": str(folder), "pairs": str(pairs), "path": tmp_path}
+
+
+def run(capsys, *args):
+    try:
+        main([str(arg) for arg in args])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    return code or 0, [json.loads(line) for line in out.splitlines()], err
+
+
+@pytest.mark.parametrize("source", ["far", "folder"])
+def test_risk(files, capsys, source):
+    posteriors = files["path"] / "posteriors.far"
+    code, lines, err = run(
+        capsys, "risk", files["pairs"], "--lattices", files[source], "--tokens-y", "words",
+        "--loss", "edit-factored", "--posteriors", posteriors,
+    )  # fmt: skip
+    assert code == 0
+    loss = fg.EditDistance(ABC)
+    for line, lattice, target in zip(
+        lines, (LATTICE, NBEST), (TARGET, ["cat", "sat"]), strict=True
+    ):
+        assert line["objective"] == pytest.approx(fg.risk(lattice, target, loss)[0], abs=1e-12)
+        assert line["log_z"] == pytest.approx(lattice.log_partition(), abs=1e-12)
+        assert line["least_loss"] == 0
+        assert line["arcs"] == lattice.num_arcs
+    assert "over 2 lattices" in err
+    written = read_collection(posteriors)
+    assert sorted(written) == ["u1", "u2"]
+    cat = to_arrays(written["u1"])
+    names = dict(cat.input_symbols)
+    costs = {names[label]: cost for label, cost in zip(cat.ilabel, cat.weight, strict=True)}
+    # "cat" has weight e^0.3 against e^0.5
+    assert costs["cat"] == pytest.approx(np.log(1 + np.exp(0.2)), abs=1e-12)
+    assert costs["sat"] == 0
+
+
+@pytest.mark.parametrize("objective", ["softmax-margin", "crf", "risk"])
+def test_grad(files, capsys, objective):
+    gradients = files["path"] / "gradients.far"
+    code, lines, _ = run(
+        capsys, "grad", files["pairs"], "--lattices", files["far"], "--tokens-y", "words",
+        "--objective", objective, "--gradients", gradients,
+    )  # fmt: skip
+    assert code == 0
+    loss = fg.EditDistance(ABC)
+    value, gradient = {
+        "softmax-margin": lambda: fg.softmax_margin(LATTICE, TARGET, loss),
+        "crf": lambda: fg.softmax_margin(LATTICE, TARGET),
+        "risk": lambda: fg.risk(LATTICE, TARGET, loss),
+    }[objective]()
+    assert lines[0]["objective"] == pytest.approx(value, abs=1e-12)
+    written = to_arrays(read_collection(gradients)["u1"])
+    np.testing.assert_allclose(np.sort(written.weight), np.sort(gradient), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ("u3\tthe cat sat\n", "no lattice 'u3'; there is u1, u2"),
+        ("u1\tsat the cat\n", "closest"),
+        ("u1\n", "one tab"),
+    ],
+)
+def test_bad_rows_are_one_line(files, capsys, row, message):
+    bad = files["path"] / "bad.tsv"
+    bad.write_text(row)
+    code, lines, err = run(
+        capsys, "grad", bad, "--lattices", files["far"], "--tokens-y", "words",
+    )  # fmt: skip
+    assert (code, lines) == (1, [])
+    assert message in err
+    assert "bad.tsv:1" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_no_archive(files, capsys):
+    code, _, err = run(capsys, "risk", files["pairs"], "--lattices", files["pairs"])
+    assert code == 1
+    assert "FAR archive" in err
+    empty = files["path"] / "empty"
+    empty.mkdir()
+    code, _, err = run(capsys, "risk", files["pairs"], "--lattices", empty)
+    assert code == 1
+    assert "no FST" in err
+
+
+def test_risk_of_pairs_is_that_of_grad(files, capsys):
+    pairs = files["path"] / "pairs.tsv"
+    pairs.write_text("x\tab\ny\tba\n")
+    code, lines, _ = run(capsys, "risk", pairs, "--loss", "hamming", "--order", 1)
+    assert code == 0
+    # two positions of two symbols, each wrong with probability one half
+    assert [line["objective"] for line in lines] == pytest.approx([1.0, 1.0], abs=1e-12)

@@ -1,0 +1,353 @@
+"""The commands on string pairs: what they print, what they write, and how they fail."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.cli.losses import LOSSES
+from fstgrad.cli.main import main
+from tests.oracles import strings as oracle
+
+PAIRS = "x\tcab\ny\tab\nz\tbbca\n"
+ABC = fg.Alphabet("abc")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command: (exit code, standard output, standard error)."""
+
+    def call(*args, stdin=""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in args])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(PAIRS)
+    return path
+
+
+def load(path):
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+# loss
+
+
+def test_loss_is_one_number_a_line(run):
+    code, out, err = run("loss", "-", stdin="sitting\tkitten\nabc\tabc\n\tab\n")
+    assert (code, out, err) == (0, "3.0\n0.0\n2.0\n", "")
+
+
+def test_loss_of_words(run):
+    code, out, _ = run(
+        "loss", "-", "--tokens-x", "words", "--tokens-y", "words", stdin="K AE T\tK AA T S\n"
+    )
+    assert (code, out) == (0, "2.0\n")
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (("edit", "--insert-cost", 2, "--delete-cost", 0.5, "--substitute-cost", 9), 2 + 0.5),
+        (("edit-factored",), 1),
+        (("smith-waterman",), -2 * 2),
+        (("smith-waterman", "--match-cost", -5, "--substitute-cost", 3), -5 * 2),
+        (("hamming", "--substitute-cost", 0.25), 0.25),
+        (("ngram",), -np.log(1)),
+        (("ngram", "--ngram-order", 1, "--smoothing", 0.5), -np.log(2 + 0.5)),
+        (("ngram", "--no-log", "--ngram-order", 1), -2),
+        (("none",), 0),
+    ],
+)
+def test_loss_parameters(run, options, expected):
+    """abc against xbc: one substitution, or an insertion and a deletion; b, c and bc are shared."""
+    code, out, _ = run("loss", "-", "--loss", *options, stdin="abc\txbc\n")
+    assert code == 0
+    assert float(out) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+def test_loss_with_a_confusion_table(run, tmp_path):
+    path = tmp_path / "costs.tsv"
+    path.write_text("a\te\t0.25\n")
+    options = ("--confusion", path, "--substitute-cost", 0.5)
+    code, out, _ = run("loss", "-", *options, stdin="ab\teb\neb\tab\n")
+    assert (code, out) == (0, "0.25\n0.5\n")
+    code, _, err = run("loss", "-", "--loss", "hamming", "--confusion", path, stdin="a\te\n")
+    assert code == 2
+    assert "'hamming' has no --confusion" in err
+
+
+def test_infinite_loss_is_inf(run):
+    assert run("loss", "-", "--loss", "hamming", stdin="ab\ta\n")[:2] == (0, "inf\n")
+
+
+def test_skipped_rows_keep_the_lines_aligned(run):
+    code, out, err = run("loss", "-", "--skip-errors", stdin="a\tb\nbad\na\ta\n")
+    assert (code, out) == (0, "1.0\nnan\n0.0\n")
+    assert "<stdin>:2: 1 column(s) in 'bad'" in err
+    assert "skipped 1 of 3 rows" in err
+
+
+# grad
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("objective", ["softmax-margin", "risk", "crf"])
+def test_grad_is_the_mean_over_the_pairs(run, pairs, tmp_path, objective, order):
+    output = tmp_path / "g.npz"
+    code, out, err = run(
+        *("grad", pairs, "--objective", objective, "--order", order),
+        *("--random-weights", 3, "--output", output),
+    )
+    assert code == 0
+    written = load(output)
+    w = np.random.default_rng(3).normal(size=(3,) * order)
+    np.testing.assert_array_equal(written["weights"], w)
+    assert written["symbols"].tolist() == ["a", "b", "c"]
+    assert written["pairs"] == 3
+
+    features, values, gradients = fg.QGramCounts(ABC, order), [], []
+    for line, y in zip(map(json.loads, out.splitlines()), ["cab", "ab", "bbca"], strict=True):
+        gold = tuple(int(i) for i in ABC.encode(y))
+        scores = features.scores(w, None, len(y))
+        losses = [oracle.edit_distance(z, gold) for z in oracle.all_strings(3, len(y))]
+        if objective == "risk":
+            value, table = oracle.risk(scores, losses)
+        else:
+            losses = None if objective == "crf" else losses
+            value, table = oracle.softmax_margin(scores, gold, losses)
+        values.append(value)
+        gradients.append(features.gradient(table, None))
+        assert line["y"] == y
+        assert line["objective"] == pytest.approx(value, rel=1e-10)
+        log_z = oracle.log_partition(scores, None if objective == "risk" else losses)
+        assert line["log_z"] == pytest.approx(log_z, rel=1e-10)
+        assert set(line) == {"line", "y", "objective", "log_z", "states", "method", "seconds"}
+    assert written["objective"] == pytest.approx(np.mean(values), rel=1e-10)
+    np.testing.assert_allclose(written["gradient"], np.mean(gradients, axis=0), atol=1e-12)
+    assert f"mean {np.mean(values):.6f} nats over 3 pairs" in err
+
+
+def test_the_reference_engine_gives_the_same(run, pairs):
+    lines = [
+        [json.loads(line) for line in run("grad", pairs, "--engine", engine)[1].splitlines()]
+        for engine in ("layered", "openfst")
+    ]
+    for layered, reference in zip(*lines, strict=True):
+        assert layered["objective"] == pytest.approx(reference["objective"], rel=1e-6)
+
+
+def test_grad_reads_standard_input_and_words(run):
+    code, out, _ = run("grad", "-", "--tokens-y", "words", stdin="cat\tK AE T\n")
+    assert code == 0
+    assert json.loads(out)["y"] == "K AE T"
+
+
+def test_table_shows_the_largest_entries_and_says_exact_or_capped(run, pairs):
+    _, _, err = run("grad", pairs, "--loss", "hamming", "--top", 2)
+    assert "softmax-margin, hamming loss, exact" in err
+    rows = [line.split("│")[1:3] for line in err.splitlines() if "│" in line]
+    assert len(rows) == 2
+    entries = {name.strip(): float(value) for name, value in rows}
+    # With w = 0 a position is right with probability p = 1 / (1 + 2e), wrong with e p each way.
+    # Six bigrams: ca 1-2 of cab and 3-4 of bbca, ab 2-3 of cab and 1-2 of ab, bb and bc of bbca.
+    p = 1 / (1 + 2 * np.e)
+    wrong = np.e * p
+    # ab as gold: p p - 1, twice; else (ca, ca, bb, bc against ab): wrong wrong, or right at one end
+    ab = 2 * (p * p - 1) + 2 * wrong * wrong + wrong * p + wrong * wrong
+    assert entries["a b"] == pytest.approx(ab / 3, abs=1e-6)
+    assert "capped at 1.5" in run("grad", pairs, "--cap", 1.5)[2]
+    assert "crf, no loss" in run("grad", pairs, "--objective", "crf")[2]
+
+
+def test_weights_bring_their_alphabet_and_come_back(run, pairs, tmp_path):
+    first, second = tmp_path / "a.npz", tmp_path / "b.npz"
+    (tmp_path / "abc.txt").write_text("c\nb\na\nd\n")
+    run("grad", pairs, "--alphabet", tmp_path / "abc.txt", "--random-weights", 1, "--output", first)
+    code, _, _ = run("grad", pairs, "--weights", first, "--output", second)
+    assert code == 0
+    for name in ("weights", "gradient", "symbols"):
+        np.testing.assert_array_equal(load(first)[name], load(second)[name])
+    assert load(second)["symbols"].tolist() == ["c", "b", "a", "d"]
+
+
+def test_skip_errors_goes_on_and_counts(run, tmp_path):
+    path, output = tmp_path / "pairs.tsv", tmp_path / "g.npz"
+    path.write_text("x\tcab\nbad\ny\t\nz\tab\n")
+    code, out, err = run("grad", path, "--skip-errors", "--output", output)
+    assert code == 0
+    assert [json.loads(line)["line"] for line in out.splitlines()] == [1, 4]
+    assert "pairs.tsv:2: 1 column(s)" in err
+    assert "pairs.tsv:3: y is empty" in err
+    assert "skipped 2 of 4 rows" in err
+    assert load(output)["pairs"] == 2
+
+
+def test_rows_before_a_bad_one_stay_done(run, tmp_path):
+    path, output = tmp_path / "pairs.tsv", tmp_path / "g.npz"
+    path.write_text("x\tcab\nz\tab\nbad\nz\tab\n")
+    code, out, err = run("grad", path, "--output", output)
+    assert code == 1
+    assert [json.loads(line)["line"] for line in out.splitlines()] == [1, 2]
+    assert err == f"fstgrad: {path}:3: 1 column(s) in 'bad'; a row is x, one tab, y\n"
+    assert not output.exists()
+
+
+# marginals
+
+
+def test_marginals_of_one_line(run, pairs, tmp_path):
+    output = tmp_path / "q.npz"
+    code, out, _ = run(
+        *("marginals", pairs, "--line", 2, "--random-weights", 0, "--output", output, "--top", 3)
+    )
+    assert code == 0
+    w = np.random.default_rng(0).normal(size=(3, 3))
+    scores = fg.QGramCounts(ABC, 2).scores(w, None, 2)
+    losses = [oracle.edit_distance(z, (0, 1)) for z in oracle.all_strings(3, 2)]
+    expected = oracle.marginals(scores, losses)
+    written = load(output)
+    np.testing.assert_allclose(written["marginals"], expected, atol=1e-12)
+    assert written["log_z"] == pytest.approx(oracle.log_partition(scores, losses))
+    header, *rows = [line.split("\t") for line in out.splitlines()]
+    assert header == ["position", "qgram", "probability"]
+    assert [float(row[2]) for row in rows] == pytest.approx(
+        sorted(expected.ravel(), reverse=True)[:3], rel=1e-5
+    )
+    position, qgram, _ = rows[0]
+    index = np.unravel_index(expected.argmax(), expected.shape)
+    assert int(position) == index[0] + 1
+    assert qgram.split() == ["abc^"[i] for i in index[1:]]
+
+
+# doctor
+
+
+def test_doctor_finds_all_well(run):
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert out.startswith(f"fstgrad {fg.__version__}, Python 3.")
+    assert out.count("\nok ") == 7
+
+
+def test_doctor_tells_of_a_failure(run, monkeypatch):
+    monkeypatch.setattr("fstgrad.cli.doctor.is_empty", lambda fst: False)
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "FAILED empty compositions are seen" in out
+
+
+# bad input: one line, the right code, no traceback
+
+
+@pytest.mark.parametrize(
+    "code, said, args",
+    [
+        (2, "no loss 'edti'; did you mean edit?", ["grad", "PAIRS", "--loss", "edti"]),
+        (2, "did you mean edit, edit-factored", ["loss", "PAIRS", "--loss", "qqq"]),
+        (2, "'edit' has no --smoothing", ["grad", "PAIRS", "--smoothing", 1]),
+        (2, "does not exist", ["grad", "absent.tsv"]),
+        (2, "'bpe' is not one of", ["grad", "PAIRS", "--tokens-y", "bpe"]),
+        (2, "the folder of", ["grad", "PAIRS", "--output", "absent/g.npz"]),
+        (2, "exclude each other", ["grad", "PAIRS", "--weights", "W", "--random-weights", 1]),
+        (2, "give a --loss", ["grad", "PAIRS", "--objective", "risk", "--loss", "none"]),
+        (2, "no command 'gard'; did you mean grad", ["gard"]),
+        (1, "PAIRS:1: y[0] is 'c', which is not in", ["grad", "PAIRS", "--alphabet", "AB"]),
+        (1, "W: weights has shape (2, 2); the", ["grad", "PAIRS", "--weights", "W"]),
+        (1, "N: weights[0, 1] is nan", ["grad", "PAIRS", "--weights", "N"]),
+        (1, "PAIRS: not an npz file", ["grad", "PAIRS", "--weights", "PAIRS"]),
+        (1, "E: no row has a symbol", ["grad", "E"]),
+        (1, "no rows", ["grad", "E", "--alphabet", "AB"]),
+        (1, "PAIRS: there is no line 9", ["marginals", "PAIRS", "--line", 9]),
+        (1, "PAIRS:1: ", ["grad", "PAIRS", "--max-states", 3]),
+        (1, "max_states=3", ["grad", "PAIRS", "--max-states", 3]),
+        (1, "insert_cost", ["grad", "PAIRS", "--insert-cost", "nan"]),
+        (1, "AB:2: 'a' stands on line 1", ["grad", "PAIRS", "--alphabet", "TWICE"]),
+        (1, "PAIRS:2: ", ["grad", "PAIRS", "--loss", "ngram", "--ngram-order", 3]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(run, pairs, tmp_path, monkeypatch, code, said, args):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "PAIRS").write_text(PAIRS)
+    (tmp_path / "AB").write_text("a\nb\n")
+    (tmp_path / "E").write_text("")
+    for name, array in (("W", np.zeros((2, 2))), ("N", [[0, np.nan, 0]] * 3)):
+        with (tmp_path / name).open("wb") as file:
+            np.savez(file, weights=array)
+    if "TWICE" in args:
+        (tmp_path / "TWICE").write_text("a\na\n")
+        said = said.replace("AB", "TWICE")
+    found, _, err = run(*args)
+    assert found == code
+    assert said in err
+    assert err.startswith("fstgrad: ")
+    assert err.count("\n") == 1
+
+
+def test_all_rows_bad_is_a_failure_even_when_skipped(run):
+    code, out, err = run("loss", "-", "--skip-errors", stdin="bad\nbad\n")
+    assert (code, out) == (1, "")
+    assert "no row has a symbol" in err
+    code, out, err = run("grad", "-", "--skip-errors", "--max-states", 2, stdin="x\tab\nx\tba\n")
+    assert (code, out) == (1, "")
+    assert err.endswith("fstgrad: all 2 rows failed\n")
+
+
+def test_every_loss_is_built_from_its_name(run, pairs):
+    for name in LOSSES:
+        assert run("loss", pairs, "--loss", name)[0] == 0
+
+
+# as a program
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_progress_bar_on_a_terminal_only():
+    command = [sys.executable, "-c", "from fstgrad.cli.main import main; main()", "loss", "-"]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs
+    ) as program:
+        out, _ = program.communicate(b"a\tb\n" * 20)
+    os.close(theirs)
+    shown = os.read(ours, 1 << 16)
+    os.close(ours)
+    assert out == b"1.0\n" * 20
+    assert b"loss" in shown
+    assert b"100%" in shown
+    done = subprocess.run(command, input=b"a\tb\n" * 20, capture_output=True, check=False)
+    assert done.stderr == b""
+
+
+def test_a_closed_pipe_is_not_an_error():
+    command = f'"{sys.executable}" -c "from fstgrad.cli.main import main; main()" loss - | head -1'
+    done = subprocess.run(
+        ["bash", "-c", command], input=b"a\tb\n" * 20000, capture_output=True, check=False
+    )
+    assert done.stdout == b"1.0\n"
+    assert done.stderr == b""
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = (
+        "import sys; from fstgrad.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(sorted({'numpy', 'pynini', 'numba', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "marginals" in done.stdout

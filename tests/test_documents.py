@@ -1,0 +1,101 @@
+"""The documents are run.
+
+In a Markdown file, ```python blocks run in order in one namespace (as a doctest where they have
+prompts), and a ```text block right after one is what it prints.  In ```console blocks every line
+after `$ ` is a command, followed by what it prints on standard output.  "..." matches anything.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(path):
+    return [(match[1], match[2]) for match in BLOCK.finditer(path.read_text())]
+
+
+def assert_printed(found, expected, source):
+    matches = doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
+    assert matches, f"{source}\nprinted\n{found}\ninstead of\n{expected}"
+
+
+def run_python(code, namespace):
+    if ">>> " in code:
+        test = doctest.DocTestParser().get_doctest(code, namespace, "block", None, 0)
+        report = io.StringIO()
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+        runner.run(test, out=report.write, clear_globs=False)
+        namespace.update(test.globs)
+        assert not report.getvalue(), report.getvalue()
+        return ""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "<block>", "exec"), namespace)
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_blocks(path):
+    namespace = {"__name__": "__main__"}
+    found = blocks(path)
+    for i, (kind, code) in enumerate(found):
+        if kind != "python":
+            continue
+        printed = run_python(code, namespace)
+        if i + 1 < len(found) and found[i + 1][0] == "text":
+            assert_printed(printed, found[i + 1][1], code)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """Run a line of bash in the project's folder with `fstgrad` on the path."""
+    folder = tmp_path_factory.mktemp("bin")
+    program = folder / "fstgrad"
+    program.write_text(f"#!{sys.executable}\nfrom fstgrad.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    (ROOT / "build").mkdir(exist_ok=True)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def run(command):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_console_blocks(path, shell):
+    for kind, text in blocks(path):
+        if kind == "console":
+            for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+                command, _, expected = block.partition("\n")
+                assert_printed(shell(command), expected, command)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
+        assert (path.parent / link).exists(), link
+
+
+def test_the_readme_lists_every_loss_of_the_command_line():
+    from fstgrad.cli.losses import LOSSES
+
+    readme = (ROOT / "README.md").read_text()
+    for name in LOSSES:
+        assert f"| `{name}` |" in readme

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.oracles import strings as oracle
+
+ABC = fg.Alphabet("abc")
+PAIRS = [("x", "cab"), ("y", "ab"), ("z", "bbca")]
+
+# loss -> its value by the oracle, for ids
+LOSSES = {
+    "edit": (fg.EditDistance(ABC, 0.5, 1.5, 1.0), lambda y, z: oracle.edit_distance(
+        y, z, insert=0.5, delete=1.5)),
+    "smith-waterman": (fg.SmithWaterman(ABC), oracle.smith_waterman),
+    "ngram": (fg.NGram(ABC, 2), lambda y, z: oracle.ngram_loss(y, z, 2)),
+    "hamming": (fg.Hamming(ABC), oracle.hamming),
+    "none": (None, lambda y, z: 0.0),
+}  # fmt: skip
+
+
+def naive(features, w, pairs, of_pair, kind):
+    """Mean objective, gradient and log Z of each pair by enumeration."""
+    values, gradients, log_zs = [], [], []
+    for x, y in pairs:
+        gold = tuple(int(i) for i in ABC.encode(y))
+        losses = [of_pair(z, gold) for z in oracle.all_strings(len(ABC), len(y))]
+        scores = features.scores(w, x, len(y))
+        function = oracle.risk if kind == "risk" else oracle.softmax_margin
+        value, table = function(*([scores] if kind == "risk" else [scores, gold]), losses)
+        base = [0.0 if np.isfinite(loss) else np.inf for loss in losses]
+        values.append(value)
+        gradients.append(features.gradient(table, x))
+        log_zs.append(oracle.log_partition(scores, base if kind == "risk" else losses))
+    return np.mean(values), np.mean(gradients, axis=0), log_zs
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize(
+    "kind, name",
+    [("softmax-margin", name) for name in LOSSES]
+    + [("risk", name) for name in LOSSES if name != "none"]
+    + [("crf", "none")],
+)
+def test_objective_is_that_of_enumeration(kind, name, order):
+    loss, of_pair = LOSSES[name]
+    features = fg.QGramCounts(ABC, order)
+    w = np.random.default_rng(order).normal(size=features.shape)
+    objective = fg.PairObjective(features, loss, kind)
+    value, gradient, log_zs = naive(features, w, PAIRS, of_pair, kind)
+    mine, my_gradient = objective.mean(w, PAIRS)
+    assert mine == pytest.approx(value, rel=1e-10)
+    np.testing.assert_allclose(my_gradient, gradient, rtol=1e-10, atol=1e-12)
+    for (x, y), log_z in zip(PAIRS, log_zs, strict=True):
+        assert objective(w, x, y).log_partition == pytest.approx(log_z, rel=1e-10)
+        assert objective.distribution(w, x, y).log_partition() == pytest.approx(log_z, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+def test_gradient_in_w_is_the_central_difference(kind):
+    features = fg.PositionalQGrams(ABC, 2, max_length=5)
+    objective = fg.PairObjective(features, fg.EditDistance(ABC), kind, cap=2.0)
+    w = np.random.default_rng(0).normal(size=features.shape)
+    _, gradient = objective.mean(w, PAIRS)
+    step = 1e-5
+    for index in [(0, 3, 1), (1, 0, 1), (2, 2, 0), (4, 1, 1)]:
+        ends = []
+        for sign in (1, -1):
+            moved = w.copy()
+            moved[index] += sign * step
+            ends.append(objective.mean(moved, PAIRS)[0])
+        assert gradient[index] == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+def test_engines_agree(kind):
+    features, loss = fg.QGramCounts(ABC, 2), fg.EditDistance(ABC)
+    w = np.random.default_rng(1).normal(size=features.shape)
+    layered = fg.PairObjective(features, loss, kind).mean(w, PAIRS)
+    reference = fg.PairObjective(features, loss, kind, engine="openfst").mean(w, PAIRS)
+    assert layered[0] == pytest.approx(reference[0], rel=1e-6)
+    np.testing.assert_allclose(layered[1], reference[1], atol=1e-6)
+
+
+def test_crf_takes_no_loss():
+    features = fg.QGramCounts(ABC, 2)
+    w = np.ones(features.shape)
+    with_loss = fg.PairObjective(features, fg.Hamming(ABC), "crf")(w, None, "abc")
+    without = fg.PairObjective(features)(w, None, "abc")
+    assert with_loss.value == without.value
+    assert with_loss.states == without.states == 0
+
+
+def test_a_cap_is_a_cap():
+    features = fg.QGramCounts(ABC, 1)
+    objective = fg.PairObjective(features, fg.Hamming(ABC), "risk", cap=1.0)
+    # uniform y: P(y = y_i) = 1/9, every other loss is at least 1
+    assert objective(np.zeros(3), None, "ab").value == pytest.approx(8 / 9, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda f: fg.PairObjective(f, None, "risk"), "'risk' without a loss"),
+        (lambda f: fg.PairObjective(f, None, "hinge"), "kind is 'hinge'"),
+        (lambda f: fg.PairObjective(f, fg.Hamming(fg.Alphabet("ab"))), "the features have"),
+        (lambda f: fg.PairObjective(f)(np.zeros((3, 3)), None, ""), "y is empty"),
+        (lambda f: fg.PairObjective(f)(np.zeros((3, 3)), None, "abx"), r"y\[2\] is 'x'"),
+        (lambda f: fg.PairObjective(f).mean(np.zeros((3, 3)), []), "pairs is empty"),
+    ],
+)
+def test_bad_input(call, said):
+    with pytest.raises(fg.InvalidInputError, match=said):
+        call(fg.QGramCounts(ABC, 2))

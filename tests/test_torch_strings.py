@@ -1,0 +1,203 @@
+"""String objectives in PyTorch: equal to the arrays API, differentiable, any dtype and shape."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+
+torch = pytest.importorskip("torch")
+import fstgrad.torch as fgt  # noqa: E402
+from fstgrad.torch.device import BatchedStrings  # noqa: E402
+
+ABC = fg.Alphabet("abc")
+LOSS = fg.EditDistance(ABC)
+GOLD = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 0], [1, 1, 2, 2]])
+LENGTHS = [4, 2, 3]
+
+
+def number(tensor):
+    return tensor.detach().item()
+
+
+def random_scores(order, *, seed=0, requires_grad=True):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (3, 4, *(4,) * (order - 1), 3)
+    scores = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return scores.requires_grad_(requires_grad)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("what", ["softmax_margin", "risk", "crf_nll"])
+def test_equals_the_array_functions(order, what):
+    scores = random_scores(order)
+    arguments = () if what == "crf_nll" else (LOSS,)
+    values = getattr(fgt, what)(scores, GOLD, *arguments, lengths=LENGTHS, reduction="none")
+    upstream = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
+    values.backward(upstream)
+    for i, length in enumerate(LENGTHS):
+        own, gold = scores[i, :length].detach().numpy(), GOLD[i, :length].numpy()
+        b = LOSS.compile(gold)
+        if what == "risk":
+            value, gradient = fg.risk(own, b)
+        else:
+            value, gradient = fg.softmax_margin(own, gold, b if arguments else None)
+        assert number(values[i]) == pytest.approx(value, abs=1e-12)
+        expected = number(upstream[i]) * gradient
+        np.testing.assert_allclose(scores.grad[i, :length].numpy(), expected, atol=1e-12)
+        assert not scores.grad[i, length:].any()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_gradcheck(reduction):
+    scores = random_scores(2)
+
+    def function(s):
+        return fgt.softmax_margin(s, GOLD, LOSS, lengths=LENGTHS, reduction=reduction)
+
+    assert torch.autograd.gradcheck(function, scores)
+    assert torch.autograd.gradgradcheck(function, scores)
+
+
+def test_gradcheck_of_risk_and_crf():
+    scores = random_scores(1)
+    assert torch.autograd.gradcheck(lambda s: fgt.risk(s, GOLD, LOSS), scores)
+    assert torch.autograd.gradcheck(lambda s: fgt.crf_nll(s, GOLD), scores)
+    assert torch.autograd.gradgradcheck(lambda s: fgt.crf_nll(s, GOLD), scores)
+
+
+def test_risk_has_no_second_derivative_and_says_so():
+    scores = random_scores(1)
+    (gradient,) = torch.autograd.grad(fgt.risk(scores, GOLD, LOSS), scores, create_graph=True)
+    with pytest.raises(fg.NotSupportedError, match="risk has no second derivative"):
+        gradient.sum().backward()
+
+
+def test_one_item_without_a_batch():
+    scores = random_scores(2)[0]
+    value = fgt.softmax_margin(scores, "abca", LOSS)
+    assert value.ndim == 0
+    expected = fg.softmax_margin(scores.detach().numpy(), "abca", LOSS.compile("abca"))[0]
+    assert number(value) == pytest.approx(expected, abs=1e-12)
+    same = fgt.softmax_margin(scores, GOLD[0], LOSS.compile("abca"), reduction="none")
+    assert number(same) == pytest.approx(expected, abs=1e-12)
+
+
+def test_strings_as_gold():
+    scores = random_scores(2)
+    by_ids = fgt.softmax_margin(scores, GOLD, LOSS, lengths=[4, 4, 4])
+    by_text = fgt.softmax_margin(scores, ["abca", "cbaa", "bbcc"], LOSS)
+    by_automata = fgt.softmax_margin(scores, GOLD, [LOSS.compile(g.numpy()) for g in GOLD])
+    assert number(by_ids) == number(by_text) == number(by_automata)
+
+
+def test_float32_in_and_out():
+    wide = random_scores(2)
+    narrow = wide.detach().to(torch.float32).requires_grad_()
+    value = fgt.softmax_margin(narrow, GOLD, LOSS)
+    value.backward()
+    assert value.dtype == narrow.grad.dtype == torch.float32
+    exact = fgt.softmax_margin(narrow.detach().to(torch.float64), GOLD, LOSS)
+    assert number(value) == pytest.approx(number(exact), rel=1e-6)
+
+
+def test_non_contiguous_scores_and_expanded_upstream():
+    base = random_scores(2, requires_grad=False)
+    strided = base.transpose(0, 1).contiguous().transpose(0, 1).requires_grad_()
+    assert not strided.is_contiguous()
+    values = fgt.softmax_margin(strided, GOLD, LOSS, reduction="none")
+    values.backward(torch.tensor(2.0, dtype=torch.float64).expand(3))
+    plain = base.clone().requires_grad_()
+    (2 * fgt.softmax_margin(plain, GOLD, LOSS, reduction="sum")).backward()
+    torch.testing.assert_close(strided.grad, plain.grad, rtol=0, atol=1e-14)
+
+
+def test_no_grad_and_determinism():
+    scores = random_scores(2)
+    with torch.no_grad():
+        first = fgt.softmax_margin(scores, GOLD, LOSS)
+    assert not first.requires_grad
+    assert number(first) == number(fgt.softmax_margin(scores, GOLD, LOSS))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("with_loss", [True, False])
+def test_tensor_passes_equal_the_array_passes(order, with_loss):
+    """What runs on a GPU is plain tensor operations: here they run on the CPU."""
+    scores = random_scores(order, requires_grad=False)
+    golds = [GOLD[i, :length].numpy() for i, length in enumerate(LENGTHS)]
+    automata = [
+        LOSS.compile(gold) if with_loss else fg.LossAutomaton.trivial(ABC, len(gold))
+        for gold in golds
+    ]
+    values, gradient = BatchedStrings(scores, golds, automata).softmax_margin()
+    for i, gold in enumerate(golds):
+        expected, table = fg.softmax_margin(
+            scores[i, : len(gold)].numpy(), gold, automata[i] if with_loss else None
+        )
+        assert number(values[i]) == pytest.approx(expected, abs=1e-12)
+        np.testing.assert_allclose(gradient[i, : len(gold)].numpy(), table, atol=1e-12)
+        assert not gradient[i, len(gold) :].any()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_gpu_equals_cpu():
+    scores = random_scores(2)
+    there = scores.detach().cuda().requires_grad_()
+    for s in (scores, there):
+        fgt.softmax_margin(s, GOLD, LOSS, lengths=LENGTHS).backward()
+    torch.testing.assert_close(there.grad.cpu(), scores.grad, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name, arguments", [("SoftmaxMarginLoss", (LOSS,)), ("CRFLoss", ())])
+def test_modules(name, arguments):
+    scores = random_scores(2)
+    module = getattr(fgt, name)(*arguments, reduction="sum")
+    function = fgt.softmax_margin if arguments else fgt.crf_nll
+    expected = function(scores, GOLD, *arguments, lengths=LENGTHS, reduction="sum")
+    assert number(module(scores, GOLD, LENGTHS)) == number(expected)
+    assert "reduction='sum'" in repr(module)
+
+
+def test_risk_module():
+    scores = random_scores(2)
+    expected = fgt.risk(scores, GOLD, LOSS)
+    assert number(fgt.RiskLoss(LOSS)(scores, GOLD)) == number(expected)
+
+
+def test_a_network_overfits_twenty_pairs():
+    """A lookup of scores trained with the edit-distance margin reaches edit distance zero."""
+    rng = np.random.default_rng(0)
+    golds = torch.as_tensor(rng.integers(3, size=(20, 5)))
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Embedding(20, 32), torch.nn.Linear(32, 5 * 4 * 3))
+    network = network.to(torch.float64)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+    criterion = fgt.SoftmaxMarginLoss(LOSS)
+    for _ in range(60):
+        optimizer.zero_grad()
+        scores = network(torch.arange(20)).reshape(20, 5, 4, 3)
+        criterion(scores, golds).backward()
+        optimizer.step()
+    scores = network(torch.arange(20)).reshape(20, 5, 4, 3).detach().numpy()
+    distances = [
+        LOSS(fg.StringDistribution(own).mode(), gold.numpy())
+        for own, gold in zip(scores, golds, strict=True)
+    ]
+    assert sum(distances) == 0
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda s: fgt.softmax_margin(s, GOLD[:2], LOSS), "3 items; gold has 2"),
+        (lambda s: fgt.softmax_margin(s, GOLD, [LOSS.compile("abca")]), "has 1 automata"),
+        (lambda s: fgt.softmax_margin(s, GOLD, LOSS.compile("abca")), "one automaton for 3"),
+        (lambda s: fgt.softmax_margin(s, GOLD, LOSS, lengths=[4, 9, 1]), r"lengths\[1\] is 9"),
+        (lambda s: fgt.crf_nll(s, ["abc", "abc", "abc"]), "integer ids"),
+        (lambda s: fgt.softmax_margin(s, GOLD, LOSS, reduction="max"), "none, mean, sum"),
+        (lambda s: fgt.softmax_margin(s, GOLD + 3, LOSS), r"gold\[0\]"),
+    ],
+)
+def test_bad_input(call, said):
+    with pytest.raises(fg.InvalidInputError, match=said):
+        call(random_scores(2))

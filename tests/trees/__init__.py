@@ -1,0 +1,1 @@
+"""Spanning and projective trees."""

@@ -1,0 +1,187 @@
+"""`fstgrad trees`: what is printed and written, and how it fails."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.cli.main import main
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees import treebank
+
+CONLLU = """\
+# sent_id = first
+1-2\tWouldn't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tWould\t_\tAUX\t_\t_\t2\taux\t_\t_
+2\tgo\t_\tVERB\t_\t_\t0\troot\t_\t_
+2.1\tgone\t_\tVERB\t_\t_\t_\t_\t_\t_
+3\thome\t_\tADV\t_\t_\t2\tadvmod\t_\t_
+
+# sent_id = second
+1\tYes\t_\tINTJ\t_\t_\t0\troot\t_\t_
+
+"""
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: (exit code, lines of JSON, standard error)."""
+
+    def call(*args):
+        with pytest.raises(SystemExit) as stop:
+            main(["trees", *(str(a) for a in args)])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, [*map(json.loads, captured.out.splitlines())], captured.err
+
+    return call
+
+
+@pytest.fixture
+def tables():
+    rng = np.random.default_rng(0)
+    return {"first": rng.normal(size=(4, 4)), "second": rng.normal(size=(2, 2))}
+
+
+@pytest.fixture
+def scores(tmp_path, tables):
+    path = tmp_path / "scores.npz"
+    np.savez(path, **tables)
+    return path
+
+
+@pytest.mark.parametrize("options", [(), ("--many-roots",), ("--projective",)])
+def test_numbers_are_those_of_the_library(run, scores, tables, options, tmp_path):
+    family = fg.ProjectiveTrees if "--projective" in options else fg.SpanningTrees
+    expected = {
+        name: family(table, single_root="--many-roots" not in options)
+        for name, table in tables.items()
+    }
+    output = tmp_path / "out.npz"
+    for command, value, gradient in (
+        ("marginals", lambda d: d.log_partition(), lambda d: d.marginals()),
+        ("entropy", lambda d: d.entropy(), lambda d: d.entropy_and_gradient()[1]),
+    ):
+        code, lines, _ = run(command, scores, "--output", output, *options)
+        assert code == 0
+        assert [line["id"] for line in lines] == list(tables)
+        written = np.load(output)
+        for line, (name, distribution) in zip(lines, expected.items(), strict=True):
+            assert value(distribution) in line.values()
+            np.testing.assert_array_equal(written[name], gradient(distribution))
+    _, lines, _ = run("decode", scores, "-k", 2, *options)
+    for line, distribution in zip(lines, expected.values(), strict=True):
+        assert [tree["heads"] for tree in line["trees"]] == [
+            tree.tolist() for tree, _ in distribution.kbest(2)
+        ]
+    _, lines, _ = run("sample", scores, "-k", 3, "--seed", 1, *options)
+    assert lines == run("sample", scores, "-k", 3, "--seed", 1, *options)[1]
+    for line, distribution in zip(lines, expected.values(), strict=True):
+        for tree in line["trees"]:
+            assert tree["log_prob"] == pytest.approx(distribution.log_prob(tree["heads"]))
+    _, lines, _ = run("kl", scores, scores, *options)
+    assert [line["kl"] for line in lines] == pytest.approx([0, 0], abs=1e-12)
+
+
+def test_renyi_and_distinct_samples(run, scores, tables):
+    first = fg.SpanningTrees(tables["first"], single_root=True)
+    _, lines, _ = run("entropy", scores, "--order", 2)
+    assert lines[0]["entropy"] == first.renyi(2)
+    _, lines, _ = run("sample", scores, "-k", 50, "--distinct")
+    assert len(lines[0]["trees"]) == 9  # 3^2 trees of three words with one root arc
+    assert len({tuple(tree["heads"]) for tree in lines[0]["trees"]}) == 9
+
+
+def test_evaluation(run, scores, tables, tmp_path):
+    gold = tmp_path / "gold.conllu"
+    gold.write_text(CONLLU)
+    code, lines, _ = run("evaluate", gold, "--scores", scores)
+    assert code == 0
+    heads = np.array([2, 0, 2])
+    first = fg.SpanningTrees(tables["first"], single_root=True)
+    right = (first.mode() == heads).sum()
+    assert lines[0]["unlabeled"] == right / 3
+    assert lines[0]["gold_log_prob"] == pytest.approx(first.log_prob(heads))
+    assert lines[0]["expected"] == pytest.approx((first.marginals() * first.parts(heads)).sum() / 3)
+    assert lines[2]["words"] == 4
+    assert lines[2]["unlabeled"] == pytest.approx((right + 1) / 4)
+
+
+def test_labeled_evaluation(run, tmp_path):
+    gold = tmp_path / "gold.conllu"
+    gold.write_text(CONLLU)
+    labels = tmp_path / "labels.txt"
+    labels.write_text("root\naux\nadvmod\n")
+    padded = np.random.default_rng(1).normal(size=(2, 4, 4, 3))
+    for item, head, dependent, label in ((0, 2, 1, 1), (0, 0, 2, 0), (0, 2, 3, 1), (1, 0, 1, 0)):
+        padded[item, head, dependent, label] += 50
+    path = tmp_path / "padded.npz"
+    np.savez(path, scores=padded, lengths=[3, 1])
+    _, lines, _ = run("evaluate", gold, "--scores", path, "--labels", labels)
+    # all heads are right, and all labels but that of word 3 of the first sentence
+    assert lines[2]["unlabeled"] == 1
+    assert lines[2]["labeled"] == pytest.approx(3 / 4)
+    code, _, error = run("evaluate", gold, "--scores", path)
+    assert code == 1
+    assert "--labels" in error
+
+
+def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, tables):
+    path = tmp_path / "bad.npz"
+    np.savez(path, **tables, third=np.full((3, 3), -np.inf))
+    code, lines, error = run("entropy", path)
+    assert code == 1
+    assert [line["id"] for line in lines] == ["first", "second"]
+    assert "sentence third" in error
+    assert "no allowed head" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, code, words",
+    [
+        (["marginals", "missing.npz"], 2, ["missing.npz"]),
+        (["entropy", "SCORES", "--order", "0"], 1, ["order"]),
+        (["sample", "SCORES", "--distinct", "--projective"], 2, ["--projective"]),
+        (["kl", "SCORES", "ONE"], 1, ["2 sentences", "has 1"]),
+        (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "has 1"]),
+        (["marginals", "GOLD"], 1, ["no npz"]),
+        (["marginals", "FLAT"], 1, ["(4,)"]),
+        (["marginals", "SCORES", "--output", "no/such/folder.npz"], 2, ["folder"]),
+    ],
+)
+def test_failures_are_one_line(run, scores, tmp_path, arguments, code, words):
+    files = {name: tmp_path / name for name in ("ONE", "GOLD", "FLAT")}
+    with open(files["ONE"], "wb") as file:
+        np.savez(file, only=np.zeros((2, 2)))
+    with open(files["FLAT"], "wb") as file:
+        np.savez(file, only=np.zeros(4))
+    files["GOLD"].write_text(CONLLU)
+    files["SCORES"] = scores
+    found, _, error = run(*(files.get(a, a) for a in arguments))
+    assert found == code
+    assert error.count("\n") == 1
+    for word in words:
+        assert word in error
+
+
+def test_bad_treebanks(tmp_path):
+    path = tmp_path / "bad.conllu"
+    for text, words in (
+        ("1\tYes\t_\tINTJ\t_\t_\t_\troot\t_\t_\n\n", "has the head None"),
+        ("1 Yes\n\n", "sentence 1"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InvalidInputError, match=words):
+            list(treebank.read_conllu(path))
+
+
+def test_treebanks_are_trees(shared_data):
+    for path in sorted((shared_data / "ud").glob("*/*.conllu")):
+        sentences = list(treebank.read_conllu(path))
+        assert len(sentences) == 1000
+        for sentence in sentences[:50]:
+            n = len(sentence.heads)
+            distribution = fg.SpanningTrees(np.zeros((n + 1, n + 1)), single_root=True)
+            value, _ = distribution.nll(sentence.heads)
+            assert value == pytest.approx((n - 1) * np.log(n), abs=1e-9)  # Cayley

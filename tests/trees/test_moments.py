@@ -1,0 +1,284 @@
+"""Second-order quantities and gradients against enumeration and finite differences."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import fstgrad as fg
+from tests.oracles import trees as oracle
+
+TIGHT = 1e-12
+
+
+def random_scores(shape, seed=0, holes=0):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=shape)
+    free = [(i, j) for i in range(shape[0]) for j in range(1, shape[1]) if i != j]
+    for i, j in (free[h] for h in rng.permutation(len(free))[:holes]):
+        scores[i, j] = -np.inf
+    return scores
+
+
+CASES = {
+    "one": random_scores((2, 2)),
+    "three": random_scores((4, 4), 1),
+    "five": random_scores((6, 6), 2),
+    "five with holes": random_scores((6, 6), 3, holes=8),
+    "three labeled": random_scores((4, 4, 2), 4),
+    "two labeled with holes": random_scores((3, 3, 3), 5, holes=1),
+}
+both = pytest.mark.parametrize("single_root", [True, False])
+every = pytest.mark.parametrize("scores", CASES.values(), ids=CASES)
+
+
+def trees(scores, single_root):
+    return fg.SpanningTrees(scores, single_root=single_root, labeled=scores.ndim == 3)
+
+
+def exact(scores, single_root):
+    """Moments of the allowed trees: forbidden arcs at -10000 have probability 0 exactly."""
+    return oracle.moments(np.maximum(scores, -1e4), single_root=single_root)
+
+
+def filled(scores):
+    return np.where(np.isfinite(scores), scores, 0.0)
+
+
+@both
+@every
+def test_first_and_second_order(scores, single_root):
+    log_z, mean, covariance = exact(scores, single_root)
+    distribution = trees(scores, single_root)
+    assert distribution.log_partition() == pytest.approx(log_z, abs=TIGHT)
+    np.testing.assert_allclose(distribution.marginals(), mean, atol=TIGHT)
+    np.testing.assert_allclose(distribution.covariance_matrix(), covariance, atol=TIGHT)
+
+
+@both
+@every
+def test_entropy_gradient(scores, single_root):
+    log_z, mean, covariance = exact(scores, single_root)
+    value, gradient = trees(scores, single_root).entropy_and_gradient()
+    theta = filled(scores)
+    assert value == pytest.approx(log_z - (mean * theta).sum(), abs=TIGHT)
+    expected = -np.tensordot(covariance, theta, axes=theta.ndim)
+    np.testing.assert_allclose(gradient, expected, atol=TIGHT)
+
+
+@both
+@every
+def test_divergence_gradients(scores, single_root):
+    other = scores + np.random.default_rng(7).normal(size=scores.shape)
+    log_p, mean, covariance = exact(scores, single_root)
+    log_q, other_mean, _ = exact(other, single_root)
+    p, q = trees(scores, single_root), trees(other, single_root)
+    gap = filled(scores) - filled(other)
+    axes = scores.ndim
+    value, mine, theirs = p.kl_and_gradients(q)
+    assert value == pytest.approx(log_q - log_p + (mean * gap).sum(), abs=TIGHT)
+    np.testing.assert_allclose(mine, np.tensordot(covariance, gap, axes=axes), atol=TIGHT)
+    np.testing.assert_allclose(theirs, other_mean - mean, atol=TIGHT)
+    value, mine, theirs = p.cross_entropy_and_gradients(q)
+    assert value == pytest.approx(log_q - (mean * filled(other)).sum(), abs=TIGHT)
+    expected = -np.tensordot(covariance, filled(other), axes=axes)
+    np.testing.assert_allclose(mine, expected, atol=TIGHT)
+    np.testing.assert_allclose(theirs, other_mean - mean, atol=TIGHT)
+
+
+@both
+@every
+def test_risk(scores, single_root):
+    costs = np.random.default_rng(8).normal(size=scores.shape)
+    _, mean, covariance = exact(scores, single_root)
+    value, gradient = trees(scores, single_root).risk(costs)
+    assert value == pytest.approx((mean * costs).sum(), abs=TIGHT)
+    expected = np.tensordot(covariance, costs, axes=costs.ndim)
+    np.testing.assert_allclose(gradient, expected, atol=TIGHT)
+
+
+@both
+@every
+def test_generalized_expectation(scores, single_root):
+    rng = np.random.default_rng(9)
+    features = rng.normal(size=(*scores.shape, 3))
+    target = rng.normal(size=3)
+    _, mean, covariance = exact(scores, single_root)
+    gap = np.tensordot(mean, features, axes=mean.ndim) - target
+    expected = np.tensordot(covariance, features @ gap, axes=mean.ndim)
+    distribution = trees(scores, single_root)
+    for given in (features, csr_array(features.reshape(-1, 3))):
+        value, gradient = distribution.generalized_expectation(given, target)
+        assert value == pytest.approx(0.5 * gap @ gap, abs=TIGHT)
+        np.testing.assert_allclose(gradient, expected, atol=TIGHT)
+
+
+@both
+@every
+@pytest.mark.parametrize("order", [0.5, 2.0, 3.0])
+def test_renyi(scores, single_root, order):
+    log_z, mean, _ = exact(scores, single_root)
+    log_a, mean_a, _ = exact(np.where(np.isfinite(scores), order * scores, -np.inf), single_root)
+    distribution = trees(scores, single_root)
+    value, gradient = distribution.renyi_and_gradient(order)
+    assert value == pytest.approx((log_a - order * log_z) / (1 - order), abs=TIGHT)
+    assert distribution.renyi(order) == value
+    expected = order / (1 - order) * (mean_a - mean)
+    np.testing.assert_allclose(gradient, expected, atol=TIGHT)
+
+
+def test_renyi_of_order_one_is_the_entropy():
+    distribution = trees(CASES["five"], True)
+    assert distribution.renyi(1) == distribution.entropy()
+    near = 1 + 1e-6  # the slope in the order is of the size of a variance over two
+    assert distribution.renyi(near) == pytest.approx(distribution.entropy(), abs=1e-5)
+    np.testing.assert_array_equal(
+        distribution.renyi_and_gradient(1)[1], distribution.entropy_and_gradient()[1]
+    )
+
+
+@both
+@every
+def test_three_routes_to_second_moments(scores, single_root):
+    rng = np.random.default_rng(10)
+    r = rng.normal(size=(*scores.shape, 2)) * (rng.random((*scores.shape, 1)) < 0.5)
+    s = rng.normal(size=(*scores.shape, 3))
+    _, mean, covariance = exact(scores, single_root)
+    axes = mean.ndim
+    mean_r, mean_s = (np.tensordot(mean, x, axes=axes) for x in (r, s))
+    moved = np.tensordot(covariance, s, axes=axes)
+    expected = np.tensordot(r, moved, axes=(range(axes), range(axes))) + np.outer(mean_r, mean_s)
+    distribution = trees(scores, single_root)
+    sparse = csr_array(r.reshape(-1, 2)), csr_array(s.reshape(-1, 3))
+    routes = [
+        distribution.second_moments(r, s, method="vector"),
+        distribution.second_moments(r, s, method="hessian"),
+        distribution.second_moments(*sparse, method="hessian"),
+        np.array(
+            [[distribution.covariance(r[..., i], s[..., j]) for j in range(3)] for i in range(2)]
+        )
+        + np.outer(mean_r, mean_s),
+    ]
+    for route in routes:
+        np.testing.assert_allclose(route, expected, atol=TIGHT)
+    np.testing.assert_allclose(distribution.expectations(r), mean_r, atol=TIGHT)
+    np.testing.assert_allclose(distribution.expectations(sparse[1]), mean_s, atol=TIGHT)
+
+
+@both
+@pytest.mark.parametrize("n", [8, 33, 40])
+def test_gradients_by_central_differences(n, single_root):
+    """Sizes beyond enumeration, on both sides of the compiled kernels' limit."""
+    rng = np.random.default_rng(n)
+    scores = rng.normal(size=(n + 1, n + 1))
+    other = trees(rng.normal(size=(n + 1, n + 1)), single_root)
+    features = rng.normal(size=(n + 1, n + 1, 4))
+    target = rng.normal(size=4)
+    v = rng.normal(size=scores.shape)
+    values = {
+        "log_partition": lambda p: (p.log_partition(), p.marginals()),
+        "entropy": lambda p: p.entropy_and_gradient(),
+        "kl": lambda p: p.kl_and_gradients(other)[:2],
+        "risk": lambda p: p.risk(features[..., 0]),
+        "renyi": lambda p: p.renyi_and_gradient(2.0),
+        "ge": lambda p: p.generalized_expectation(features, target),
+    }
+    step = 1e-5
+    for name, call in values.items():
+        _, gradient = call(trees(scores, single_root))
+        ends = [call(trees(scores + sign * step * v, single_root))[0] for sign in (1, -1)]
+        difference = (ends[0] - ends[1]) / (2 * step)
+        assert (gradient * v).sum() == pytest.approx(difference, abs=1e-6, rel=1e-7), name
+
+
+@both
+def test_a_ragged_batch_is_its_items(single_root):
+    rng = np.random.default_rng(11)
+    lengths = np.array([[1, 5, 3], [40, 2, 34]])
+    scores = rng.normal(size=(2, 3, 41, 41))
+    other = rng.normal(size=(2, 3, 41, 41))
+    features, target = rng.normal(size=(2, 3, 41, 41, 2)), rng.normal(size=2)
+    for index in np.ndindex(2, 3):
+        n = lengths[index]
+        scores[(*index, slice(n + 1, None))] = np.nan
+        scores[(*index, slice(None), slice(n + 1, None))] = np.nan
+    batch = fg.SpanningTrees(scores, single_root=single_root, lengths=lengths, labeled=False)
+    second = fg.SpanningTrees(other, single_root=single_root, lengths=lengths, labeled=False)
+    results = {
+        "marginals": batch.marginals(),
+        "log_partition": batch.log_partition(),
+        "entropy": batch.entropy_and_gradient(),
+        "kl": batch.kl_and_gradients(second),
+        "ge": batch.generalized_expectation(features, target),
+        "risk": batch.risk(other),
+        "mode": batch.mode(),
+    }
+    nll = batch.nll(batch.mode())
+    for index in np.ndindex(2, 3):
+        n = lengths[index]
+        inner = (*index, slice(n + 1), slice(n + 1))
+        alone = trees(scores[inner], single_root)
+        theirs = trees(other[inner], single_root)
+        expected = {
+            "marginals": alone.marginals(),
+            "log_partition": alone.log_partition(),
+            "entropy": alone.entropy_and_gradient(),
+            "kl": alone.kl_and_gradients(theirs),
+            "ge": alone.generalized_expectation(features[inner], target),
+            "risk": alone.risk(other[inner]),
+            "mode": alone.mode(),
+        }
+        for name, result in expected.items():
+            pairs = zip(
+                result if isinstance(result, tuple) else (result,),
+                results[name] if isinstance(results[name], tuple) else (results[name],),
+                strict=True,
+            )
+            for want, have in pairs:
+                item = have[index]
+                if np.ndim(want) == 2:
+                    assert not np.any(item[n + 1 :])
+                    assert not np.any(item[:, n + 1 :])
+                    item = item[: n + 1, : n + 1]
+                elif np.ndim(want) == 1:
+                    assert (item[n:] == -1).all()
+                    item = item[:n]
+                np.testing.assert_allclose(item, want, atol=1e-11, err_msg=name)
+        assert nll[0][index] == pytest.approx(alone.nll(alone.mode())[0], abs=1e-11)
+
+
+@both
+def test_constraints_condition_the_distribution(single_root):
+    scores = CASES["five"]
+    structures, tables = oracle.tables(scores.shape, single_root=single_root)
+    constrained = trees(scores, single_root).with_arcs(
+        required=[(3, 1)], forbidden=[(0, 2), (5, 4)]
+    )
+    kept = [t for t in tables if t[3, 1] and not t[0, 2] and not t[5, 4]]
+    totals = np.array([(t * scores).sum() for t in kept])
+    assert constrained.log_partition() == pytest.approx(np.logaddexp.reduce(totals), abs=TIGHT)
+    np.testing.assert_array_equal(constrained.parts(constrained.mode()), kept[totals.argmax()])
+    assert 0 < len(kept) < len(structures)
+
+
+def test_constraints_with_labels():
+    scores = CASES["three labeled"]
+    free = trees(scores, True)
+    one = free.with_arcs(required=[(0, 2, 1)], forbidden=[(2, 1)])
+    marginals = one.marginals()
+    assert marginals[0, 2, 1] == pytest.approx(1, abs=TIGHT)
+    assert not marginals[2, 1].any()
+    _, tables = oracle.tables(scores.shape, single_root=True)
+    totals = [(t * scores).sum() for t in tables if t[0, 2, 1] and not t[2, 1].any()]
+    assert one.log_partition() == pytest.approx(np.logaddexp.reduce(totals), abs=TIGHT)
+
+
+@pytest.mark.parametrize("n", [3, 9, 36])
+def test_the_older_algorithms_agree(n):
+    rng = np.random.default_rng(n)
+    scores = rng.normal(size=(n + 1, n + 1))
+    features, target = rng.normal(size=(n + 1, n + 1, 3)), rng.normal(size=3)
+    distribution = trees(scores, True)
+    assert distribution.entropy() == pytest.approx(oracle.smith_eisner_entropy(scores), abs=1e-9)
+    expected = oracle.druck_smith_gradient(scores, features, target)
+    _, gradient = distribution.generalized_expectation(features, target)
+    np.testing.assert_allclose(gradient, expected, atol=1e-10)

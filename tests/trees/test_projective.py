@@ -1,0 +1,125 @@
+"""Projective trees meet the contract, and count right."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.contract import DistributionContract
+from tests.oracles import trees as oracle
+from tests.trees.test_contract import enumerated, masked
+
+both = pytest.mark.parametrize("single_root", [True, False])
+
+
+class Projective(DistributionContract):
+    single_root: bool
+
+    def cases(self):
+        rng = np.random.default_rng(15)
+        plain = rng.normal(size=(5, 5))
+        return [
+            enumerated(
+                table, single_root=self.single_root, family=fg.ProjectiveTrees, projective=True
+            )
+            for table in (
+                rng.normal(size=(2, 2)),
+                rng.normal(size=(3, 3)),
+                2 * plain,
+                masked(plain, (1, 2), (0, 3), (3, 1)),
+                rng.normal(size=(4, 4, 2)),
+            )
+        ]
+
+
+class TestSingleRoot(Projective):
+    single_root = True
+
+
+class TestManyRoots(Projective):
+    single_root = False
+
+
+@both
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_second_order_against_enumeration(n, single_root):
+    scores = np.random.default_rng(n).normal(size=(n + 1, n + 1))
+    log_z, mean, covariance = oracle.moments(scores, single_root=single_root, projective=True)
+    distribution = fg.ProjectiveTrees(scores, single_root=single_root)
+    assert distribution.log_partition() == pytest.approx(log_z, abs=1e-12)
+    np.testing.assert_allclose(distribution.marginals(), mean, atol=1e-12)
+    np.testing.assert_allclose(distribution.covariance_matrix(), covariance, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20, 40])
+def test_counts(n):
+    """binom(3n, n) / (2n + 1) with many roots; with one, sum over its place r of two factors.
+
+    The words to one side of a head, m of them, take binom(3m+1, m) / (3m + 1) shapes.
+    """
+    sides = [math.comb(3 * m + 1, m) // (3 * m + 1) for m in range(n)]
+    expected = {
+        False: math.comb(3 * n, n) // (2 * n + 1),
+        True: sum(sides[r] * sides[n - 1 - r] for r in range(n)),
+    }
+    for single_root, count in expected.items():
+        distribution = fg.ProjectiveTrees(np.zeros((n + 1, n + 1)), single_root=single_root)
+        assert distribution.log_partition() == pytest.approx(math.log(count), abs=1e-11)
+        assert distribution.entropy() == pytest.approx(math.log(count), abs=1e-11)
+
+
+@both
+def test_kbest_is_the_sorted_enumeration(single_root):
+    scores = np.random.default_rng(3).normal(size=(5, 5))
+    structures, tables = oracle.tables(scores.shape, single_root=single_root, projective=True)
+    totals = np.array([(t * scores).sum() for t in tables])
+    order = np.argsort(-totals)
+    found = fg.ProjectiveTrees(scores, single_root=single_root).kbest(1000)
+    assert len(found) == len(structures)
+    for (tree, log_prob), i in zip(found, order, strict=True):
+        assert tree.tolist() == structures[i].tolist()
+        assert log_prob == pytest.approx(totals[i] - np.logaddexp.reduce(totals), abs=1e-11)
+
+
+@both
+@pytest.mark.parametrize("sd", [20, 100, 1000])
+def test_any_range_of_scores(sd, single_root):
+    scores = sd * np.random.default_rng(4).normal(size=(31, 31))
+    distribution = fg.ProjectiveTrees(scores, single_root=single_root)
+    marginals = distribution.marginals()
+    np.testing.assert_allclose(marginals[:, 1:].sum(axis=0), 1, atol=1e-9)
+    assert 0 <= marginals.min() <= marginals.max() <= 1 + 1e-12
+    best = distribution.log_prob(distribution.mode())
+    assert best >= distribution.log_prob(distribution.sample(20, 0)).max() - 1e-9
+    _, gradient = distribution.entropy_and_gradient()
+    assert np.isfinite(gradient).all()
+
+
+@both
+def test_a_ragged_batch_is_its_items(single_root):
+    rng = np.random.default_rng(6)
+    lengths = [3, 8, 1]
+    scores = rng.normal(size=(3, 9, 9))
+    batch = fg.ProjectiveTrees(scores, single_root=single_root, lengths=lengths)
+    value, gradient = batch.entropy_and_gradient()
+    for i, n in enumerate(lengths):
+        inner = np.s_[: n + 1, : n + 1]
+        alone = fg.ProjectiveTrees(scores[i][inner], single_root=single_root)
+        want, slope = alone.entropy_and_gradient()
+        assert value[i] == pytest.approx(want, abs=1e-12)
+        np.testing.assert_allclose(gradient[i][inner], slope, atol=1e-12)
+        assert batch.mode()[i, :n].tolist() == alone.mode().tolist()
+        assert (batch.sample(4, 0)[:, i, n:] == -1).all()
+
+
+def test_no_projective_tree_is_named():
+    # the only trees that these arcs allow cross: 1 -> 3 and 0 -> 2 with 2 -> 4
+    scores = np.full((5, 5), -np.inf)
+    for head, dependent in ((0, 2), (2, 4), (4, 1), (1, 3)):
+        scores[head, dependent] = 0.0
+    assert not oracle.is_projective((4, 0, 1, 2))
+    with pytest.raises(fg.InfeasibleError, match="crossing arcs"):
+        fg.ProjectiveTrees(scores, single_root=True).log_partition()
+    with pytest.raises(fg.InfeasibleError, match="no allowed head"):
+        fg.ProjectiveTrees(np.full((3, 3), -np.inf), single_root=True).mode()

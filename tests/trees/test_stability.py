@@ -1,0 +1,227 @@
+"""Scores on which determinants in plain float64 fail, against arithmetic in hundreds of digits."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.trees import logdomain
+from fstgrad.trees.solution import solve
+from tests.oracles import trees as oracle
+
+GOAL = 1e-9
+
+
+def normal(sd, n=7, seed=0):
+    return sd * np.random.default_rng(seed).normal(size=(n + 1, n + 1))
+
+
+def mutual_heads():
+    scores = normal(1)
+    scores[2, 5] += 40
+    scores[5, 2] += 40
+    return scores
+
+
+def three_cycle():
+    scores = normal(1)
+    for head, dependent in ((1, 4), (4, 6), (6, 1)):
+        scores[head, dependent] += 40
+    return scores
+
+
+def weakly_joined_blocks(gap=-40.0):
+    scores = normal(1, n=8)
+    left = np.arange(9) < 5
+    scores[np.ix_(left, ~left)] = gap
+    scores[np.ix_(~left, left)] = gap
+    return scores
+
+
+def nested_cycles():
+    """Cycles of cycles whose ways out are ever weaker, beyond the range of float64 weights."""
+    scores = np.full((9, 9), -1500.0)
+    scores[0] = -2500.0
+    for head, dependent, score in (
+        (1, 2, 0), (2, 1, 0), (3, 4, 0), (4, 3, 0), (5, 6, 0), (6, 5, 0), (7, 8, 0), (8, 7, 0),
+        (1, 3, -800), (4, 2, -900), (5, 8, -700), (7, 6, -750),
+    ):  # fmt: skip
+        scores[head, dependent] = score
+    return scores + normal(1, n=8)
+
+
+def offsets():
+    return normal(1) + 100 * np.random.default_rng(3).normal(size=8)
+
+
+KILLERS = {
+    "sd 20": normal(20),
+    "sd 50": normal(50),
+    "sd 100": normal(100),
+    "sd 400": normal(400),
+    "mutual heads": mutual_heads(),
+    "three-cycle": three_cycle(),
+    "two blocks": weakly_joined_blocks(),
+    "two far blocks": weakly_joined_blocks(-900.0),
+    "nested cycles": nested_cycles(),
+    "all -200": np.full((8, 8), -200.0),
+    "offsets of the dependents": offsets(),
+    "one dependent": normal(100, n=1),
+    "two dependents": normal(100, n=2),
+}
+
+
+def digits_for(scores):
+    """Decimal digits that outlast the cancellation in a determinant of these weights."""
+    return 60 + int(1.5 * np.ptp(scores))
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("scores", KILLERS.values(), ids=KILLERS)
+def test_known_killers(scores, single_root):
+    distribution = fg.SpanningTrees(scores, single_root=single_root)
+    digits = digits_for(scores)
+    log_z, marginals = oracle.long_solution(scores, single_root=single_root, digits=digits)
+    assert distribution.log_partition() == pytest.approx(log_z, abs=GOAL, rel=1e-14)
+    np.testing.assert_allclose(distribution.marginals(), marginals, atol=GOAL)
+    assert_probabilities(distribution.marginals())
+    entropy = log_z - (marginals * scores).sum()
+    assert distribution.entropy() == pytest.approx(entropy, abs=GOAL * (1 + np.ptp(scores)))
+
+
+def assert_probabilities(marginals):
+    assert marginals.min() >= 0
+    assert marginals.max() <= 1
+    np.testing.assert_allclose(marginals[:, 1:].sum(axis=0), 1, atol=GOAL)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("scores", KILLERS.values(), ids=KILLERS)
+def test_hessian_products_of_killers(scores, single_root):
+    """Against the difference quotient of marginals in long arithmetic."""
+    v = np.random.default_rng(1).normal(size=scores.shape)
+    step = 1e-9
+    digits = digits_for(scores)
+    ends = [
+        oracle.long_solution(scores + sign * step * v, single_root=single_root, digits=digits)[1]
+        for sign in (1, -1)
+    ]
+    expected = (ends[0] - ends[1]) / (2 * step)
+    product = fg.SpanningTrees(scores, single_root=single_root).covariance_product(v)
+    # float64 scores and marginals leave the quotient 1e-16 * (1 + max |score|) / step of noise
+    np.testing.assert_allclose(product, expected, atol=1e-6 * (1 + np.abs(scores).max() / 10))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 31, 33, 60])
+@pytest.mark.parametrize("rest", [-1e9, -np.inf])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_one_allowed_tree_has_no_entropy(n, rest, single_root):
+    rng = np.random.default_rng(n)
+    order = rng.permutation(n) + 1
+    scores = np.full((n + 1, n + 1), rest)
+    total = 0.0
+    for i, dependent in enumerate(order):
+        head = 0 if i == 0 else order[rng.integers(i)]
+        scores[head, dependent] = rng.normal()
+        total += scores[head, dependent]
+    distribution = fg.SpanningTrees(scores, single_root=single_root)
+    assert distribution.log_partition() == pytest.approx(total, abs=GOAL)
+    assert distribution.entropy() == pytest.approx(0, abs=GOAL)
+    np.testing.assert_allclose(
+        distribution.marginals(), distribution.parts(distribution.mode()), atol=GOAL
+    )
+    np.testing.assert_allclose(distribution.entropy_and_gradient()[1], 0, atol=GOAL)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 32, 33, 50])
+def test_cayley_counts(n):
+    allowed = np.ones((n + 1, n + 1))
+    many, single = (n + 1) ** (n - 1), n ** (n - 1)
+    assert oracle.exact_count(allowed, single_root=False) == many
+    assert oracle.exact_count(allowed, single_root=True) == single
+    offset = np.random.default_rng(n).normal(size=n + 1) * 100
+    scores = np.zeros((n + 1, n + 1)) + offset
+    for single_root, count in ((False, many), (True, single)):
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        expected = math.log(count) + offset[1:].sum()
+        assert distribution.log_partition() == pytest.approx(expected, abs=GOAL)
+        assert distribution.entropy() == pytest.approx(math.log(count), abs=GOAL)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_two_hundred_dependents(single_root):
+    n = 200
+    flat = fg.SpanningTrees(np.full((n + 1, n + 1), -200.0), single_root=single_root)
+    count = n ** (n - 1) if single_root else (n + 1) ** (n - 1)
+    assert flat.log_partition() == pytest.approx(math.log(count) - 200 * n, abs=GOAL)
+    scores = normal(20, n=n, seed=4)
+    distribution = fg.SpanningTrees(scores, single_root=single_root)
+    assert_probabilities(distribution.marginals())
+    # raising every arc into one dependent by x raises log Z by x and moves nothing else
+    scores[:, 77] += 13
+    moved = fg.SpanningTrees(scores, single_root=single_root)
+    assert moved.log_partition() - distribution.log_partition() == pytest.approx(13, abs=GOAL)
+    np.testing.assert_allclose(moved.marginals(), distribution.marginals(), atol=GOAL)
+
+
+@pytest.mark.parametrize("density", [0.3, 0.5, 0.8])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_sparse_tables_against_exact_counts(density, single_root):
+    rng = np.random.default_rng(int(10 * density))
+    feasible = 0
+    for _ in range(30):
+        n = int(rng.integers(2, 9))
+        allowed = rng.random((n + 1, n + 1)) < density
+        np.fill_diagonal(allowed, False)
+        count = oracle.exact_count(allowed, single_root=single_root)
+        distribution = fg.SpanningTrees(np.where(allowed, 0.0, -np.inf), single_root=single_root)
+        if count == 0:
+            with pytest.raises(fg.InfeasibleError):
+                distribution.log_partition()
+            with pytest.raises(fg.InfeasibleError):
+                distribution.mode()
+            continue
+        feasible += 1
+        assert distribution.log_partition() == pytest.approx(math.log(count), abs=1e-12)
+        assert distribution.entropy() == pytest.approx(math.log(count), abs=1e-12)
+    assert feasible > 3
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_the_three_levels_agree(single_root):
+    """Inverse, elimination and the elimination on logarithms, on scores that suit them all."""
+    from fstgrad.trees.kernels import elimination
+
+    rng = np.random.default_rng(8)
+    for n in (1, 2, 3, 8, 21, 40):
+        scores = rng.normal(size=(1, n + 1, n + 1))
+        v = rng.normal(size=(n + 1, n + 1))
+        first = solve(scores, np.array([n]), single_root=single_root)
+        assert first.trusted[0]
+        weights = first.weights[0]
+        gradient, marginals, change = np.zeros((3, n + 1, n + 1))
+        second = elimination.solve(weights, v, n, single_root, True, gradient, marginals, change)
+        with np.errstate(divide="ignore"):
+            third = logdomain.solve(np.log(weights), v, single=single_root)
+        assert second == pytest.approx(third.log_partition, abs=1e-12)
+        product = first.covariance_product(v[None])[0]
+        for mine in (first.marginals[0], third.marginals):
+            np.testing.assert_allclose(mine, marginals, atol=1e-13)
+        for mine in (product, third.change):
+            np.testing.assert_allclose(mine, change, atol=1e-12)
+        off = ~np.eye(n + 1, dtype=bool)
+        with np.errstate(over="ignore"):
+            np.testing.assert_allclose(np.exp(third.log_gradient)[off], gradient[off], rtol=1e-12)
+
+
+def test_a_bad_item_leaves_the_batch_alone():
+    tables = np.stack([normal(1, n=7), mutual_heads(), normal(50), normal(1, n=7, seed=9)])
+    batch = fg.SpanningTrees(tables, single_root=True)
+    for i, table in enumerate(tables):
+        alone = fg.SpanningTrees(table, single_root=True)
+        assert batch.log_partition()[i] == alone.log_partition()
+        np.testing.assert_array_equal(batch.marginals()[i], alone.marginals())
+        np.testing.assert_array_equal(
+            batch.entropy_and_gradient()[1][i], alone.entropy_and_gradient()[1]
+        )

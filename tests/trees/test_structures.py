@@ -1,0 +1,218 @@
+"""Best trees, k best, samples with and without replacement."""
+
+import networkx
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.oracles import trees as oracle
+from tests.trees.test_stability import KILLERS
+
+both = pytest.mark.parametrize("single_root", [True, False])
+
+
+def key(tree):
+    return tuple(np.asarray(tree).ravel().tolist())
+
+
+def ranked(scores, single_root):
+    """All allowed trees, best first, with their log-probabilities."""
+    structures, tables = oracle.tables(scores.shape, single_root=single_root)
+    totals = np.array([scores[t > 0].sum() for t in tables])
+    log_probs = totals - np.logaddexp.reduce(totals)
+    order = np.argsort(-totals, kind="stable")
+    return [(structures[i], log_probs[i]) for i in order if totals[i] > -np.inf]
+
+
+def tables():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 4, 5):
+        yield rng.normal(size=(n + 1, n + 1))
+    holed = 3 * rng.normal(size=(6, 6))
+    holed[rng.random((6, 6)) < 0.3] = -np.inf
+    holed[0, 2] = holed[2, 5] = holed[5, 1] = holed[1, 3] = holed[3, 4] = 0.0
+    yield holed
+    yield rng.normal(size=(4, 4, 2))
+    yield rng.normal(size=(3, 3, 4))
+
+
+@both
+def test_kbest_is_the_sorted_enumeration(single_root):
+    for scores in tables():
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        expected = ranked(scores, single_root)
+        for k in (1, 2, 10, 200):
+            found = distribution.kbest(k)
+            assert len(found) == min(k, len(expected))
+            assert len({key(tree) for tree, _ in found}) == len(found)
+            for (tree, log_prob), (want, want_log_prob) in zip(found, expected, strict=False):
+                assert log_prob == pytest.approx(want_log_prob, abs=1e-11)
+                assert key(tree) == key(want)
+        assert key(distribution.mode()) == key(expected[0][0])
+
+
+@both
+def test_kbest_of_ties_lists_every_tree_once(single_root):
+    distribution = fg.SpanningTrees(np.zeros((5, 5)), single_root=single_root)
+    found = distribution.kbest(1000)
+    count = 4**3 if single_root else 5**3
+    assert len({key(tree) for tree, _ in found}) == len(found) == count
+
+
+def test_modes_of_random_graphs():
+    """Against networkx's Edmonds, with and without ties and cycles to contract."""
+    rng = np.random.default_rng(1)
+    for trial in range(60):
+        n = int(rng.integers(1, 16))
+        scores = rng.normal(size=(n + 1, n + 1))
+        if trial % 3 == 0:
+            scores = np.round(2 * scores)
+        if trial % 3 == 1:
+            scores[rng.random(scores.shape) < 0.4] = -np.inf
+        graph = networkx.DiGraph()
+        graph.add_nodes_from(range(n + 1))
+        graph.add_weighted_edges_from(
+            (h, d, scores[h, d])
+            for h in range(n + 1)
+            for d in range(1, n + 1)
+            if h != d and scores[h, d] > -np.inf
+        )
+        distribution = fg.SpanningTrees(scores, single_root=False)
+        try:
+            best = networkx.maximum_spanning_arborescence(graph)
+        except networkx.NetworkXException:
+            with pytest.raises(fg.InfeasibleError):
+                distribution.mode()
+            continue
+        assert score(scores, distribution.mode()) == pytest.approx(
+            best.size(weight="weight"), abs=1e-10
+        )
+        if trial % 3 == 1:
+            continue
+        # one root arc: the best over all choices of it
+        alone = [
+            score(
+                scores,
+                distribution.with_arcs(
+                    required=[(0, r)], forbidden=[(0, d) for d in range(1, n + 1) if d != r]
+                ).mode(),
+            )
+            for r in range(1, n + 1)
+        ]
+        single = fg.SpanningTrees(scores, single_root=True).mode()
+        assert (single == 0).sum() == 1
+        assert score(scores, single) == pytest.approx(max(alone), abs=1e-10)
+
+
+def score(scores, heads):
+    return scores[heads, np.arange(1, len(heads) + 1)].sum()
+
+
+def assert_follows(draws, scores, single_root):
+    """Pearson's statistic of the draws, within five standard deviations of its mean."""
+    expected = ranked(scores, single_root)
+    number = {key(tree): i for i, (tree, _) in enumerate(expected)}
+    counts = np.bincount([number[key(d)] for d in draws], minlength=len(expected))
+    means = np.exp([log_prob for _, log_prob in expected]) * len(draws)
+    rare = means < 5
+    counts = np.append(counts[~rare], counts[rare].sum())
+    means = np.append(means[~rare], means[rare].sum())
+    used = means > 1e-9
+    degrees = used.sum() - 1
+    statistic = ((counts - means)[used] ** 2 / means[used]).sum()
+    assert statistic <= degrees + 5 * np.sqrt(2 * degrees) + 1e-9
+    assert counts[~used].sum() == 0
+
+
+@both
+@pytest.mark.parametrize("method", ["wilson", "colbourn", "split"])
+def test_samples_pass_the_chi_square_test(method, single_root):
+    rng = np.random.default_rng(2)
+    for scores in tables():
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        if method != "split":
+            draws = distribution.sample(4000, rng, method=method)
+        elif scores.ndim == 2:
+            from fstgrad.trees.sampling import _split
+
+            draws = np.empty((4000, len(scores) - 1), dtype=np.int64)
+            _split(scores, draws, 0, single_root, rng)
+        else:
+            continue
+        assert_follows(draws, scores, single_root)
+
+
+@both
+def test_inclusion_without_replacement(single_root):
+    """Two draws out of T: p_i + sum_j p_j p_i / (1 - p_j) is the chance that i is among them."""
+    rng = np.random.default_rng(3)
+    for scores in (2 * rng.normal(size=(4, 4)), rng.normal(size=(3, 3, 2))):
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        expected = ranked(scores, single_root)
+        p = np.exp([log_prob for _, log_prob in expected])
+        number = {key(tree): i for i, (tree, _) in enumerate(expected)}
+        repeats = 1500
+        first, both_draws = np.zeros((2, len(p)))
+        for _ in range(repeats):
+            pair = distribution.sample_without_replacement(2, rng)
+            indices = [number[key(tree)] for tree, _ in pair]
+            assert indices[0] != indices[1]
+            assert pair[0][1] == pytest.approx(np.log(p[indices[0]]), abs=1e-10)
+            first[indices[0]] += 1
+            both_draws[indices] += 1
+        odds = p / (1 - p)
+        included = p + p * (odds.sum() - odds)
+        for counts, chance in ((first, p), (both_draws, included)):
+            deviation = np.sqrt(np.maximum(chance * (1 - chance), 1e-12) / repeats)
+            assert (np.abs(counts / repeats - chance) < 5 * deviation + 1e-3).all()
+
+
+@both
+def test_all_trees_without_replacement(single_root):
+    scores = np.random.default_rng(4).normal(size=(5, 5))
+    found = fg.SpanningTrees(scores, single_root=single_root).sample_without_replacement(999, 0)
+    expected = ranked(scores, single_root)
+    assert {key(tree) for tree, _ in found} == {key(tree) for tree, _ in expected}
+    assert np.exp([log_prob for _, log_prob in found]).sum() == pytest.approx(1, abs=1e-10)
+
+
+@both
+@pytest.mark.parametrize("scores", KILLERS.values(), ids=KILLERS)
+def test_samples_of_killers_follow_their_marginals(scores, single_root):
+    distribution = fg.SpanningTrees(scores, single_root=single_root)
+    k = 400
+    frequencies = distribution.parts(distribution.sample(k, 5)).mean(axis=0)
+    marginals = distribution.marginals()
+    deviation = np.sqrt(marginals * (1 - marginals) / k)
+    assert (np.abs(frequencies - marginals) <= 5 * deviation + 5 / k).all()
+    assert np.isfinite(distribution.log_prob(distribution.sample(3, 6))).all()
+
+
+@both
+def test_samples_of_a_ragged_labeled_batch(single_root):
+    rng = np.random.default_rng(6)
+    lengths = [4, 1, 3]
+    distribution = fg.SpanningTrees(
+        rng.normal(size=(3, 5, 5, 2)), single_root=single_root, lengths=lengths
+    )
+    draws = distribution.sample(3000, rng)
+    assert draws.shape == (3000, 3, 4, 2)
+    for i, n in enumerate(lengths):
+        assert (draws[:, i, n:] == -1).all()
+    marginals = distribution.marginals()
+    frequencies = distribution.parts(draws).mean(axis=0)
+    assert (np.abs(frequencies - marginals) < 5 * np.sqrt(0.25 / 3000)).all()
+    assert distribution.log_prob(draws).shape == (3000, 3)
+    for i, found in enumerate(distribution.kbest(2)):
+        assert found[0][0].shape == (lengths[i], 2)
+        assert found[0][1] == pytest.approx(distribution.log_prob(distribution.mode())[i])
+
+
+def test_expected_steps_are_those_of_the_walk():
+    """Closed form: n dependents, all weights 1, many roots: visits s_j B_jj = n * 2 / (n + 1)."""
+    from fstgrad.trees.sampling import expected_steps
+
+    n = 6
+    distribution = fg.SpanningTrees(np.zeros((n + 1, n + 1)), single_root=False)
+    expected = n * (n * 2 / (n + 1))
+    assert expected_steps(distribution._solution, 0) == pytest.approx(expected, rel=1e-12)
