@@ -16,6 +16,7 @@ from fstgrad.checks import FloatArray, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.machine import TargetMachine
+from fstgrad.matching import matched
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -152,12 +153,17 @@ class TransducerLoss(Loss):
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
-        right = self._target_acceptor(target)
-        for factor in reversed(self.factors[1:]):
-            right = compose(factor, right)
-        written = np.unique(to_arrays(right).ilabel)
-        left, class_of = merge_alike(self._reader, written, len(self.alphabet))
-        fst = to_arrays(project(compose(from_arrays(left), right), "input"))
+        if len(self.factors) == 1 and not isinstance(target, Fst):
+            ids = self.alphabet.encode(target, name="target")
+            left, class_of = merge_alike(self._reader, np.unique(ids) + 1, len(self.alphabet))
+            fst = matched(left, ids, len(self.alphabet))
+        else:
+            right = self._target_acceptor(target)
+            for factor in reversed(self.factors[1:]):
+                right = compose(factor, right)
+            written = np.unique(to_arrays(right).ilabel)
+            left, class_of = merge_alike(self._reader, written, len(self.alphabet))
+            fst = to_arrays(project(compose(from_arrays(left), right), "input"))
         machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
         return replace(machine, class_of=machine.class_of[class_of])
 

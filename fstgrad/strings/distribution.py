@@ -1,13 +1,22 @@
 """StringDistribution: the log-linear distribution over Delta^l, with or without a loss."""
 
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    log_weights,
+    one_of,
+    positive_integer,
+)
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
@@ -73,6 +82,26 @@ class StringDistribution(ArrayDistribution):
         """Return log Z in nats."""
         return self._solved[0]
 
+    def log_partition_bounds(self) -> tuple[float, float]:
+        """Return lower <= log Z <= upper in nats for the loss without its cap.
+
+        With an automaton of min(L, cap) the lower bound is `log_partition()`; the upper one values
+        each string that passes the cap by one of its alignments.  The gradient of a bound are the
+        marginals of `bound(side)`.  Without a cap both are log Z.
+
+        Raises
+        ------
+        NotSupportedError
+            The loss is rational, or infinite for some strings.
+        """
+        return self.log_partition(), self.bound("upper").log_partition()
+
+    def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
+        """Return the distribution whose log Z bounds that of the loss without its cap."""
+        if one_of("side", side, ("lower", "upper")) == "lower" or self.b is None or not self.b.cap:
+            return self
+        return self._upper
+
     def marginals(self) -> FloatArray:
         """Return the gradient terms Q, shaped like the scores; each position sums to one.
 
@@ -89,11 +118,7 @@ class StringDistribution(ArrayDistribution):
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
         """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
-        ids = self._ids(structure)
-        start = np.full(self.order - 1, self.scores.shape[-1], dtype=np.int64)
-        padded = np.concatenate([start, ids])
-        context = (padded[i : i + self.length] for i in range(self.order))
-        return (np.arange(self.length), *context)
+        return cells_of(self._ids(structure), self.order, self.scores.shape[-1])
 
     def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
         """Return the cells of the gold string and its score w.Psi in nats.
@@ -173,6 +198,10 @@ class StringDistribution(ArrayDistribution):
         return loss_weights(self.automaton, scale=1.0)
 
     @cached_property
+    def _upper(self) -> "StringDistribution":
+        return StringDistribution(self.scores, self.b.cap.upper if self.b and self.b.cap else None)
+
+    @cached_property
     def _solved(self) -> tuple[float, FloatArray]:
         log_z, marginals = solve(self.scores, self.automaton)
         marginals.flags.writeable = False
@@ -209,3 +238,10 @@ class StringDistribution(ArrayDistribution):
                 f"for {b.length} positions and {len(b.alphabet)} symbols"
             )
         return array
+
+
+def cells_of(ids: IntArray, order: int, n: int) -> tuple[IntArray, ...]:
+    """Return the index of the entries of a score table that a string uses: q + 1 arrays (l,)."""
+    padded = np.concatenate([np.full(order - 1, n, dtype=np.int64), ids])
+    context = (padded[i : i + len(ids)] for i in range(order))
+    return (np.arange(len(ids)), *context)
