@@ -39,10 +39,12 @@ from .losses import WordErrorRate as WordErrorRate
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
 from .objective import PairObjective as PairObjective
+from .strings import CapChoice as CapChoice
 from .strings import Lattice as Lattice
 from .strings import LatticeLoss as LatticeLoss
 from .strings import SampledObjective as SampledObjective
 from .strings import StringDistribution as StringDistribution
+from .strings import choose_cap as choose_cap
 from .strings import risk as risk
 from .strings import sampled_risk as sampled_risk
 from .strings import sampled_softmax_margin as sampled_softmax_margin

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,14 @@ class FlatLevels:
     spread: float
 
 
+class Cap(Protocol):
+    """What a loss that was cut off at a cap knows of the whole loss."""
+
+    @property
+    def upper(self) -> "LossAutomaton":
+        """An automaton whose loss is nowhere below the whole loss."""
+
+
 @dataclass(frozen=True)
 class LossAutomaton:
     """The deterministic, layered automaton B of a loss against one target.
@@ -80,6 +89,8 @@ class LossAutomaton:
     levels : l Levels.
     initial : float, nats.
     final : (S_l,) float64, nats.
+    cap : Cap, optional
+        Where L is min(loss, cap): gives an automaton from above, for bounds of the whole loss.
     """
 
     alphabet: Alphabet
@@ -87,6 +98,7 @@ class LossAutomaton:
     levels: tuple[Level, ...]
     initial: float
     final: FloatArray
+    cap: Cap | None = None
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""

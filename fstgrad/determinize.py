@@ -28,6 +28,8 @@ from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import INF, PROBABILITY, TROPICAL
 
+SPAN = 2**20  # as in fstgrad.kernels.tables
+
 Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
 _MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
 
@@ -131,40 +133,61 @@ def _compiled(machine: TargetMachine, length: int, max_states: int) -> RawAutoma
 class TropicalFrontier:
     """The states of one level in the tropical semiring, as the kernels keep them.
 
-    A row stands without the cells that other cells imply by epsilons.
+    A row stands without the cells that other cells imply by epsilons.  With `cap_state`, the state
+    of M that holds the cap, `fall` (S, C) says after each step where nothing but the cap is left:
+    the cell that led on most cheaply, -2 without one, elsewhere -1; `first_way` is such a cell of
+    the start, and its cost.  `least` and `greatest` bound the loss of all strings.
     """
 
-    def __init__(self, machine: TargetMachine, length: int) -> None:
-        from fstgrad.kernels import determinization as kernels
+    fall: IntArray
 
-        self._advance = kernels.tropical_level
+    def __init__(self, machine: TargetMachine, length: int, cap_state: int = -1) -> None:
+        from fstgrad.kernels import tropical
+
+        self._advance = tropical.advanced
         order, self._arcs = machine.by_class()
         self._classes = len(machine.arcs)
+        self._kinds = tropical.arc_kinds(self._classes, len(order), *self._arcs[:3])
+        self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
-        self._lower, self._upper = kernels.tropical_bounds(
-            self._classes, *self._arcs, self._final, length
-        )
+        self._lower, self._upper = tropical.bounds(self._classes, *self._arcs, self._final, length)
         cells, implied = machine.initial[order], np.full(len(order), INF)
-        self.offset, start, stop = kernels.tropical_form(
+        self.least = int((cells + self._lower[-1]).min())
+        bounds = cells + self._upper[-1]
+        self.greatest = int(bounds.min())
+        if self._cap >= 0:
+            bounds[self._cap] = INF
+        self.first_way = int(bounds.argmin()), int(cells[bounds.argmin()])
+        self.offset, start, stop = tropical.canonical(
             cells, 0, len(order), *self._arcs[3:], self._lower[-1], self._upper[-1], implied
         )
         if self.offset == INF:
             raise no_hypothesis(length)
-        self._rows = (cells[start:stop].copy(), np.array([0, stop - start]), np.array([start]))
+        self.is_only_cap = (start, stop) == (self._cap, self._cap + 1)
+        self._rows = np.concatenate([[0, start * SPAN + stop], cells[start:stop]]), 1
 
     def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
         """Go on by one symbol; return the number of states, at most one above the limit."""
         bounds = [b[[remaining + 1, remaining]] for b in (self._lower, self._upper)]
-        count, pool, begins, starts, target, cost = self._advance(
-            *self._rows, *self._arcs, *bounds, self._classes, limit
+        count, pool, target, cost, self.fall = self._advance(
+            *self._rows, self._kinds, *self._arcs, *bounds, self._cap, limit
         )
-        self._rows = pool, begins, starts
+        self._rows = pool, count
         return count, RawLevel(target, cost)
+
+    def policy(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+        """Return one way on from every state of M, and final weights (K,).
+
+        (l, K, C) states, -1 where there is none, and costs, by symbols left after the step.
+        """
+        from fstgrad.kernels.tropical import policy
+
+        return *policy(self._classes, *self._arcs, self._upper), self._final
 
     @property
     def final(self) -> npt.NDArray[Any]:
         """Final weights (S,): with no symbol left a row is one cell of weight zero."""
-        final: npt.NDArray[Any] = self._final[self._rows[2]]
+        final: npt.NDArray[Any] = self._final[self._rows[0].reshape(-1, 3)[:, 1] // SPAN]
         return final
 
 
@@ -172,9 +195,9 @@ class CountFrontier:
     """The states of one level in the probability semiring, as the kernels keep them."""
 
     def __init__(self, machine: TargetMachine, length: int) -> None:
-        from fstgrad.kernels import determinization as kernels
+        from fstgrad.kernels.levels import probability_level
 
-        self._advance = kernels.probability_level
+        self._advance = probability_level
         order, arcs = machine.by_class()
         self._arcs = len(machine.arcs), *arcs[:3]
         self._useful = [useful[order] for useful in SupportForm(machine, length).useful]

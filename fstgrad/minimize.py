@@ -58,7 +58,7 @@ def _compiled(
     levels: tuple[RawLevel, ...], number: IntArray, potential: IntArray
 ) -> tuple[tuple[RawLevel, ...], IntArray]:
     """Return the levels merged from the last to the first, and the potential of the first."""
-    from fstgrad.kernels.determinization import merged_level
+    from fstgrad.kernels.levels import merged_level
 
     result = []
     for level in reversed(levels):

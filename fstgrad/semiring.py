@@ -38,6 +38,10 @@ class Semiring:
         )
         return mask
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by the name: what comes back is the same object."""
+        return _by_name, (self.name,)
+
     def full(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """Return an array of zeros of the semiring."""
         return np.full(shape, self.zero, dtype=self.dtype)
@@ -46,3 +50,7 @@ class Semiring:
 TROPICAL = Semiring("tropical", np.int64, np.minimum, np.add, INF, np.int64(0))
 PROBABILITY = Semiring("probability", np.float64, np.add, np.multiply, 0.0, 1.0)
 SEMIRINGS = {semiring.name: semiring for semiring in (TROPICAL, PROBABILITY)}
+
+
+def _by_name(name: str) -> Semiring:
+    return SEMIRINGS[name]

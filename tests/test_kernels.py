@@ -10,6 +10,8 @@ from fstgrad.strings.algebra import Log, Real
 from fstgrad.strings.compiled import solve, used_contexts
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
+from fstgrad.transducers import string_acceptor
+from tests.oracles import strings as oracle
 from tests.test_strings_exact import KINDS, make_loss
 
 ABC = fg.Alphabet("abc")
@@ -53,6 +55,23 @@ def test_determinization_equals_the_twin(kind, seed):
         for a, b in zip(merged.levels, twin.levels, strict=True):
             assert a.target.shape == b.target.shape
             np.testing.assert_array_equal(sorted(a.cost.ravel()), sorted(b.cost.ravel()))
+
+
+@pytest.mark.parametrize(
+    "kind", [k for k in KINDS if k not in ("factored", "ngram", "ngram-smooth", "ngram-linear")]
+)
+def test_matching_a_string_equals_composition(kind):
+    """A string and its acceptor, which goes through OpenFst, give one machine."""
+    rng = np.random.default_rng(7)
+    target = np.array([0, 2, 1, 1, 0])
+    loss, _ = make_loss(kind, rng, ABC, tuple(target))
+    straight = loss.machine(target)
+    composed = loss.machine(string_acceptor(ABC, target, arc_type="log64"))
+    assert straight.num_states == composed.num_states
+    assert len(straight.arcs) == len(composed.arcs)
+    for y in oracle.all_strings(3, 3):
+        acceptor = string_acceptor(ABC, target, arc_type="log64")
+        assert loss(np.array(y), target) == loss(np.array(y), acceptor)
 
 
 def test_used_contexts_by_hand():

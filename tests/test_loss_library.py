@@ -188,9 +188,15 @@ def test_a_third_and_a_half_have_a_common_unit():
     third = fg.EditDistance(AB) * (1 / 3)
     machine = (third + 0.5 * fg.EditDistance(AB)).machine("ab")
     assert machine.unit == pytest.approx(1 / 6, rel=1e-15)
-    capped = third.compile("abab", cap=0.5)  # 0.5 is one and a half thirds
-    assert capped.loss("bbbb") == 0.5
-    assert capped.num_states <= fg.EditDistance(AB).compile("abab", cap=1.5).num_states
+    assert third.compile("abab", cap=0.5).loss("bbbb") == 0.5  # one and a half thirds
+
+
+def test_a_cap_in_another_unit_is_the_same_cap():
+    """0.3 / 0.1 is 2.9999999999999996 in floats, and means 3."""
+    abc, target = fg.Alphabet("abcde"), "abcdeabc"
+    tenths = (0.1 * fg.EditDistance(abc)).compile(target, cap=0.3)
+    assert tenths.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
+    assert tenths.loss("eeeeeeee") == pytest.approx(0.3, abs=1e-15)
 
 
 def test_references_of_one_length_are_rated_together():

@@ -109,36 +109,37 @@ def real_pass(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q); every level is divided by its largest weight.
+    O(sum_t S_t n^q).  Every level is divided by its sum as it is read, so that alpha sums to one
+    and beta averages to one under it.
     """
     length, contexts, _ = table.shape
     alpha = np.zeros((offsets[-1], contexts))
     alpha[0, contexts - 1] = 1.0
-    log_scale = 0.0
+    total, log_scale = 1.0, 0.0
     for t in range(length):
         first, last, end = offsets[t], offsets[t + 1], offsets[t + 2]
-        _step(alpha[first:last], table[t], class_of, target[first:last], weight[first:last],
-              alpha[last:end], order)  # fmt: skip
-        largest = _divided_by_largest(alpha[last:end])
-        if not largest > 0.0:
+        total = _step(alpha[first:last], table[t], class_of, target[first:last],
+                      weight[first:last], alpha[last:end], order, 1.0 / total)  # fmt: skip
+        if not total > 0.0:
             return -np.inf
-        log_scale += math.log(largest)
-    last = offsets[length]
-    total = 0.0
+        log_scale += math.log(total)
+    last, whole = offsets[length], 0.0
     for s in range(len(final)):
         for k in range(contexts):
-            total += alpha[last + s, k] * final[s]
-    if not total > 0.0:
+            whole += alpha[last + s, k] * final[s]
+    if not whole > 0.0:
         return -np.inf
+    log_z = log_scale + math.log(whole / total)
+    total = 1.0
     beta = np.empty((len(final), contexts))
     for s in range(len(final)):
         for k in range(contexts):
             beta[s, k] = final[s]
     for t in range(length - 1, -1, -1):
         first, last = offsets[t], offsets[t + 1]
-        beta = _back(alpha[first:last], table[t], class_of, target[first:last],
-                     weight[first:last], beta, order)  # fmt: skip
-    return log_scale + math.log(total)
+        beta, total = _back(alpha[first:last], table[t], class_of, target[first:last],
+                            weight[first:last], beta, order, 1.0 / total)  # fmt: skip
+    return log_z
 
 
 @kernel
@@ -150,8 +151,10 @@ def _step(
     weight: FloatArray,
     after: FloatArray,
     order: int,
-) -> None:
-    """Multiply a level by its scores and scatter it along the arcs of B."""
+    factor: float,
+) -> float:
+    """Multiply a level by its scores and scatter it along the arcs of B; return the sum."""
+    total = 0.0
     states, contexts = alpha.shape
     n = table.shape[1]
     younger = contexts // (n + 1) if order > 1 else 1
@@ -162,8 +165,10 @@ def _step(
             for b in range(n):
                 to = target[s, class_of[b]]
                 if to >= 0:
-                    after[to, b] += arrived[s, b] * weight[s, class_of[b]]
-        return
+                    mass = arrived[s, b] * weight[s, class_of[b]] * factor
+                    after[to, b] += mass
+                    total += mass
+        return total
     row = np.empty(n)
     for s in range(states):
         for r in range(younger):
@@ -177,7 +182,10 @@ def _step(
             for b in range(n):
                 to = target[s, class_of[b]]
                 if to >= 0:
-                    after[to, (r * (n + 1) + b) * turn] += row[b] * weight[s, class_of[b]]
+                    mass = row[b] * weight[s, class_of[b]] * factor
+                    after[to, (r * (n + 1) + b) * turn] += mass
+                    total += mass
+    return total
 
 
 @kernel
@@ -189,8 +197,9 @@ def _back(
     weight: FloatArray,
     beta: FloatArray,
     order: int,
-) -> FloatArray:
-    """Return the beta of a level from the next one's, and turn the level's `table` into Q."""
+    factor: float,
+) -> tuple[FloatArray, float]:
+    """Return the beta of a level and the sum under alpha; turn the level's `table` into Q."""
     states, contexts = alpha.shape
     n = table.shape[1]
     younger = contexts // (n + 1) if order > 1 else 1
@@ -202,7 +211,7 @@ def _back(
                 to = target[s, class_of[b]]
                 if to >= 0:
                     way = beta[to, (r * (n + 1) + b) * turn] * weight[s, class_of[b]]
-                    ahead[s, r * n + b] = way
+                    ahead[s, r * n + b] = way * factor
                 else:
                     ahead[s, r * n + b] = 0.0
     if order == 2 and states >= BLAS_STATES:
@@ -220,24 +229,8 @@ def _back(
             total += table[k, b]
     for k in range(contexts):
         for b in range(n):
-            table[k, b] /= total
-    _divided_by_largest(before)
-    return before
-
-
-@kernel
-def _divided_by_largest(values: FloatArray) -> float:
-    """Divide by the largest value and return it; leave zeros."""
-    rows, columns = values.shape
-    largest = 0.0
-    for i in range(rows):
-        for j in range(columns):
-            largest = max(largest, values[i, j])
-    if largest > 0.0:
-        for i in range(rows):
-            for j in range(columns):
-                values[i, j] /= largest
-    return largest
+            table[k, b] *= 1.0 / total
+    return before, total
 
 
 @kernel

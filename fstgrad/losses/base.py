@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automaton import Level, LossAutomaton
+from fstgrad.automaton import Cap, LossAutomaton
+from fstgrad.bounds import RationalCap, TropicalCap, in_nats
 from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -137,9 +138,13 @@ class Loss(ABC):
         machine = self.machine(target)
         if machine.semiring is TROPICAL:
             machine = machine if cap is None else machine.with_constant(cap)
+            certificate: Cap | None = (
+                None if cap is None else TropicalCap(self.alphabet, machine, length)
+            )
             raw = minimize(determinize(machine, length, max_states=max_states))
             unit = machine.unit
         else:
+            certificate = None if cap is None else RationalCap()
             raw = determinize(machine, length, max_states=max_states)
             losses = self._finished(raw.final, machine)
             losses = losses if cap is None else np.minimum(losses, cap)
@@ -149,13 +154,7 @@ class Loss(ABC):
                     "with the target); change the length or give smoothing > 0"
                 )
             raw, unit = minimize_finals(replace(raw, initial=0.0, final=losses)), 1.0
-        return LossAutomaton(
-            self.alphabet,
-            machine.class_of,
-            tuple(Level(level.target, level.cost * unit) for level in raw.levels),
-            float(raw.initial * unit),
-            raw.final * unit,
-        )
+        return in_nats(self.alphabet, machine.class_of, raw, unit, certificate)
 
     def check(self, samples: Iterable[SequenceLike]) -> LossReport:
         """Return what the loss does to sample strings: identity, symmetry, sign, sizes.

@@ -16,6 +16,7 @@ from fstgrad.checks import FloatArray, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.machine import TargetMachine
+from fstgrad.matching import ByOutput, matched
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -152,6 +153,9 @@ class TransducerLoss(Loss):
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
+        if len(self.factors) == 1 and not isinstance(target, Fst):
+            fst = matched(self._by_output, self.alphabet.encode(target, name="target"))
+            return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
         right = self._target_acceptor(target)
         for factor in reversed(self.factors[1:]):
             right = compose(factor, right)
@@ -160,6 +164,11 @@ class TransducerLoss(Loss):
         fst = to_arrays(project(compose(from_arrays(left), right), "input"))
         machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
         return replace(machine, class_of=machine.class_of[class_of])
+
+    @cached_property
+    def _by_output(self) -> ByOutput:
+        """The arcs of the only factor by what they write, for strings as targets."""
+        return ByOutput.of(self._reader, len(self.alphabet))
 
     @cached_property
     def _reader(self) -> FstArrays:

@@ -107,8 +107,10 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     MemoryLimitError
         No order has a largest clique within `max_bytes`; found without building a table.
     """
-    tries: list[tuple[Rule | None, int]] = [(_weight_rule(sizes), 0)]
-    if graph.num_nodes <= 3000:
+    # the tree width of a grid is its shorter side: no need to search for what cannot be there
+    hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_bytes // 8
+    tries: list[tuple[Rule | None, int]] = [] if hopeless else [(_weight_rule(sizes), 0)]
+    if tries and graph.num_nodes <= 3000:
         tries += [(None, 0), *((_fill_rule, seed) for seed in range(8))]
     best: Plan | None = None
     limit = (max_bytes // 8) * 1024

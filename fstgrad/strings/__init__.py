@@ -1,5 +1,6 @@
 """Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
 
+from fstgrad.strings.caps import CapChoice, choose_cap
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.estimates import SampledObjective
 from fstgrad.strings.lattices import Lattice, LatticeLoss
@@ -7,10 +8,12 @@ from fstgrad.strings.objectives import risk, softmax_margin
 from fstgrad.strings.sampled import sampled_risk, sampled_softmax_margin
 
 __all__ = [
+    "CapChoice",
     "Lattice",
     "LatticeLoss",
     "SampledObjective",
     "StringDistribution",
+    "choose_cap",
     "risk",
     "sampled_risk",
     "sampled_softmax_margin",

@@ -1,13 +1,22 @@
 """StringDistribution: the log-linear distribution over Delta^l, with or without a loss."""
 
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    log_weights,
+    one_of,
+    positive_integer,
+)
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
@@ -72,6 +81,26 @@ class StringDistribution(ArrayDistribution):
     def log_partition(self) -> float:
         """Return log Z in nats."""
         return self._solved[0]
+
+    def log_partition_bounds(self) -> tuple[float, float]:
+        """Return lower <= log Z <= upper in nats for the loss without its cap.
+
+        With an automaton of min(L, cap) the lower bound is `log_partition()`; the upper one values
+        each string that passes the cap by one of its alignments.  The gradient of a bound are the
+        marginals of `bound(side)`.  Without a cap both are log Z.
+
+        Raises
+        ------
+        NotSupportedError
+            The loss is rational, or infinite for some strings.
+        """
+        return self.log_partition(), self.bound("upper").log_partition()
+
+    def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
+        """Return the distribution whose log Z bounds that of the loss without its cap."""
+        if one_of("side", side, ("lower", "upper")) == "lower" or self.b is None or not self.b.cap:
+            return self
+        return self._upper
 
     def marginals(self) -> FloatArray:
         """Return the gradient terms Q, shaped like the scores; each position sums to one.
@@ -167,6 +196,10 @@ class StringDistribution(ArrayDistribution):
     @cached_property
     def _paths(self) -> PathWeights:
         return loss_weights(self.automaton, scale=1.0)
+
+    @cached_property
+    def _upper(self) -> "StringDistribution":
+        return StringDistribution(self.scores, self.b.cap.upper if self.b and self.b.cap else None)
 
     @cached_property
     def _solved(self) -> tuple[float, FloatArray]:

@@ -1,0 +1,127 @@
+"""log Z and all marginals of a dense chain, T = 100: no loss, only scores (l, L + 1, L).
+
+JAX runs value_and_grad of a jitted lax.scan in float64, in logarithms and in scaled probabilities;
+its compilation is not counted.  numpy is this project's twin without kernels.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from _harness import Row, interleaved_medians, one_thread, run, seconds_of
+
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad import openfst  # noqa: E402
+from fstgrad.pipeline import gradient_terms  # noqa: E402
+from fstgrad.strings.compiled import no_loss  # noqa: E402
+from fstgrad.strings.passes import Passes  # noqa: E402
+from fstgrad.strings.paths import loss_weights  # noqa: E402
+
+Call = Callable[[], Any]
+
+
+def compiled(scores: np.ndarray) -> Call:
+    def call() -> tuple[float, np.ndarray]:
+        distribution = fg.StringDistribution(scores)
+        return distribution.log_partition(), distribution.marginals()
+
+    return call
+
+
+def plain(scores: np.ndarray) -> Call:
+    paths = loss_weights(no_loss(scores.shape[-1], len(scores)), scale=1.0)
+
+    def call() -> tuple[float, np.ndarray]:
+        passes = Passes(scores, paths)
+        return passes.forward()[0], passes.backward()[0]
+
+    return call
+
+
+def jax_scans(scores: np.ndarray) -> dict[str, Call]:
+    try:
+        jax = importlib.import_module("jax")
+    except ImportError:
+        return {}
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+
+    def log_space(table: Any) -> Any:
+        def step(alpha: Any, level: Any) -> tuple[Any, None]:
+            return jax.nn.logsumexp(alpha[:, None] + level, axis=0), None
+
+        return jax.nn.logsumexp(jax.lax.scan(step, table[0, -1], table[1:, :-1])[0])
+
+    def scaled(table: Any) -> Any:
+        def step(carry: Any, level: Any) -> tuple[Any, None]:
+            alpha, log_scale = carry
+            largest = level.max()
+            after = alpha @ jnp.exp(level - largest)
+            total = after.sum()
+            return (after / total, log_scale + jnp.log(total) + largest), None
+
+        largest = table[0, -1].max()
+        first = jnp.exp(table[0, -1] - largest)
+        total = first.sum()
+        start = (first / total, jnp.log(total) + largest)
+        return jax.lax.scan(step, start, table[1:, :-1])[0][1]
+
+    table = jnp.asarray(scores)
+    calls = {}
+    for name, function in (("JAX log", log_space), ("JAX scaled", scaled)):
+        gradient = jax.jit(jax.value_and_grad(function))
+        calls[name] = lambda g=gradient: jax.block_until_ready(g(table))
+    return calls
+
+
+def torch_struct(scores: np.ndarray) -> dict[str, Call]:
+    try:
+        torch, struct = importlib.import_module("torch"), importlib.import_module("torch_struct")
+    except ImportError:
+        return {}
+    torch.set_num_threads(1)
+    # potentials (batch, T - 1, C, C): edge[t, y_{t+1}, y_t], the first symbol's scores in edge 0
+    edges = scores[1:, :-1].copy()
+    edges[0] += scores[0, -1][:, None]
+    potentials = torch.tensor(np.swapaxes(edges, 1, 2)[None], dtype=torch.float64)
+
+    def call() -> Any:
+        chain = struct.LinearChainCRF(potentials.clone())
+        return chain.partition, chain.marginals
+
+    return {"torch-struct": call}
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    for size in (10, 50) if quick else (10, 50, 200):
+        scores = np.random.default_rng(0).normal(size=(100, size + 1, size))
+        ours = compiled(scores)
+        others = {"numpy": plain(scores), **jax_scans(scores), **torch_struct(scores)}
+        value, marginals = ours()
+        for name, call in others.items():
+            their_value, their_marginals = call()
+            if name != "torch-struct":  # whose marginals are laid out otherwise
+                np.testing.assert_allclose(np.asarray(their_marginals), marginals, atol=1e-10)
+            np.testing.assert_allclose(float(their_value), value, rtol=1e-10)
+        medians = interleaved_medians({"fstgrad": ours, **others}, 5 if quick else 11)
+        if size <= 50:
+            b = no_loss(size, 100)
+            loss = openfst.with_arc_type(b.to_fst(), "log64")
+            medians["OpenFst log64"] = seconds_of(
+                lambda: gradient_terms(scores, loss, b.alphabet)  # noqa: B023
+            )
+        for name, seconds in medians.items():
+            yield {
+                "L": size,
+                "program": name,
+                "seconds": seconds,
+                "times fstgrad": seconds / medians["fstgrad"],
+            }
+
+
+if __name__ == "__main__":
+    run("log Z and marginals of a dense chain, T = 100, float64", rows)

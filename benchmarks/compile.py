@@ -1,0 +1,75 @@
+"""B of one target: OpenFst's determinization of M against the layered engine, 10 letters, random y.
+
+Unit edit distance for l = 6..12 and the rational bigram loss for l = 5..30, each in one run; then
+what exact costs at l = 20, or the StateLimitError that comes before the memory is gone.
+"""
+
+from collections.abc import Iterator
+
+from _harness import Row, median_seconds, one_thread, peak_megabytes, run, seconds_of
+
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad import openfst  # noqa: E402
+from fstgrad.determinize import determinize  # noqa: E402
+from fstgrad.pipeline import determinized, hypothesis_machine  # noqa: E402
+
+ABC = fg.Alphabet("abcdefghij")
+OPENFST_LIMIT = {True: 8, False: 12}
+
+
+def row(name: str, loss: fg.TransducerLoss, target: np.ndarray, reference: bool) -> Row:
+    """One target; `reference` says whether OpenFst determinizes it too."""
+    length = len(target)
+    machine = loss.machine(target)
+    steps = determinize(machine, length, max_states=5_000_000)
+    forward = 1 + sum(len(level.target) for level in steps.levels[1:]) + len(steps.final)
+    candidates = sum(level.target.size for level in steps.levels)
+    b = loss.compile(target, max_states=5_000_000)
+    alone = median_seconds(lambda: determinize(machine, length, max_states=5_000_000))
+    seconds = median_seconds(lambda: loss.compile(target, max_states=5_000_000))
+    states = openfst_seconds = None
+    if reference:
+        arc_type = "standard" if loss.semiring == "tropical" else "log64"
+        factors = [openfst.with_arc_type(factor, arc_type) for factor in loss.factors]
+        acceptor = hypothesis_machine(factors, ABC, target, length)
+        found = determinized(acceptor)
+        states = found.num_states()
+        openfst_seconds = seconds_of(lambda: determinized(acceptor))
+    return {
+        "loss": name,
+        "l": length,
+        "states": forward,
+        "minimal": b.num_states,
+        "times minimal": forward / b.num_states,
+        "seconds": seconds,
+        "M rows/s": candidates / alone / 1e6,
+        "OpenFst states": states,
+        "seconds OpenFst": openfst_seconds,
+        "ratio": None if openfst_seconds is None else openfst_seconds / seconds,
+        "MB peak": peak_megabytes(),
+    }
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    rng = np.random.default_rng(0)
+    edit, bigram = fg.EditDistance(ABC), fg.NGram(ABC, 2, smoothing=1.0)
+    for length in (6, 8, 10) if quick else (6, 7, 8, 9, 10, 11, 12, 14, 16):
+        target = rng.integers(10, size=length)
+        yield row("unit edit", edit, target, length <= OPENFST_LIMIT[quick])
+    for length in (5, 10) if quick else (5, 10, 15, 20, 25, 30):
+        target = rng.integers(10, size=length)
+        yield row("bigram", bigram, target, length <= (10 if quick else 20))
+    if not quick:
+        target = rng.integers(10, size=20)
+        try:
+            yield row("unit edit", edit, target, False)
+        except fg.StateLimitError as error:
+            print(error)
+
+
+if __name__ == "__main__":
+    run("Compiling a loss: OpenFst's determinization against the layered engine", rows)

@@ -1,0 +1,57 @@
+"""A gradient step on a compiled automaton against OpenFst: compose A o B, two shortest distances.
+
+Arcs are those of the trimmed C = A o B; forward, backward and Q together count once per arc.
+"""
+
+from collections.abc import Iterator
+
+from _harness import Row, median_seconds, one_thread, run, seconds_of
+
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad import openfst  # noqa: E402
+from fstgrad.pipeline import forward_backward, gradient_terms, score_transducer  # noqa: E402
+
+
+def cases(quick: bool) -> Iterator[tuple[str, fg.EditDistance, np.ndarray, float | None]]:
+    rng = np.random.default_rng(0)
+    phones = fg.EditDistance(fg.Alphabet([f"p{i}" for i in range(39)]))
+    yield "word, 39 phones, l = 7, exact", phones, rng.integers(39, size=7), None
+    letters = fg.EditDistance(fg.Alphabet("abcdefghij"))
+    yield "10 letters, l = 12, exact", letters, rng.integers(10, size=12), None
+    if quick:
+        yield "10 letters, l = 30, c = 4", letters, rng.integers(10, size=30), 4.0
+    else:
+        yield "10 letters, l = 100, c = 8", letters, rng.integers(10, size=100), 8.0
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    for name, loss, target, cap in cases(quick):
+        n = len(loss.alphabet)
+        scores = np.random.default_rng(1).normal(size=(len(target), n + 1, n))
+        compiling = median_seconds(lambda: loss.compile(target, cap=cap))  # noqa: B023
+        b = loss.compile(target, cap=cap)
+        step = median_seconds(lambda: fg.softmax_margin(scores, target, b), 11)  # noqa: B023
+        acceptor = b.to_fst()
+        joint = openfst.compose(score_transducer(scores, loss.alphabet), acceptor)
+        arcs = openfst.to_arrays(joint).num_arcs
+        distances = seconds_of(lambda: forward_backward(joint))  # noqa: B023
+        whole = seconds_of(lambda: gradient_terms(scores, acceptor, loss.alphabet))  # noqa: B023
+        yield {
+            "case": name,
+            "states": b.num_states,
+            "arcs of C": arcs,
+            "seconds compile": compiling,
+            "seconds step": step,
+            "M arcs/s": arcs / step / 1e6,
+            "seconds OpenFst distances": distances,
+            "ratio distances": distances / step,
+            "ratio compose and distances": whole / step,
+        }
+
+
+if __name__ == "__main__":
+    run("Gradient steps: compiled passes against OpenFst (log64)", rows)
