@@ -13,6 +13,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Level, LossAutomaton
+from fstgrad.bounds import STORED_CAP
 from fstgrad.checks import positive_integer
 from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.evaluation import SumTargetLoss, TargetLoss
@@ -167,6 +168,7 @@ def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
             file,
             class_of=b.class_of,
             initial=b.initial,
+            capped=b.cap is not None,
             final=b.final,
             sizes=np.array([level.target.shape for level in b.levels]),
             target=np.concatenate([level.target.ravel() for level in b.levels]),
@@ -199,8 +201,9 @@ def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | No
                 for level, width in zip(levels, widths, strict=True)
             )
         )
+        cap = STORED_CAP if arrays["capped"] else None
         return (
-            LossAutomaton(alphabet, class_of, levels, float(arrays["initial"]), final)
+            LossAutomaton(alphabet, class_of, levels, float(arrays["initial"]), final, cap)
             if fits
             else None
         )

@@ -192,11 +192,11 @@ def test_a_third_and_a_half_have_a_common_unit():
 
 
 def test_a_cap_in_another_unit_is_the_same_cap():
-    """0.3 / 0.1 is 2.9999999999999996 in floats, and means 3."""
+    """0.9 / 0.3 is 3.0000000000000004 in floats, and means 3."""
     abc, target = fg.Alphabet("abcde"), "abcdeabc"
-    tenths = (0.1 * fg.EditDistance(abc)).compile(target, cap=0.3)
-    assert tenths.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
-    assert tenths.loss("eeeeeeee") == pytest.approx(0.3, abs=1e-15)
+    scaled = (0.3 * fg.EditDistance(abc)).compile(target, cap=0.9)
+    assert scaled.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
+    assert scaled.loss("eeeeeeee") == pytest.approx(0.9, abs=1e-15)
 
 
 def test_references_of_one_length_are_rated_together():
@@ -331,3 +331,20 @@ def test_a_report_refuses_a_cycle_of_negative_cost():
     )
     with pytest.raises(fg.FstError, match="cycle of insertions or deletions with negative cost"):
         fg.TransducerLoss(fst, AB).check(["ab"])
+
+
+@each_loss
+def test_lattices_take_every_loss(loss, expected):
+    """Risk over an n-best list of strings of several lengths, by enumeration."""
+    target, strings = (1, 0, 0), [(1, 0), (1, 0, 1), (0, 0, 1, 1), (1,)]
+    scores = np.array([0.5, -0.25, 1.0, 0.0])
+    lattice = fg.Lattice.from_nbest([np.array(y) for y in strings], scores, AB)
+    losses = np.array([expected(y, target) for y in strings])
+    kept = np.isfinite(losses)
+    if not kept.any():
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, np.array(target), loss)
+        return
+    p = np.exp(scores[kept]) / np.exp(scores[kept]).sum()
+    value, _ = fg.risk(lattice, np.array(target), loss)
+    assert value == pytest.approx(p @ losses[kept], abs=1e-11)

@@ -11,6 +11,8 @@ from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
+# A search costs about as much time as this many cells for each node: below, it does not pay.
+CELLS_A_SEARCH = 5000
 Neighbours = list[set[int]]
 Rule = Callable[[Neighbours, int], float]
 
@@ -115,6 +117,8 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     best: Plan | None = None
     limit = (max_bytes // 8) * 1024
     for rule, seed in tries:
+        if best is not None and limit < CELLS_A_SEARCH * graph.num_nodes:
+            break
         plan = _eliminate(graph, sizes, rule, seed, max_bytes // 8, limit)
         if plan is not None:
             best, limit = plan, sum(plan.cells)
