@@ -17,7 +17,7 @@ from fstgrad.cli.pairs import RowLoop
 from fstgrad.cli.report import progress
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_rows, tokenize
-from fstgrad.losses import TransducerLoss
+from fstgrad.losses import Loss
 from fstgrad.objective import Kind
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
@@ -73,7 +73,7 @@ def _solved(
     row: Row,
     found: dict[str, Fst],
     alphabet: Alphabet,
-    loss: TransducerLoss | None,
+    loss: Loss | None,
     kind: Kind,
     options: ProblemOptions,
 ) -> LatticeResult:

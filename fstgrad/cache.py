@@ -6,6 +6,7 @@ import pathlib
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,23 @@ from fstgrad.losses import MAX_STATES, Engine, Loss
 
 MAX_BYTES = 2**30
 _WORKING_COPIES = 3  # an automaton in use holds its arrays again, laid out for the passes
+_PATIENCE = 10  # passes by an unused entry before it may go
 _SMALL = 1_000  # bytes counted for an entry besides its arrays
 
 
 class AutomatonCache:
-    """Keeps the automata of the targets seen last, up to a number of bytes.
+    """Keeps the automata of targets, up to a number of bytes.
+
+    Corpora are read again and again from the first pair to the last: an automaton that is not used
+    for long is about to be used.  So a full cache keeps what it has, and makes room only by
+    automata that ten times as many requests as it has entries have passed by.
 
     A failure (too many states, no finite loss) is kept too, so that it costs its time once.
 
     Parameters
     ----------
     max_bytes : int
-        What the automata may take in memory; the ones used longest ago go first.
+        What the automata may take in memory.
     directory : path, optional
         Automata are also kept here as npz files of plain arrays, which are read without pickle.
         A file that is damaged is written anew.
@@ -61,7 +67,8 @@ class AutomatonCache:
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
         self.nbytes = self.hits = self.misses = 0
-        self._entries: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._requests = 0
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -99,24 +106,38 @@ class AutomatonCache:
         return result
 
     def _get(self, key: str, make: Callable[[], Any]) -> Any:
-        """Return the entry of a key, made if it is not there; the least recent entries go."""
+        """Return the value of a key, made if it is not there, and kept if there is room."""
+        self._requests += 1
         if key in self._entries:
             self.hits += 1
             self._entries.move_to_end(key)
-            entry = self._entries[key][0]
+            entry = self._entries[key]
+            entry.used = self._requests
         else:
-            try:
-                entry = make()
-            except (StateLimitError, InfeasibleError) as error:
-                entry = error.with_traceback(None)
-            size = _SMALL + _WORKING_COPIES * int(getattr(entry, "nbytes", 0))
-            self._entries[key] = entry, size
-            self.nbytes += size
-            while self.nbytes > self.max_bytes and self._entries:
-                self.nbytes -= self._entries.popitem(last=False)[1][1]
-        if isinstance(entry, Exception):
-            raise entry
-        return entry
+            entry = self._made(make)
+            self._admit(key, entry)
+        if isinstance(entry.value, Exception):
+            raise entry.value
+        return entry.value
+
+    def _made(self, make: Callable[[], Any]) -> "_Entry":
+        try:
+            value = make()
+        except (StateLimitError, InfeasibleError) as error:
+            value = error.with_traceback(None)
+        size = _SMALL + _WORKING_COPIES * int(getattr(value, "nbytes", 0))
+        return _Entry(value, size, self._requests)
+
+    def _admit(self, key: str, entry: "_Entry") -> None:
+        """Keep an entry if it fits, in place of those that are out of use."""
+        while self._entries and self.nbytes + entry.size > self.max_bytes:
+            oldest = next(iter(self._entries))
+            if self._requests - self._entries[oldest].used <= _PATIENCE * len(self):
+                return
+            self.nbytes -= self._entries.pop(oldest).size
+        if entry.size <= self.max_bytes:
+            self._entries[key] = entry
+            self.nbytes += entry.size
 
     def _on_disk(
         self, key: str, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
@@ -133,6 +154,15 @@ class AutomatonCache:
         automaton = compiled()
         save_automaton(path, automaton)
         return automaton
+
+
+@dataclass
+class _Entry:
+    """A value or the error that stands for it, its bytes, and the number of its last request."""
+
+    value: Any
+    size: int
+    used: int
 
 
 def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:

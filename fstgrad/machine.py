@@ -132,9 +132,9 @@ class TargetMachine:
         )
 
     def _with_unit(self, cost: float) -> "TargetMachine":
-        """Return the machine in the unit, or a 2^k-th of it, of which `cost` is a multiple too."""
+        """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
         finite = self._finite_weights()
-        unit = self.unit * min(1.0, cost_unit(np.append(finite, on_grid(cost / self.unit))))
+        unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
         return self.rescaled(round(self.unit / unit), unit)
 
     def rescaled(self, factor: float, unit: float) -> "TargetMachine":
@@ -185,12 +185,6 @@ class TargetMachine:
             self.semiring.plus(columns[source], moved, out=columns[source])
         columns[self.semiring.is_zero(columns)] = self.semiring.zero
         return columns
-
-
-def on_grid(value: float) -> float:
-    """Return the multiple of 2^-20 that `value` is but for its rounding error, else `value`."""
-    near = round(value * 2**GRID_BITS) / 2**GRID_BITS
-    return near if abs(near - value) <= 1e-12 * max(1.0, abs(value)) else value
 
 
 def _grouped(

@@ -22,6 +22,7 @@ from fstgrad.strings import (
     sampled_softmax_margin,
     softmax_margin,
 )
+from fstgrad.strings.distribution import cells_of
 
 Kind = Literal["softmax-margin", "risk", "crf"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
@@ -222,8 +223,7 @@ class PairObjective:
 
 def _gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
-    distribution = StringDistribution(scores)
-    return float(distribution.inner(distribution.parts(ids), scores))
+    return float(scores[cells_of(ids, scores.ndim - 1, scores.shape[-1])].sum())
 
 
 def _support(b: LossAutomaton) -> LossAutomaton | None:

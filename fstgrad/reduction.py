@@ -240,8 +240,8 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
     Two states are equal if they are equally final and, for each class, lead with equal total
     weight into each block: partition refinement, O(rounds (arcs K + K log K)).
     """
-    _, first, block = np.unique(machine.final, return_index=True, return_inverse=True)
-    blocks = len(first)
+    _, block = np.unique(machine.final, return_inverse=True)
+    blocks = int(block.max()) + 1
     while blocks < machine.num_states:
         indicator = machine.semiring.full((machine.num_states, blocks))
         indicator[np.arange(machine.num_states), block] = machine.semiring.one
@@ -326,7 +326,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         return Arcs(every, every, np.zeros(states, dtype=np.int64))
 
     def outer(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        total = np.add.outer(left, right).ravel()
+        total: npt.NDArray[Any] = np.add.outer(left, right).ravel()
         return np.where(TROPICAL.is_zero(total), TROPICAL.zero, total)
 
     machine = TargetMachine(

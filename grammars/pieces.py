@@ -14,10 +14,11 @@ its weight is a cost.  Costs that are multiples of 2^-20 stay exact.
 
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import pynini
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.openfst import with_symbols
+from fstgrad.openfst import FstArrays, from_arrays, with_symbols
 
 NOTHING = ""  # on one side of a pair: an insertion or a deletion
 
@@ -27,15 +28,20 @@ def costs(alphabet: Alphabet, pairs: Mapping[tuple[str, str], float]) -> pynini.
 
     `NOTHING` stands for no symbol.  Pairs with symbols outside the alphabet are left out.
     """
-    fst = pynini.Fst()
-    start, end = fst.add_state(), fst.add_state()
-    fst.set_start(start)
-    fst.set_final(end)
     label = {NOTHING: 0} | {symbol: i for i, symbol in enumerate(alphabet, start=1)}
-    for (read, written), cost in pairs.items():
-        if read in label and written in label:
-            fst.add_arc(start, pynini.Arc(label[read], label[written], cost, end))
-    return fst
+    known = [pair for pair in pairs if pair[0] in label and pair[1] in label]
+    return from_arrays(
+        FstArrays(
+            arc_type="standard",
+            start=0,
+            final=np.array([np.inf, 0.0]),
+            source=np.zeros(len(known), dtype=np.int64),
+            ilabel=np.array([label[read] for read, _ in known], dtype=np.int64),
+            olabel=np.array([label[written] for _, written in known], dtype=np.int64),
+            target=np.ones(len(known), dtype=np.int64),
+            weight=np.array([pairs[pair] for pair in known], dtype=np.float64),
+        )
+    )
 
 
 def spelled(alphabet: Alphabet, symbols: Sequence[str]) -> pynini.Fst:

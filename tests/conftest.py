@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
+import io
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -16,3 +18,18 @@ def shared_data():
     if not SHARED.is_dir():
         pytest.skip(f"no reference data in {SHARED}")
     return SHARED
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command: (exit code, standard output, standard error)."""
+    from fstgrad.cli.main import main
+
+    def call(*args, stdin=""):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as stop:
+            main([str(a) for a in args])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call

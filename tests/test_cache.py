@@ -42,20 +42,23 @@ def test_equal_losses_share_entries_across_objects_and_processes():
     assert cache.target_loss(first, "ab") is cache.target_loss(second, "ab")
 
 
-def test_the_limit_of_bytes_drops_what_was_used_longest_ago():
-    loss = fg.EditDistance(ABC)
+def test_passes_over_more_than_fits_find_what_fits():
+    loss = fg.Hamming(ABC)
     single = fg.AutomatonCache()
     single.automaton(loss, "abca")
-    cache = fg.AutomatonCache(int(2.5 * single.nbytes))
-    cache.automaton(loss, "abca")
-    cache.automaton(loss, "abca", cap=50.0)
-    cache.automaton(loss, "abca")
-    cache.automaton(loss, "abca", cap=60.0)
+    cache = fg.AutomatonCache(3 * single.nbytes)
+    targets = ["abca", "abcb", "abcc", "bbca", "cbca"]
+    for _ in range(4):
+        for target in targets:
+            cache.automaton(loss, target)
+    assert len(cache) == 3
     assert cache.nbytes <= cache.max_bytes
+    assert (cache.hits, cache.misses) == (3 * 3, 5 + 3 * 2)
+    for _ in range(4):  # other targets: after 10 requests for each of 3 entries the old ones go
+        for i in range(10):
+            cache.automaton(loss, np.array([i % 3, i // 3 % 3, 0, i // 9]))
     misses = cache.misses
     cache.automaton(loss, "abca")
-    assert cache.misses == misses
-    cache.automaton(loss, "abca", cap=50.0)
     assert cache.misses == misses + 1
 
 

@@ -1,6 +1,5 @@
 """The commands on string pairs: what they print, what they write, and how they fail."""
 
-import io
 import json
 import os
 import subprocess
@@ -11,25 +10,11 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.cli.losses import LOSSES
-from fstgrad.cli.main import main
 from tests.oracles import strings as oracle
 
 PAIRS = "x\tcab\ny\tab\nz\tbbca\n"
 ABC = fg.Alphabet("abc")
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run a command: (exit code, standard output, standard error)."""
-
-    def call(*args, stdin=""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        with pytest.raises(SystemExit) as stop:
-            main([str(a) for a in args])
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return call
+MATRIX_ROWS = "a 7 -1 -1 -1\nb -1 7 -1 -1\nc -1 -1 7 -1\nx -1 -1 -1 7\n"
 
 
 @pytest.fixture
@@ -71,10 +56,23 @@ def test_loss_of_words(run):
         (("ngram", "--ngram-order", 1, "--smoothing", 0.5), -np.log(2 + 0.5)),
         (("ngram", "--no-log", "--ngram-order", 1), -2),
         (("none",), 0),
+        (("osa", "--insert-cost", 2, "--delete-cost", 0.5, "--substitute-cost", 9), 2 + 0.5),
+        (("lcs",), 1),
+        (("wer", "--substitute-cost", 1.5), 1.5 / 3),
+        (("cer",), 1 / 3),
+        (("ngram-sum", "--ngram-order", 2, "--no-log"), -(2 + 1)),
+        (("gappy", "--decay", 0.25, "--no-log"), -(0.25**4)),
+        (("mismatch", "--ngram-order", 1, "--mismatches", 0, "--no-log"), -2),
+        (("caseless",), 1),
+        (("smith-waterman", "--match-cost", -5, "--gap-open", 3), -5 * 2),
+        (("alignment", "--matrix", "MATRIX", "--gap-open", 3), -(2 * 7 - 1)),
+        (("alignment", "--matrix", "MATRIX", "--gap-open", 3, "--free-ends", "both"), -2 * 7 + 1),
     ],
 )
-def test_loss_parameters(run, options, expected):
+def test_loss_parameters(run, options, expected, tmp_path, monkeypatch):
     """abc against xbc: one substitution, or an insertion and a deletion; b, c and bc are shared."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "MATRIX").write_text("  a b c x\n" + MATRIX_ROWS)
     code, out, _ = run("loss", "-", "--loss", *options, stdin="abc\txbc\n")
     assert code == 0
     assert float(out) == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -258,7 +256,10 @@ def test_doctor_tells_of_a_failure(run, monkeypatch):
     "code, said, args",
     [
         (2, "no loss 'edti'; did you mean edit?", ["grad", "PAIRS", "--loss", "edti"]),
-        (2, "did you mean edit, edit-factored", ["loss", "PAIRS", "--loss", "qqq"]),
+        (2, "no loss 'qqq'; did you mean edit, edit-factored", ["loss", "PAIRS", "--loss", "qqq"]),
+        (2, "did you mean keyboard?", ["loss", "PAIRS", "--loss", "keybard"]),
+        (2, "'alignment' needs --matrix and --gap-open", ["loss", "PAIRS", "--loss", "alignment"]),
+        (2, "'dna' has no --smoothing", ["loss", "PAIRS", "--loss", "dna", "--smoothing", 1]),
         (2, "'edit' has no --smoothing", ["grad", "PAIRS", "--smoothing", 1]),
         (2, "does not exist", ["grad", "absent.tsv"]),
         (2, "'bpe' is not one of", ["grad", "PAIRS", "--tokens-y", "bpe"]),
@@ -308,7 +309,7 @@ def test_all_rows_bad_is_a_failure_even_when_skipped(run):
 
 
 def test_every_loss_is_built_from_its_name(run, pairs):
-    for name in LOSSES:
+    for name in LOSSES.keys() - {"alignment"}:  # which needs a matrix
         assert run("loss", pairs, "--loss", name)[0] == 0
 
 

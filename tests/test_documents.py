@@ -49,6 +49,8 @@ def run_python(code, namespace):
 def test_python_blocks(path):
     namespace = {"__name__": "__main__"}
     found = blocks(path)
+    if any(kind == "python" and "import torch" in code for kind, code in found):
+        pytest.importorskip("torch")
     for i, (kind, code) in enumerate(found):
         if kind != "python":
             continue

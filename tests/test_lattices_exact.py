@@ -140,6 +140,37 @@ def test_cap_is_the_minimum(kind, seed, cap):
     case.same(lattice, gradient, table, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "kinds", [("edit", "smith-waterman"), ("hamming", "edit"), ("ngram", "edit", "ngram-smooth")]
+)
+@SETTINGS
+@given(seed=st.integers(0, 2**32 - 1), capped=st.booleans())
+def test_sums_of_losses(kinds, seed, capped):
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    rng = np.random.default_rng(seed)
+    target = tuple(rng.integers(3, size=3).tolist())
+    pairs = [make_loss(kind, rng, ABC, target) for kind in kinds]
+    losses = {s: 0.5 * pairs[0][1](s) + sum(f(s) for _, f in pairs[1:]) for s in case.paths.strings}
+    total = 0.5 * pairs[0][0]
+    for loss, _ in pairs[1:]:
+        total = total + loss
+    lattice = case.lattice()
+    cap = 1.25 if capped and "ngram" not in kinds else None
+    if cap is not None:
+        losses = {s: min(loss, cap) for s, loss in losses.items()}
+    if not any(losses[s] < np.inf for s in case.paths.log_sums_of_strings()):
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, lattice.compile(total, np.array(target), cap=cap))
+        return
+    b = lattice.compile(total, np.array(target), cap=cap)
+    value, gradient = fg.risk(lattice, b)
+    expected, table = case.paths.risk(losses)
+    assert value == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    case.same(lattice, gradient, table, atol=1e-10)
+
+
 @SETTINGS
 @given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(["edit", "hamming", "confusion"]))
 def test_several_references_are_the_minimum(seed, kind):

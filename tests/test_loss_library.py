@@ -188,9 +188,15 @@ def test_a_third_and_a_half_have_a_common_unit():
     third = fg.EditDistance(AB) * (1 / 3)
     machine = (third + 0.5 * fg.EditDistance(AB)).machine("ab")
     assert machine.unit == pytest.approx(1 / 6, rel=1e-15)
-    capped = third.compile("abab", cap=0.5)  # 0.5 is one and a half thirds
-    assert capped.loss("bbbb") == 0.5
-    assert capped.num_states <= fg.EditDistance(AB).compile("abab", cap=1.5).num_states
+    assert third.compile("abab", cap=0.5).loss("bbbb") == 0.5  # one and a half thirds
+
+
+def test_a_cap_in_another_unit_is_the_same_cap():
+    """0.9 / 0.3 is 3.0000000000000004 in floats, and means 3."""
+    abc, target = fg.Alphabet("abcde"), "abcdeabc"
+    scaled = (0.3 * fg.EditDistance(abc)).compile(target, cap=0.9)
+    assert scaled.num_states == fg.EditDistance(abc).compile(target, cap=3).num_states
+    assert scaled.loss("eeeeeeee") == pytest.approx(0.9, abs=1e-15)
 
 
 def test_references_of_one_length_are_rated_together():
@@ -325,3 +331,20 @@ def test_a_report_refuses_a_cycle_of_negative_cost():
     )
     with pytest.raises(fg.FstError, match="cycle of insertions or deletions with negative cost"):
         fg.TransducerLoss(fst, AB).check(["ab"])
+
+
+@each_loss
+def test_lattices_take_every_loss(loss, expected):
+    """Risk over an n-best list of strings of several lengths, by enumeration."""
+    target, strings = (1, 0, 0), [(1, 0), (1, 0, 1), (0, 0, 1, 1), (1,)]
+    scores = np.array([0.5, -0.25, 1.0, 0.0])
+    lattice = fg.Lattice.from_nbest([np.array(y) for y in strings], scores, AB)
+    losses = np.array([expected(y, target) for y in strings])
+    kept = np.isfinite(losses)
+    if not kept.any():
+        with pytest.raises(fg.InfeasibleError):
+            fg.risk(lattice, np.array(target), loss)
+        return
+    p = np.exp(scores[kept]) / np.exp(scores[kept]).sum()
+    value, _ = fg.risk(lattice, np.array(target), loss)
+    assert value == pytest.approx(p @ losses[kept], abs=1e-11)

@@ -198,12 +198,14 @@ def _bound(integrand: Integrand, a: float, domains: int, tol: float | None) -> P
     while True:
         lower = np.logaddexp(np.logaddexp.reduce(low, axis=1), at_zero)
         upper = np.logaddexp(np.logaddexp.reduce(high, axis=1), at_zero)
-        enough = (right >= left).sum(axis=1).min() >= domains
-        close = tol is None or bool((upper - lower <= tol).all())
-        if (enough and close) or left.shape[1] >= MOST_DOMAINS:
-            break
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             gap = np.where(high > low, high + np.log1p(-np.exp(low - high)), -np.inf)
+        done = (right >= left).sum(axis=1) >= domains
+        if tol is not None:
+            done &= upper - lower <= tol
+        done |= np.isneginf(gap).all(axis=1)  # nothing is left between the bounds
+        if done.all() or left.shape[1] >= MOST_DOMAINS:
+            break
         widest = np.argmax(gap, axis=1)
         l, r = left[every, widest], right[every, widest]
         cut = _cut(l, r, integrand.center[:, 0], discrete)

@@ -10,6 +10,17 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.errors import InvalidInputError
 
 _CLOSE = 1e-9
+# property -> what it means, where it holds and where it does not
+_SAID = {
+    "accepts_identity": (
+        "a target has a finite loss against itself",
+        "some target is left out of every sum against itself",
+    ),
+    "zero_at_identity": ("a target costs nothing against itself", "some target costs something"),
+    "symmetric": ("hypothesis and target may change places", "it matters which is the target"),
+    "negative": ("some pair is rewarded, as in an alignment score", "no pair is rewarded"),
+    "finite": ("every pair has a path", "a pair without a path is left out of every sum"),
+}
 
 
 class _Examined(Protocol):
@@ -53,13 +64,14 @@ class LossReport:
 
     def __str__(self) -> str:
         rows = [
-            ("accepts identity", self.accepts_identity, "the target itself has a finite loss"),
-            ("zero at identity", self.zero_at_identity, "the target itself costs nothing"),
-            ("symmetric", self.symmetric, "hypothesis and target may change places"),
-            ("negative", self.negative, "some pair is rewarded: the loss is an alignment score"),
-            ("finite", self.finite, "no hypothesis is left out of a sum"),
+            (name, holds, yes if holds else no)
+            for name, (yes, no) in _SAID.items()
+            for holds in [getattr(self, name)]
         ]
-        lines = [f"{name:<18}{'yes' if holds else 'no':<5}{said}" for name, holds, said in rows]
+        lines = [
+            f"{name.replace('_', ' '):<18}{'yes' if holds else 'no':<5}{said}"
+            for name, holds, said in rows
+        ]
         lines.append(f"{'range':<18}{self.least:g} .. {self.greatest:g} nats")
         lines.append(f"{'states of M':<18}{self.machine_states} (median over {self.samples})")
         return "\n".join(lines)

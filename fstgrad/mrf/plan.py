@@ -11,6 +11,8 @@ from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
+# A search costs about as much time as this many cells for each node: below, it does not pay.
+CELLS_A_SEARCH = 5000
 Neighbours = list[set[int]]
 Rule = Callable[[Neighbours, int], float]
 
@@ -107,12 +109,16 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     MemoryLimitError
         No order has a largest clique within `max_bytes`; found without building a table.
     """
-    tries: list[tuple[Rule | None, int]] = [(_weight_rule(sizes), 0)]
-    if graph.num_nodes <= 3000:
+    # the tree width of a grid is its shorter side: no need to search for what cannot be there
+    hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_bytes // 8
+    tries: list[tuple[Rule | None, int]] = [] if hopeless else [(_weight_rule(sizes), 0)]
+    if tries and graph.num_nodes <= 3000:
         tries += [(None, 0), *((_fill_rule, seed) for seed in range(8))]
     best: Plan | None = None
     limit = (max_bytes // 8) * 1024
     for rule, seed in tries:
+        if best is not None and limit < CELLS_A_SEARCH * graph.num_nodes:
+            break
         plan = _eliminate(graph, sizes, rule, seed, max_bytes // 8, limit)
         if plan is not None:
             best, limit = plan, sum(plan.cells)

@@ -50,7 +50,7 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
 
 
 def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
-    """Return all FSTs of a FAR archive by name, or of the files `NAME.fst` in a folder.
+    """Return all FSTs of a FAR archive by name, or of a folder: `NAME.fst`, or AT&T `NAME.txt`.
 
     Raises
     ------
@@ -59,11 +59,14 @@ def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
     """
     folder = pathlib.Path(path)
     if folder.is_dir():
-        found = {file.stem: read_file(file) for file in sorted(folder.glob("*.fst"))}
+        files = sorted((*folder.glob("*.txt"), *folder.glob("*.fst")))
+        found = {file.stem: read_file(file) for file in files}
     else:
         found = _entries(os.fspath(path))
     if not found:
-        raise FstError(f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst")
+        raise FstError(
+            f"{path} has no FST; give a FAR archive, or a folder of files NAME.fst or NAME.txt"
+        )
     return found
 
 

@@ -118,11 +118,7 @@ class StringDistribution(ArrayDistribution):
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
         """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
-        ids = self._ids(structure)
-        start = np.full(self.order - 1, self.scores.shape[-1], dtype=np.int64)
-        padded = np.concatenate([start, ids])
-        context = (padded[i : i + self.length] for i in range(self.order))
-        return (np.arange(self.length), *context)
+        return cells_of(self._ids(structure), self.order, self.scores.shape[-1])
 
     def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
         """Return the cells of the gold string and its score w.Psi in nats.
@@ -242,3 +238,10 @@ class StringDistribution(ArrayDistribution):
                 f"for {b.length} positions and {len(b.alphabet)} symbols"
             )
         return array
+
+
+def cells_of(ids: IntArray, order: int, n: int) -> tuple[IntArray, ...]:
+    """Return the index of the entries of a score table that a string uses: q + 1 arrays (l,)."""
+    padded = np.concatenate([np.full(order - 1, n, dtype=np.int64), ids])
+    context = (padded[i : i + len(ids)] for i in range(order))
+    return (np.arange(len(ids)), *context)

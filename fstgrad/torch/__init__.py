@@ -7,11 +7,13 @@ the dtype and on the device of the scores.
 Index
 -----
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
+- lattices : `lattice_softmax_margin`, `lattice_risk`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_entropy`,
   `spanning_tree_kl`, `spanning_tree_risk`, `spanning_tree_generalized_expectation`.
 - Markov random fields : `mrf_nll`.
 """
 
+from fstgrad.torch.lattices import lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import CRFLoss, RiskLoss, SoftmaxMarginLoss
 from fstgrad.torch.mrf import mrf_nll
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
@@ -29,6 +31,8 @@ __all__ = [
     "RiskLoss",
     "SoftmaxMarginLoss",
     "crf_nll",
+    "lattice_risk",
+    "lattice_softmax_margin",
     "mrf_nll",
     "risk",
     "softmax_margin",

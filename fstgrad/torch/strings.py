@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
+from fstgrad.cache import AutomatonCache
 from fstgrad.checks import IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
@@ -18,6 +18,9 @@ from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
 from fstgrad.torch.device import on_device
 from fstgrad.torch.functions import evaluate, like, no_hessian, to_numpy
+
+# Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
+_AUTOMATA = AutomatonCache()
 
 Reduction = Literal["none", "mean", "sum"]
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
@@ -221,10 +224,5 @@ def _target(
 
 def _automaton(loss: LossLike, target: IntArray, i: int) -> LossAutomaton | None:
     if isinstance(loss, Loss):
-        return _compiled(loss, target.tobytes())
+        return _AUTOMATA.automaton(loss, target)
     return loss[i] if isinstance(loss, Sequence) else loss
-
-
-@lru_cache(maxsize=4096)
-def _compiled(loss: Loss, target: bytes) -> LossAutomaton:
-    return loss.compile(np.frombuffer(target, dtype=np.int64))

@@ -153,7 +153,7 @@ class TreeDistribution(MomentDistribution):
     @cached_property
     def _solution(self) -> Solved:
         solution = self._solve()
-        if solution.log_partition.min() == -np.inf:
+        if np.minimum.reduce(solution.log_partition) == -np.inf:
             self._raise_infeasible(int(np.argmin(solution.log_partition)))
         return solution
 

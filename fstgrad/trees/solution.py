@@ -13,7 +13,7 @@ All three give the second-order quantities too: from the gradient at level 1, an
 derivative along the direction at levels 2 and 3.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
@@ -23,12 +23,13 @@ from fstgrad.trees import logdomain
 
 # Up to here the compiled inverse is quicker than the calls of LAPACK.
 COMPILED_LIMIT = 32
+# Items are taken so many numbers a time that the steps find them in the cache.
+CHUNK = 120_000
 # A root arc with all the others together below exp(-45) of it is certain to the last digit.
 CERTAIN = -45.0
 
 
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
     weights : the exponentials of the centered scores; `gradient` of log Z in them; `marginals`,
@@ -95,54 +96,57 @@ class Solution:
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
     """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
-    from fstgrad.trees.kernels import matrix_tree
-
     items, size = scores.shape[:2]
-    tables = np.empty((3, items, size, size))
-    values = np.empty((2, items))
+    tables, values = np.empty((3, items, size, size)), np.empty((2, items))
     flags = np.empty((2, items), dtype=np.bool_)
-    limit = min(COMPILED_LIMIT, size - 1)
-    left = matrix_tree.solve_batch(scores, lengths, single_root, limit, tables, values, flags)
     solution = Solution(
         scores, lengths, single_root, tables, tables[0], tables[1], tables[2], values[0], flags[0],
         flags[1],
     )  # fmt: skip
-    if left and size - 1 > limit:
-        left = _solve_long(solution, values, flags, limit)
-    if left:
-        for item in np.flatnonzero(~flags[0]).tolist():
-            values[1, item] = _solve_stably(solution, item, values[1, item])
+    step = max(1, CHUNK // (size * size))
+    for start in range(0, items, step):
+        stop = min(start + step, items)
+        if _invert(solution, values, flags, start, stop):
+            for item in (start + np.flatnonzero(~flags[0, start:stop])).tolist():
+                values[1, item] = _solve_stably(solution, item, values[1, item])
     values[0] += values[1]
     return solution
 
 
-def _solve_long(solution: Solution, values: FloatArray, flags: BoolArray, limit: int) -> int:
-    """Solve the long sentences of a batch with LAPACK; return how many items cannot be trusted.
+def _invert(solution: Solution, values: FloatArray, flags: BoolArray, start: int, stop: int) -> int:
+    """Solve items by the inverse Laplacian; return how many cannot be trusted.
 
     The memory of a Laplacian as a C array is the transpose to LAPACK, which inverts it in place.
     """
     from fstgrad.trees.kernels import matrix_tree
 
     lengths, tables, single = solution.lengths, solution.tables, solution.single_root
-    items, size = len(lengths), solution.scores.shape[-1]
-    roots, matrices = np.empty(items), np.empty((items, (size - 1) ** 2))
-    matrix_tree.prepare_long(solution.scores, lengths, single, limit, tables, values, roots)
-    for item, n in enumerate(lengths.tolist()):
-        if n > limit:
-            np.exp(tables[0, item], out=tables[0, item])
-    matrix_tree.laplacian_long(tables, lengths, single, limit, matrices)
-    for item, n in enumerate(lengths.tolist()):
-        if n > limit:
-            matrix = matrices[item, : n * n].reshape(n, n).T
-            factors, pivots, singular = lapack.dgetrf(matrix, overwrite_a=True)
-            values[0, item] = -np.inf
-            if not singular:
-                values[0, item] = np.log(np.abs(factors.diagonal())).sum()
-                lapack.dgetri(factors, pivots, lwork=64 * n, overwrite_lu=True)
-    left: int = matrix_tree.differentiate_long(
-        matrices, lengths, single, limit, tables, values, flags, roots
+    size = tables.shape[-1]
+    limit = min(COMPILED_LIMIT, size - 1)
+    roots = np.empty(len(lengths))
+    matrix_tree.prepare(solution.scores, lengths, single, start, stop, tables, values, roots)
+    weights = tables[0, start:stop]
+    np.exp(weights, out=weights)
+    left = matrix_tree.solve_short(
+        lengths, single, start, stop, limit, tables, values, roots, flags
     )
-    return left
+    if not left or size - 1 == limit:
+        return left
+    matrices = np.empty((stop - start, (size - 1) ** 2))
+    pivots = np.ones((stop - start, size - 1))
+    matrix_tree.laplacian_long(lengths, single, start, stop, limit, tables, matrices)
+    for item in range(start, stop):
+        n = int(lengths[item])
+        if n > limit:
+            matrix = matrices[item - start, : n * n].reshape(n, n).T
+            factors, order, singular = lapack.dgetrf(matrix, overwrite_a=True)
+            values[0, item] = -np.inf if singular else 0.0
+            if not singular:
+                pivots[item - start, :n] = factors.diagonal()
+                lapack.dgetri(factors, order, lwork=64 * n, overwrite_lu=True)
+    return matrix_tree.differentiate_long(
+        lengths, single, start, stop, limit, tables, values, roots, flags, matrices, pivots
+    )
 
 
 def _solve_stably(solution: Solution, item: int, shift: float) -> float:

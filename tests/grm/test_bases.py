@@ -69,7 +69,7 @@ def check_against_mpmath(count, seed):
 
 
 def test_intervals_hold_the_value_of_mpmath():
-    check_against_mpmath(45, seed=0)
+    check_against_mpmath(24, seed=0)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_intervals_hold_2000_values_of_mpmath():
 def test_the_two_routes_agree_up_to_50(base):
     rng = np.random.default_rng(2)
     for k in (1, 2, 3, 4):
-        eta = np.stack([random_eta(rng, base.name, k, 50) for _ in range(300)])
+        eta = np.stack([random_eta(rng, base.name, k, 50) for _ in range(100)])
         direct, bounds = base.log_partition(eta), base.log_partition(eta, method="bounds")
         assert (bounds.lower <= direct.upper).all()
         assert (direct.lower <= bounds.upper).all()
@@ -175,6 +175,14 @@ def test_gaussian_pair_is_the_limit_of_the_quadrature():
         summed = np.asarray(getattr(Gaussian(), method)(triple))
         index = tuple(slice(0, n) for n in closed.shape)
         np.testing.assert_allclose(summed[index], closed, rtol=1e-11, atol=1e-11)
+
+
+def test_rows_that_are_exact_do_not_hold_up_the_others(monkeypatch):
+    # e^-100: all the mass is at 0 and 1, there are no ten domains to make
+    eta = np.array([[-100.0, 0.0], [2.0, 1.0]])
+    monkeypatch.setattr("fstgrad.grm.bounds.MOST_DOMAINS", 10**9)
+    bounds = Poisson().log_partition(eta, method="bounds")
+    assert bounds.lower[0] <= np.exp(-100.0) <= bounds.upper[0]
 
 
 def test_shapes_follow_eta():

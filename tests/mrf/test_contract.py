@@ -136,3 +136,16 @@ def test_two_engines_agree_on_a_grid():
     assert model.log_partition() == pytest.approx(other.log_partition(), rel=1e-13)
     for mine, theirs in zip(model.marginals(), other.marginals(), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-13)
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_scores_beyond_the_float_range_that_cancel(loop):
+    # e^-900 is no float, but the node's 900 makes up for the edge's -900: all labelings are equal
+    edges = [(0, 1), (1, 2), (2, 0)] if loop else [(0, 1)]
+    node, edge = np.zeros((3, 2)), np.zeros((len(edges), 2, 2))
+    node[1, 1], edge[0, :, 1] = 900.0, -900.0
+    model = fg.PairwiseMRF(node, edge, edges)
+    assert model.log_partition() == pytest.approx(3 * np.log(2), rel=1e-13)
+    np.testing.assert_allclose(model.marginals().node, 0.5, atol=1e-13)
+    bp = model.infer("bp")
+    np.testing.assert_allclose(bp.node, 0.5, atol=1e-13)

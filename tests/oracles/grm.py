@@ -76,15 +76,17 @@ def _log_half(eta, c):
     used = grid[height > height.max() - 70]
     top = h(mpmath.mpf(float(grid[np.argmax(height)])))
     first, last = mpmath.mpf(float(used[0])) - 0.1, mpmath.mpf(float(used[-1])) + 0.1
-    before, points = mpmath.inf, 200
+
+    def total(start, step, count):
+        return mpmath.fsum(mpmath.e ** (h(start + i * step) - top) for i in range(count))
+
+    points, step = 200, (last - first) / 200
+    value = step * total(first, step, points + 1)
     while True:  # the trapezoid rule, halved until it stands
-        step = (last - first) / points
-        value = step * mpmath.fsum(
-            mpmath.e ** (h(first + i * step) - top) for i in range(points + 1)
-        )
+        before, value = value, (value + step * total(first + step / 2, step, points)) / 2
+        points, step = 2 * points, step / 2
         if abs(value - before) < mpmath.mpf(10) ** -17 * value or points > 12000:
             return top + mpmath.log(value)
-        before, points = value, 2 * points
 
 
 def potential(base, intercepts, interactions, x):

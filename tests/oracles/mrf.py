@@ -29,10 +29,15 @@ def score(y, node, edge, edges):
 
 
 def solve(node, edge, edges, sizes=None):
-    """Return log Z, node marginals, edge marginals and the best score, by enumeration."""
+    """Return log Z, node marginals, edge marginals and the best score, by enumeration.
+
+    Where every labeling is forbidden there are no marginals: (-inf, None, None, -inf).
+    """
     ys = labelings(sizes if sizes is not None else [node.shape[1]] * len(node))
     scores = np.array([score(y, node, edge, edges) for y in ys])
     log_z = np.logaddexp.reduce(scores)
+    if log_z == -np.inf:
+        return log_z, None, None, log_z
     tables = [parts(y, node.shape, edges) for y in ys]
     probs = np.exp(scores - log_z)
     nodes = sum(p * t[0] for p, t in zip(probs, tables, strict=True))

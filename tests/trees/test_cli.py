@@ -65,10 +65,10 @@ def test_numbers_are_those_of_the_library(run, scores, tables, options, tmp_path
         code, lines, _ = run(command, scores, "--output", output, *options)
         assert code == 0
         assert [line["id"] for line in lines] == list(tables)
-        written = np.load(output)
-        for line, (name, distribution) in zip(lines, expected.items(), strict=True):
-            assert value(distribution) in line.values()
-            np.testing.assert_array_equal(written[name], gradient(distribution))
+        with np.load(output) as written:
+            for line, (name, distribution) in zip(lines, expected.items(), strict=True):
+                assert value(distribution) in line.values()
+                np.testing.assert_array_equal(written[name], gradient(distribution))
     _, lines, _ = run("decode", scores, "-k", 2, *options)
     for line, distribution in zip(lines, expected.values(), strict=True):
         assert [tree["heads"] for tree in line["trees"]] == [

@@ -88,7 +88,7 @@ def _topological_rank(
     source: IntArray, target: IntArray, num: int, start: int, end: int
 ) -> IntArray:
     """Return the topological number of each state on a path from start to end; -1 for others."""
-    useful = _reached(source, target, num, start) & _reached(target, source, num, end)
+    useful = reached(source, target, num, start) & reached(target, source, num, end)
     if not (useful[start] and useful[end]):
         raise InfeasibleError(
             "no path leads from the start to a final state: the lattice is empty; "
@@ -115,7 +115,8 @@ def _topological_rank(
     return rank
 
 
-def _reached(source: IntArray, target: IntArray, num: int, start: int) -> BoolArray:
+def reached(source: IntArray, target: IntArray, num: int, start: int) -> BoolArray:
+    """Return which of `num` states can be reached from `start`."""
     order = np.argsort(source, kind="stable")
     bounds = np.searchsorted(source[order], np.arange(num + 1))
     found = np.zeros(num, dtype=bool)

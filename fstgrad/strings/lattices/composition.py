@@ -16,19 +16,19 @@ from fstgrad.determinize import unique_columns
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
-    NotSupportedError,
     StateLimitError,
 )
-from fstgrad.evaluation import TargetLoss
+from fstgrad.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses import Loss, Target
 from fstgrad.machine import TargetMachine
 from fstgrad.semiring import TROPICAL
+from fstgrad.strings.lattices import build
 from fstgrad.strings.lattices.graph import Flow, Graph, sums_by
 from fstgrad.strings.lattices.rows import EPSILON, Rows, row_form
 
 REMEDY = (
-    "Lower the cap (cap=), which replaces the loss L by min(L, cap), prune the lattice, raise "
-    "max_states, or estimate from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
+    "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, or estimate "
+    "from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
 )
 
 
@@ -131,13 +131,45 @@ def compose(
     cap: float | None = None,
     max_states: int,
 ) -> LatticeLoss:
-    """Return the loss along a lattice; see `Lattice.compile`."""
+    """Return the loss along a lattice; see `Lattice.compile`.
+
+    A sum of losses is composed part by part: what the first part gives is the lattice of the next.
+    Only with a cap, which is of the sum, it needs one machine.
+    """
     against = loss.against(target)
-    if not isinstance(against, TargetLoss):
-        raise NotSupportedError(
-            "a sum with a rational loss has no machine to compose with a lattice; use "
-            "sampled_risk or sampled_softmax_margin, or the losses one by one"
+    if isinstance(against, SumTargetLoss) and cap is not None:
+        against = TargetLoss(loss.alphabet, loss.machine(target), loss._finished)
+    return _along(graph, label, against, cap, max_states)
+
+
+def _along(
+    graph: Graph,
+    label: IntArray,
+    against: TargetLoss | SumTargetLoss,
+    cap: float | None,
+    max_states: int,
+) -> LatticeLoss:
+    if isinstance(against, TargetLoss):
+        return _composed(graph, label, against, cap, max_states)
+    total = LatticeLoss(
+        graph, label, graph, np.arange(graph.num_arcs), np.zeros(graph.num_arcs), 0.0
+    )
+    for part in against.parts:
+        own = _along(total.graph, label[total.arc], part, None, max_states)
+        total = LatticeLoss(
+            graph,
+            label,
+            own.graph,
+            total.arc[own.arc],
+            total.cost[own.arc] + own.cost,
+            total.initial + own.initial,
         )
+    return total
+
+
+def _composed(
+    graph: Graph, label: IntArray, against: TargetLoss, cap: float | None, max_states: int
+) -> LatticeLoss:
     if cap is not None:
         cap = float(real_array("cap", cap, ()))
         if against.machine.semiring is TROPICAL:
@@ -155,12 +187,15 @@ def compose(
     for state in range(1, graph.num_states):
         pairs.enter(state)
     cost = np.concatenate([np.concatenate(pairs.cost) * machine.unit, in_nats(pairs.values)])
-    source, target_state, arc = (np.concatenate(parts) for parts in pairs.arcs)
+    source, goal, arc = (np.concatenate(parts) for parts in pairs.arcs)
     kept = np.flatnonzero(np.isfinite(cost))
-    order = kept[np.argsort(source[kept], kind="stable")]
-    if not (target_state[order] == pairs.num_states - 1).any():
+    useful = build.reached(goal[kept], source[kept], pairs.num_states, pairs.num_states - 1)
+    if not useful[0]:
         _finite(np.inf)
-    composed = Graph(source[order], target_state[order], pairs.num_states)
+    kept = kept[useful[goal[kept]]]
+    order = kept[np.argsort(source[kept], kind="stable")]
+    number = np.cumsum(useful) - 1
+    composed = Graph(number[source[order]], number[goal[order]], int(useful.sum()))
     initial = float(pairs.initial * machine.unit)
     return LatticeLoss(graph, label, composed, arc[order], cost[order], initial)
 

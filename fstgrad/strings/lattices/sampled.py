@@ -8,7 +8,7 @@ import numpy as np
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
-from fstgrad.evaluation import TargetLoss
+from fstgrad.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.losses import Loss, Target
 from fstgrad.strings.estimates import (
     SampledObjective,
@@ -41,7 +41,7 @@ class _Draws:
         row, step = np.nonzero(places >= 0)
         return sums_by(places[row, step], values[row], self._lattice.num_arcs)
 
-    def losses(self, loss: TargetLoss) -> FloatArray:
+    def losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
         """Return the loss of each path's string; those of one length are evaluated together."""
         labels = np.where(self.steps >= 0, self._lattice.label[self.steps], EPSILON)
         reads = labels != EPSILON
@@ -57,7 +57,7 @@ class _Draws:
 def lattice_sampled_softmax_margin(
     lattice: Lattice,
     gold: SequenceLike,
-    loss: Loss | TargetLoss,
+    loss: Loss | TargetLoss | SumTargetLoss,
     *,
     samples: int,
     rng: Seed,
@@ -65,7 +65,7 @@ def lattice_sampled_softmax_margin(
     """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`."""
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     draws = _Draws(lattice, samples, rng)
-    losses = draws.losses(loss if isinstance(loss, TargetLoss) else loss.against(ids))
+    losses = draws.losses(loss.against(ids) if isinstance(loss, Loss) else loss)
     weights, log_mean, error = loss_weighted(losses)
     q, q_error = controlled_marginals(draws, draws.steps, weights)
     return SampledObjective(
@@ -81,7 +81,7 @@ def lattice_sampled_softmax_margin(
 def lattice_sampled_risk(
     lattice: Lattice,
     target: Target | None,
-    loss: Loss | TargetLoss,
+    loss: Loss | TargetLoss | SumTargetLoss,
     *,
     samples: int,
     rng: Seed,

@@ -23,13 +23,18 @@ SMALLEST_PIVOT = 1e-280
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
     """Return the index of the first NaN or +inf in a flat view of (b, m+1, m+1, y), or -1."""
-    for item in range(scores.shape[0]):
+    width = scores.shape[2] * scores.shape[3]
+    rows = scores.reshape(-1, width)
+    for item in range(len(lengths)):
         for i in range(lengths[item] + 1):
-            for j in range(lengths[item] + 1):
-                for y in range(scores.shape[3]):
-                    if not scores[item, i, j, y] < np.inf:
-                        row = item * scores.shape[1] + i
-                        return int((row * scores.shape[2] + j) * scores.shape[3] + y)
+            row = rows[item * scores.shape[1] + i, : (lengths[item] + 1) * scores.shape[3]]
+            bad = 0
+            for value in row:
+                bad += not value < np.inf
+            if bad > 0:
+                for k in range(len(row)):
+                    if not row[k] < np.inf:
+                        return int((item * scores.shape[1] + i) * width + k)
     return -1
 
 
@@ -43,9 +48,9 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
     top = np.full(n + 1, -np.inf)
     for i in range(1 if single else 0, n + 1):
         for j in range(1, i):
-            top[j] = max(top[j], scores[i, j])
+            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
         for j in range(i + 1, n + 1):
-            top[j] = max(top[j], scores[i, j])
+            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
     for j in range(1, n + 1):
         if top[j] == -np.inf and scores[0, j] > -np.inf:
             top[j] = scores[0, j]
@@ -166,117 +171,129 @@ def differentiate(
         own[j + 1] = b[j, j]
     for j in range(n):
         g[0, j + 1] = b[j, n - 1] if single else own[j + 1]
-    for i in range(1, n + 1):
-        if single and i == n:
-            g[n, 1 : n + 1] = own[1:]
-        else:
-            for j in range(1, n + 1):
+    for block in range(1, n + 1, 8):  # a transpose, a few rows of b a time
+        end = min(block + 8, n + 1)
+        for i in range(1, n + 1):
+            for j in range(block, end):
                 g[i, j] = own[j] - b[j - 1, i - 1]
+    if single:
+        g[n, 1 : n + 1] = own[1:]
+    for i in range(1, n + 1):
         g[i, i] = 0.0
     g[: n + 1, 0] = 0.0
     total, least, largest = np.zeros((3, n + 1))
     for i in range(n + 1):
         for j in range(n + 1):
-            part = w[i, j] * g[i, j]
-            largest[j] = max(largest[j], abs(g[i, j]))
-            least[j] = min(least[j], part)
+            value = g[i, j]
+            part = w[i, j] * value
+            size = abs(value)
+            largest[j] = size if size > largest[j] else largest[j]
+            least[j] = part if part < least[j] else least[j]
             total[j] += part
-            mu[i, j] = min(max(part, 0.0), 1.0)
+            part = part if part > 0.0 else 0.0
+            mu[i, j] = part if part < 1.0 else 1.0
     for table in (g, mu):
         table[n + 1 :] = 0.0
         table[:, n + 1 :] = 0.0
-    error = 0.0
-    for j in range(1, n + 1):
-        error = max(error, abs(total[j] - 1.0))
-    return largest.max() < CONDITION_LIMIT and least.min() > -1e-12 and error < 1e-11
+    for j in range(1, n + 1):  # false for NaN too
+        if not (abs(total[j] - 1.0) < 1e-11 and largest[j] < CONDITION_LIMIT):
+            return False
+    return bool(least.min() > -1e-12)
 
 
 @kernel
-def solve_batch(
+def prepare(
     scores: FloatArray,
     lengths: IntArray,
     single: bool,
+    start: int,
+    stop: int,
+    tables: FloatArray,
+    values: FloatArray,
+    roots: FloatArray,
+) -> None:
+    """Center the items start .. stop-1 into w; numpy takes the exponentials, many at once."""
+    for item in range(start, stop):
+        values[1, item], roots[item] = center(scores[item], lengths[item], single, tables[0, item])
+
+
+@kernel
+def solve_short(
+    lengths: IntArray,
+    single: bool,
+    start: int,
+    stop: int,
     limit: int,
     tables: FloatArray,
     values: FloatArray,
+    roots: FloatArray,
     flags: BoolArray,
 ) -> int:
-    """Solve every item of at most `limit` dependents; return how many are left.
+    """Solve the items of at most `limit` dependents; return how many of all are not trusted.
 
     tables : (3, b, m+1, m+1), w, g, mu.  values : (2, b), log Z of w, shift.  flags : (2, b),
     trusted, single.
     """
     work = np.empty(limit * (limit + 16))
     left = 0
-    for item in range(scores.shape[0]):
+    for item in range(start, stop):
         n = lengths[item]
         flags[0, item] = False
         flags[1, item] = single
         if n <= limit:
             w, g, mu = tables[0, item], tables[1, item], tables[2, item]
-            values[1, item], root = center(scores[item], n, single, w)
-            for i in range(n + 1):
-                for j in range(n + 1):
-                    w[i, j] = np.exp(w[i, j])
-            w[n + 1 :] = 0.0
-            w[:, n + 1 :] = 0.0
             width = n + (-n) % 16
             a = work[: n * width].reshape(n, width)
             a[:] = 0.0
             laplacian(w, n, single, a)
             values[0, item] = invert(a, n)
-            if values[0, item] > -np.inf and root < ROOT_LIMIT:
+            if values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
                 flags[0, item] = differentiate(a, w, n, single, g, mu)
         left += not flags[0, item]
     return left
 
 
 @kernel
-def prepare_long(
-    scores: FloatArray,
+def laplacian_long(
     lengths: IntArray,
     single: bool,
+    start: int,
+    stop: int,
     limit: int,
     tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
+    matrices: FloatArray,
 ) -> None:
-    """Center the items of more than `limit` dependents, whose exponentials numpy takes."""
-    for item in range(scores.shape[0]):
-        if lengths[item] > limit:
-            values[1, item], roots[item] = center(
-                scores[item], lengths[item], single, tables[0, item]
-            )
-
-
-@kernel
-def laplacian_long(
-    tables: FloatArray, lengths: IntArray, single: bool, limit: int, matrices: FloatArray
-) -> None:
-    """Write the Laplacians of long items, for LAPACK: matrices (b, m * m), each n by n in front."""
-    for item in range(len(lengths)):
+    """Write the Laplacians of long items for LAPACK, each n by n in front of its (m * m) row."""
+    for item in range(start, stop):
         n = lengths[item]
         if n > limit:
-            laplacian(tables[0, item], n, single, matrices[item, : n * n].reshape(n, n))
+            matrix = matrices[item - start, : n * n].reshape(n, n)
+            laplacian(tables[0, item], n, single, matrix)
 
 
 @kernel
 def differentiate_long(
-    matrices: FloatArray,
     lengths: IntArray,
     single: bool,
+    start: int,
+    stop: int,
     limit: int,
     tables: FloatArray,
     values: FloatArray,
-    flags: BoolArray,
     roots: FloatArray,
+    flags: BoolArray,
+    matrices: FloatArray,
+    pivots: FloatArray,
 ) -> int:
-    """Finish the long items from their inverses; return how many cannot be trusted."""
+    """Finish the long items from their inverses; return how many of all are not trusted."""
     left = 0
-    for item in range(len(lengths)):
+    for item in range(start, stop):
         n = lengths[item]
+        if n > limit:
+            for k in range(n):
+                values[0, item] += np.log(abs(pivots[item - start, k]))
         if n > limit and values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
-            b = matrices[item, : n * n].reshape(n, n)
+            b = matrices[item - start, : n * n].reshape(n, n)
             flags[0, item] = differentiate(
                 b, tables[0, item], n, single, tables[1, item], tables[2, item]
             )

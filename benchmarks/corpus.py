@@ -1,0 +1,127 @@
+"""Pairs per second for full gradient passes over a pronouncing dictionary, by epoch and processes.
+
+Softmax margin, edit distance, exact, bigram counts.  The first epoch compiles every loss, later
+ones take it from the cache.  The floor is the same pass without a loss (`crf`): what reading the
+weights, one pass over a chain and adding up the gradient cost.  Memory is the peak of the largest
+process.
+
+    python benchmarks/corpus.py [--quick] [--json FILE] [--data FILE.tsv] [--pairs N]
+
+The data are rows `word TAB phones`; stress marks are left out.  Default: the 20,000 rows beside the
+project (FSTGRAD_DATA), else the 2,000 that come with it.
+"""
+
+import argparse
+import multiprocessing
+import os
+import pathlib
+import resource
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from _harness import Row, one_thread, peak_megabytes, report
+
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHARED = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))
+CACHE_BYTES = 12 * 2**30
+TITLE = "Corpus: one gradient pass, edit distance, exact, bigram features"
+
+
+def read(path: str | None, number: int | None) -> list[tuple[str, list[str]]]:
+    """Return (word, phones without stress)."""
+    own = ROOT / "data" / "cmudict2000.tsv"
+    large = SHARED / "g2p_cmudict" / "cmudict20k.tsv"
+    source = pathlib.Path(path) if path else (large if large.exists() else own)
+    lines = source.read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("\t") for line in lines]
+    step = max(1, len(pairs) // number) if number else 1  # words of all letters
+    return [(x, [phone.rstrip("012") for phone in y.split()]) for x, y in pairs[::step][:number]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of each epoch, the sum of the objective, and megabytes."""
+
+    seconds: list[float]
+    value: float
+    cache: float | None
+    peak: float
+
+
+def epochs(objective, pairs, w, jobs: int, number: int) -> Measured:
+    """Run some epochs in this process and its workers."""
+    seconds, value = [], 0.0
+    with fg.Batch(objective, jobs=jobs, cache_bytes=CACHE_BYTES) as batch:
+        batch.sums(w, pairs[:32])  # processes start, kernels are loaded
+        for _ in range(number):
+            start = time.perf_counter()
+            value = batch.sums(w, pairs).value
+            seconds.append(time.perf_counter() - start)
+    cache = batch.objective.cache.nbytes / 2**20 if jobs == 1 else None
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return Measured(seconds, value, cache, max(peak_megabytes(), children))
+
+
+def in_new_process(*arguments) -> Measured:
+    """Run `epochs` in a process of its own, so that memory is that of this run alone."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
+        return executor.submit(epochs, *arguments).result()
+
+
+def rows(pairs, number: int) -> Iterator[Row]:
+    abc = fg.Alphabet.from_sequences([y for _, y in pairs])
+    features = fg.QGramCounts(abc, 2)
+    w = np.random.default_rng(0).normal(size=features.shape) / 10
+    objectives = {
+        "edit": fg.PairObjective(features, fg.EditDistance(abc)),
+        "no loss (floor)": fg.PairObjective(features, kind="crf"),
+    }
+    one: dict[str, float] = {}
+    values: dict[str, float] = {}
+    for name in ("no loss (floor)", "edit"):
+        for jobs in (1, 2):
+            run = in_new_process(objectives[name], pairs, w, jobs, number)
+            seconds, later = run.seconds, float(np.median(run.seconds[1:]))
+            assert values.setdefault(name, run.value) == run.value, "sums depend on the processes"
+            one.setdefault(f"{name} first", seconds[0])
+            one.setdefault(f"{name} later", later)
+            yield {
+                "loss": name,
+                "processes": jobs,
+                "pairs": len(pairs),
+                "symbols": len(abc),
+                "seconds first": seconds[0],
+                "seconds later": later,
+                "pairs/s first": len(pairs) / seconds[0],
+                "pairs/s later": len(pairs) / later,
+                "ratio first/later": seconds[0] / later,
+                "ratio processes, first": one[f"{name} first"] / seconds[0],
+                "ratio processes, later": one[f"{name} later"] / later,
+                "cache MB": run.cache,
+                "peak MB": run.peak,
+            }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=TITLE)
+    parser.add_argument("--quick", action="store_true", help="300 pairs")
+    parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
+    parser.add_argument("--data", metavar="FILE", help="rows: word TAB phones")
+    parser.add_argument("--pairs", type=int, metavar="N", help="take N pairs, evenly spread")
+    given = parser.parse_args()
+    number = given.pairs or (300 if given.quick else None)
+    pairs = read(given.data, number)
+    report(TITLE, rows(pairs, 3 if given.quick else 6), given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Minimum-risk training with the word error rate: correcting a recognizer's hypotheses.
+
+For each utterance a lattice is made from the recognizer's best hypothesis: a word may be kept,
+replaced by one that is spelled alike, or, up to three letters, dropped; a state is a position and
+the word chosen there.  (If every word could be dropped, the hypotheses would be all subsequences,
+and the exact composition would pass its state limit.)
+A linear model scores the arcs with a few features (what was done, how far the spelling moved, how
+often the word and the pair of words occur in the references of the other utterances).  Its weights
+are trained on one half of the utterances by the exact gradient of the expected word error rate, and
+again by the gradient estimated from 200 sampled paths; both are judged on the other half.
+
+    python examples/minimum_risk.py ../shared/data/asr_sctk/csrnab.tsv
+
+The file has the columns id, ref and hyp (NIST's csrnab test of sclite: 45 utterances without
+alternatives in the reference).  There is little text to learn from: what to look at is how the
+expected word error of training falls, and what the oracle says could be gained.
+"""
+
+import argparse
+import csv
+import difflib
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+import fstgrad as fg
+
+LONGEST_DROPPED = 3
+FEATURES = ("drop", "replace", "spelling", "word count", "pair count")
+
+
+@dataclass
+class Utterance:
+    """A lattice, the features of its arcs (A, F), and the loss against the reference."""
+
+    lattice: fg.Lattice
+    features: np.ndarray
+    b: fg.LatticeLoss
+    against: fg.TargetLoss
+    words: int
+
+    def scored(self, weights):
+        return self.lattice.with_scores(self.features @ weights)
+
+
+def counts_of(lines):
+    """Counts of words and of pairs of neighbours."""
+    words = Counter(w for line in lines for w in line)
+    pairs = Counter(pair for line in lines for pair in pairwise(["<s>", *line]))
+    return words, pairs
+
+
+def arcs_of(hypothesis, vocabulary, words, pairs):
+    """Arcs (source, target, word or None, features) of the corrections of a hypothesis."""
+    before, arcs, states = {"<s>": 0}, [], 1
+    for word in hypothesis:
+        near = difflib.get_close_matches(word, vocabulary, n=4, cutoff=0.65)
+        after = {}
+        for choice in dict.fromkeys([word, *near]):
+            alike = difflib.SequenceMatcher(None, word, choice).ratio()
+            after.setdefault(choice, states + len(after))
+            for last, source in before.items():
+                seen = np.log1p(words[choice]), np.log1p(pairs[last, choice])
+                row = [0.0, float(choice != word), 1 - alike, *seen]
+                arcs.append((source, after[choice], choice, row))
+        skipped = before.items() if len(word) <= LONGEST_DROPPED else ()
+        for last, source in skipped:  # the state keeps the word before
+            after.setdefault(last, states + len(after))
+            arcs.append((source, after[last], None, [1.0, 0.0, 0.0, 0.0, 0.0]))
+        states += len(after)
+        before = after
+    return arcs, list(before.values())
+
+
+def utterance(hyp, ref, vocabulary, others, abc, loss):
+    """The utterance with counts from the references `others`."""
+    arcs, final = arcs_of(hyp, vocabulary, *counts_of(others))
+    source, target, words, features = zip(*arcs, strict=True)
+    label = [-1 if word is None else int(abc.encode([word])[0]) for word in words]
+    lattice = fg.Lattice.from_arcs(source, target, label, np.zeros(len(arcs)), abc, final=final)
+    table = np.vstack([features, np.zeros((1, len(FEATURES)))])  # arcs to the end have none
+    rows = np.where(lattice.ends, len(arcs), lattice.origin)
+    return Utterance(lattice, table[rows], lattice.compile(loss, ref), loss.against(ref), len(ref))
+
+
+def expected(utterances, weights, samples=None, seed=0):
+    """Expected word error rate of the utterances and its gradient in the weights."""
+    errors, gradient = 0.0, np.zeros(len(weights))
+    for i, u in enumerate(utterances):
+        if samples is None:
+            value, arc_gradient = fg.risk(u.scored(weights), u.b)
+        else:
+            r = fg.sampled_risk(
+                u.scored(weights), None, u.against, samples=samples, rng=1000 * seed + i
+            )
+            value, arc_gradient = r.value, r.grad
+        errors += value
+        gradient += arc_gradient @ u.features
+    total = sum(u.words for u in utterances)
+    return errors / total, gradient / total
+
+
+def decoded(utterances, weights, loss_of):
+    """Word error rate of the most probable strings."""
+    errors = sum(loss_of(u, u.scored(weights).mode()) for u in utterances)
+    return errors / sum(u.words for u in utterances)
+
+
+def train(utterances, weights, steps, samples=None):
+    """AdaGrad on the expected word error rate, with a small pull to zero."""
+    squares = np.full(len(weights), 1e-8)
+    for step in range(steps):
+        _, gradient = expected(utterances, weights, samples, step)
+        gradient = gradient + 1e-4 * weights
+        squares += gradient**2
+        weights = weights - 0.5 * gradient / np.sqrt(squares)
+    return weights
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file")
+    parser.add_argument("--steps", type=int, default=60)
+    given = parser.parse_args()
+    with open(given.file, encoding="utf-8") as file:
+        table = [row for row in csv.DictReader(file, delimiter="\t") if "{" not in row["ref"]]
+    refs, hyps = ([row[side].split() for row in table] for side in ("ref", "hyp"))
+    abc = fg.Alphabet.from_sequences(refs + hyps)
+    loss = fg.EditDistance(abc, factored=True)
+    training = range(0, len(table), 2)
+    known = [refs[i] for i in training]
+    vocabulary = sorted({w for line in known for w in line})
+    utterances = [
+        utterance(
+            hyps[i], refs[i], vocabulary,
+            [refs[j] for j in training if j != i], abc, loss,
+        )
+        for i in range(len(table))
+    ]  # fmt: skip
+    halves = {"training": utterances[::2], "test": utterances[1::2]}
+    arcs = sum(u.lattice.num_arcs for u in utterances)
+    paths = max(u.lattice.num_paths for u in utterances)
+    print(f"{len(table)} utterances, {arcs:,} arcs, up to {paths:.1e} paths a lattice")
+
+    def loss_of(u, y):
+        return float(u.against.losses_of(y[None])[0])
+
+    start = np.array([-3.0, -3.0, -1.0, 0.0, 0.0])
+    models = {"start": start}
+    for name, samples in (("exact", None), ("200 paths", 200)):
+        begin = time.perf_counter()
+        models[name] = train(halves["training"], start, given.steps, samples)
+        seconds = time.perf_counter() - begin
+        print(f"{given.steps} steps of training, {name}: {seconds:.1f} s")
+    print(f"\n{'word error rate':>16}  {'recognizer':>10}  {'oracle':>8}  ", end="")
+    print("  ".join(f"{name + ': expected':>20}  {'decoded':>8}" for name in models))
+    for half, chosen in halves.items():
+        total = sum(u.words for u in chosen)
+        index = training if half == "training" else range(1, len(table), 2)
+        one_best = sum(loss(hyps[i], refs[i]) for i in index) / total
+        oracle = sum(u.b.closest()[1] for u in chosen) / total
+        print(f"{half:>16}  {one_best:10.2%}  {oracle:8.2%}  ", end="")
+        cells = [
+            f"{expected(chosen, w)[0]:20.2%}  {decoded(chosen, w, loss_of):8.2%}"
+            for w in models.values()
+        ]
+        print("  ".join(cells))
+    for name, weights in models.items():
+        shown = ", ".join(f"{f} {w:+.2f}" for f, w in zip(FEATURES, weights, strict=True))
+        print(f"{name:>16}: {shown}")
+
+
+if __name__ == "__main__":
+    main()

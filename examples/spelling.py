@@ -1,0 +1,53 @@
+"""Which loss knows a typing error?  Misspellings against their corrections and against other words.
+
+For each misspelling the nearest of a few words is looked for: its correction and words of nearly
+the same spelling.  A loss that knows how people mistype puts the correction first.
+
+    python examples/spelling.py ../shared/data/spelling/pairs.tsv
+"""
+
+import difflib
+import pathlib
+import random
+import string
+import sys
+
+import fstgrad as fg
+from fstgrad.grammars import Grammar
+
+LETTERS = fg.Alphabet(string.ascii_lowercase)
+
+
+def read(path, count):
+    """Return (misspelling, candidates), the correction being the first candidate."""
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("\t") for line in lines]
+    plain = [(x, y) for x, y in pairs if all(s.isascii() and s.islower() for s in (x, y))]
+    plain = [(x, y) for x, y in plain if x.isalpha() and y.isalpha() and 4 <= len(y) <= 12]
+    words = sorted({y for _, y in plain})
+    rng = random.Random(0)
+    for x, y in rng.sample(plain, count):
+        rivals = difflib.get_close_matches(y, rng.sample(words, min(len(words), 2000)), 5, 0.5)
+        yield x, [y, *(word for word in rivals if word != y)]
+
+
+def main(path, count=60):
+    losses = {
+        "edit": fg.EditDistance(LETTERS),
+        **{name: Grammar.load(name).loss(LETTERS) for name in ("damerau", "keyboard", "ocr")},
+    }
+    rows = list(read(path, int(count)))
+    print(f"{len(rows)} misspellings, {sum(len(words) for _, words in rows)} candidates")
+    print(f"{'loss':<10}{'of the correction':>18}{'margin':>9}{'first':>8}")
+    for name, loss in losses.items():
+        tables = [[loss(x, word) for word in words] for x, words in rows]
+        own = sum(table[0] for table in tables) / len(rows)
+        margins = [min(table[1:], default=table[0]) - table[0] for table in tables]
+        first = sum(margin > 0 for margin in margins) / len(rows)
+        print(f"{name:<10}{own:>18.3f}{sum(margins) / len(rows):>9.3f}{first:>8.1%}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    main(*sys.argv[1:])

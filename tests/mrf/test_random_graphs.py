@@ -1,0 +1,74 @@
+"""Any small graph: exact answers by enumeration, and what must hold between the methods."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fstgrad as fg
+from fstgrad.mrf.plan import make_plan
+from tests.oracles import mrf as oracle
+
+
+@st.composite
+def models(draw):
+    """Up to five nodes of one to three labels, any graph, finite scores or hard zeros."""
+    nodes = draw(st.integers(1, 5))
+    pairs = list(itertools.combinations(range(nodes), 2))
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    edges = [pair if draw(st.booleans()) else pair[::-1] for pair in chosen]
+    sizes = draw(st.lists(st.integers(1, 3), min_size=nodes, max_size=nodes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scale = draw(st.sampled_from([0.5, 5.0, 60.0]))
+    node, edge = (scale * rng.normal(size=s) for s in ((nodes, 3), (len(edges), 3, 3)))
+    if draw(st.booleans()):
+        edge[rng.random(edge.shape) < 0.2] = -np.inf
+    return fg.PairwiseMRF(node, edge, edges, sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(models())
+def test_exact_equals_enumeration(model):
+    edges = model.graph.edges.tolist()
+    log_z, node, edge, best = oracle.solve(*model.scores, edges, model.labels_per_node)
+    if log_z == -np.inf:
+        with pytest.raises(fg.InfeasibleError):
+            model.log_partition()
+        return
+    assert model.log_partition() == pytest.approx(log_z, rel=1e-12, abs=1e-11)
+    np.testing.assert_allclose(model.marginals().node, node, atol=1e-10)
+    np.testing.assert_allclose(model.marginals().edge, edge, atol=1e-10)
+    assert model.score(model.mode()) == pytest.approx(best, rel=1e-12, abs=1e-11)
+    if model.graph.is_forest:
+        bp = model.infer("bp", tol=1e-13, max_iter=50)
+        assert bp.log_partition == pytest.approx(log_z, rel=1e-11, abs=1e-10)
+        np.testing.assert_allclose(bp.edge, edge, atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(models())
+def test_a_plan_is_a_tree_of_cliques(model):
+    graph, sizes = model.graph, model.labels_per_node.tolist()
+    plan = make_plan(graph, sizes)
+    assert sorted(plan.order) == list(range(graph.num_nodes))
+    for k, (v, clique) in enumerate(zip(plan.order, plan.cliques, strict=True)):
+        assert clique[-1] == v
+        if plan.parent[k] >= 0:
+            assert plan.parent[k] > k
+            assert set(clique[:-1]) <= set(plan.cliques[plan.parent[k]])
+    for a, b in graph.edges.tolist():
+        assert any({a, b} <= set(clique) for clique in plan.cliques)
+
+
+def test_predicted_memory_is_what_the_tables_take():
+    # a chain of five binary nodes, in the given order: cliques of 2 x 2 cells
+    model = fg.PairwiseMRF(np.zeros((5, 2)), np.eye(2), [(i, i + 1) for i in range(4)])
+    plan = make_plan(model.graph, [2] * 5)
+    assert plan.width == 1
+    assert sum(plan.cells) == 4 * 4 + 2
+    # going up: one clique of 4 cells, its message of 2 and the one message of 2 that waits
+    assert plan.bytes_up == 8 * (4 + 2 + 2)
+    with pytest.raises(fg.MemoryLimitError, match="a clique of 2 nodes, 4 cells"):
+        plan.require(plan.bytes_up, 32)

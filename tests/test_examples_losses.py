@@ -1,0 +1,51 @@
+"""The examples on real data: a loss made for its domain puts the right string first."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.test_architecture import ROOT
+
+
+def table(*args):
+    """Run an example; the numbers of its table by the name of the loss."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / args[0]), *map(str, args[1:])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for line in done.stdout.splitlines()[2:]:
+        *name, own, other, first = line.split()
+        found[" ".join(name)] = float(own), float(other), float(first.rstrip("%"))
+    return found
+
+
+def test_spelling(shared_data):
+    losses = table("spelling.py", shared_data / "spelling" / "pairs.tsv", 12)
+    assert set(losses) == {"edit", "damerau", "keyboard", "ocr"}
+    for name in ("damerau", "keyboard", "ocr"):
+        own, _, first = losses[name]
+        assert 0 < own <= losses["edit"][0]  # no edit costs more than in the edit distance
+        assert first > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, matrix", [("protein", "BLOSUM62"), ("dna", "NUC.4.4")])
+def test_homologs(shared_data, kind, matrix):
+    losses = table("homologs.py", kind, shared_data / f"{kind}_homologs", 12)
+    own, other, first = losses[f"{matrix} 10/0.5"]
+    assert own < other < 0  # minus a score
+    assert first == 100
+    own, other, first = losses[f"grammar {kind}"]
+    assert 0 < own < other
+    assert first >= losses["edit distance"][2]
+
+
+@pytest.mark.parametrize("kind", ["protein", "dna"])
+def test_homologs_quickly(shared_data, kind):
+    losses = table("homologs.py", kind, shared_data / f"{kind}_homologs", 1)
+    assert all(own < other for own, other, _ in losses.values())
