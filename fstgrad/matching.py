@@ -18,7 +18,7 @@ def matched(fst: FstArrays, ids: IntArray, labels: int) -> FstArrays:
     silent = order[first[0] : first[1]]
     writing = [order[first[b] : first[b + 1]] for b in ids + 1]
     arc = np.concatenate([np.tile(silent, width), *writing])
-    counts = np.array([len(arcs) for arcs in writing])
+    counts = np.array([len(arcs) for arcs in writing], dtype=np.int64)
     position = np.arange(width)
     before = np.concatenate([position.repeat(len(silent)), position[:-1].repeat(counts)])
     after = before.copy()
