@@ -11,6 +11,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
+from fstgrad.cli.report import announce_compilation
 from fstgrad.cli.weights import make_weights, read_given
 from fstgrad.features import QGramCounts
 from fstgrad.io import Row
@@ -44,6 +45,7 @@ def open_problem(
     FstgradError
         The alphabet or the weights cannot be used; rows are not looked at one by one yet.
     """
+    announce_compilation()
     given, known = read_given(options.model)
     rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=known)
     loss = build_loss(options.choice, alphabet)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from functools import cache
 from typing import TypeVar
 
 import click
@@ -27,6 +28,20 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
 
     total = len(items) if isinstance(items, Sized) else None
     yield from track(items, label, total=total, console=Console(stderr=True), transient=True)
+
+
+@cache
+def announce_compilation() -> None:
+    """Say so on standard error if kernels must be compiled, which takes seconds, and once only."""
+    from fstgrad.kernels import compiler
+
+    compiler.announce_compilation(
+        lambda: click.echo(
+            "fstgrad: compiling kernels for the first run on this machine; this takes some seconds "
+            "and is kept for later runs",
+            err=True,
+        )
+    )
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -45,15 +45,22 @@ class TropicalCap:
 
 
 @dataclass(frozen=True)
-class RationalCap:
-    """The cap of a rational loss, which saves no states."""
+class UncertifiedCap:
+    """A cap without bounds, and why."""
+
+    reason: str
 
     @property
     def upper(self) -> LossAutomaton:
         """There is none."""
-        raise NotSupportedError(
-            "a cap saves no states of a rational loss, so it has no bounds; compile without cap="
-        )
+        raise NotSupportedError(f"no upper bound is known: {self.reason}")
+
+
+RATIONAL_CAP = UncertifiedCap(
+    "a cap saves no states of a rational loss, so it comes without bounds; compile without cap="
+)
+REFERENCE_CAP = UncertifiedCap("the reference engine gives none; compile with engine='layered'")
+STORED_CAP = UncertifiedCap("the automaton was read from a file; compile it again for bounds")
 
 
 def in_nats(

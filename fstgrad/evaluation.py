@@ -97,4 +97,11 @@ class SumTargetLoss:
 
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
         """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path."""
-        return np.sum([part.losses_of(samples) for part in self.parts], axis=0, dtype=np.float64)
+        losses = np.array([part.losses_of(samples) for part in self.parts])
+        total: FloatArray = losses.sum(axis=0)
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arcs of all parts."""
+        return sum(part.nbytes for part in self.parts)

@@ -1,42 +1,22 @@
 """U o Y_i for a string y_i, on arrays: what OpenFst's composition gives, without its overhead."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
 
 
-@dataclass(frozen=True)
-class ByOutput:
-    """A transducer with its arcs sorted by output label: label b has arcs first[b] .. first[b + 1].
-
-    `first` has two entries more than the largest label that occurs or may be asked for.
-    """
-
-    arrays: FstArrays
-    order: IntArray
-    first: IntArray
-
-    @classmethod
-    def of(cls, arrays: FstArrays, labels: int) -> "ByOutput":
-        """Sort the arcs of a transducer for targets with the labels 1 .. `labels`."""
-        order = np.argsort(arrays.olabel, kind="stable")
-        first = np.searchsorted(arrays.olabel[order], np.arange(labels + 2))
-        return cls(arrays, order, first)
-
-
-def matched(transducer: ByOutput, ids: IntArray) -> FstArrays:
-    """Return Pi_1(U o Y) for the string with these ids (label id + 1), trimmed.
+def matched(fst: FstArrays, ids: IntArray, labels: int) -> FstArrays:
+    """Return Pi_1(U o Y) for the string with these ids (labels 1 .. `labels`), trimmed.
 
     States are pairs of a state of U and a position 0..l; an arc that writes nothing keeps the
     position.  O(l x arcs of U that write one symbol or nothing).
     """
-    fst, first = transducer.arrays, transducer.first
+    order = np.argsort(fst.olabel, kind="stable")
+    first = np.searchsorted(fst.olabel[order], np.arange(labels + 2))
     width = len(ids) + 1
-    silent = transducer.order[first[0] : first[1]]
-    writing = [transducer.order[first[b] : first[b + 1]] for b in ids + 1]
+    silent = order[first[0] : first[1]]
+    writing = [order[first[b] : first[b + 1]] for b in ids + 1]
     arc = np.concatenate([np.tile(silent, width), *writing])
     counts = np.array([len(arcs) for arcs in writing], dtype=np.int64)
     position = np.arange(width)

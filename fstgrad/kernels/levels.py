@@ -56,7 +56,9 @@ def probability_level(
                 pool = longer(pool)
                 slots = rehashed(pool, count * (size + HEAD), capacity)
                 grown = np.empty((capacity, size))
-                grown[:count] = found
+                for i in range(count):
+                    for j in range(size):
+                        grown[i, j] = found[i, j]
                 found = grown
     return count, found[:count].copy(), target
 
@@ -105,5 +107,10 @@ def merged_level(
         used = count * (width + HEAD)
         own_number[s] = numbered(slots, pool, used, count, cells, 0, width, hashed)
         count += own_number[s] == count
-    rows = pool[: count * (width + HEAD)].reshape(count, width + HEAD)[:, HEAD:]
-    return rows[:, :classes].copy(), rows[:, classes:].copy(), own_number, own_potential
+    merged_target = np.empty((count, classes), np.int64)
+    merged_cost = np.empty((count, classes), np.int64)
+    for s in range(count):
+        at = s * (width + HEAD) + HEAD
+        for c in range(classes):
+            merged_target[s, c], merged_cost[s, c] = pool[at + c], pool[at + classes + c]
+    return merged_target, merged_cost, own_number, own_potential

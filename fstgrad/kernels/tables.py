@@ -89,5 +89,6 @@ def rehashed(pool: IntArray, used: int, rows: int) -> IntArray:
 def longer(values: IntArray) -> IntArray:
     """Return the values with as many again behind them."""
     result = np.empty(2 * len(values), np.int64)
-    result[: len(values)] = values
+    for i in range(len(values)):
+        result[i] = values[i]
     return result

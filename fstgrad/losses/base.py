@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Cap, LossAutomaton
-from fstgrad.bounds import RationalCap, TropicalCap, in_nats
+from fstgrad.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, in_nats
 from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -134,17 +134,17 @@ class Loss(ABC):
         if cap is not None:
             cap = float(real_array("cap", cap, ()))
         if engine == "openfst":
-            return self._compile_reference(target, length, cap, max_states)
+            b = self._compile_reference(target, length, cap, max_states)
+            return b if cap is None else replace(b, cap=REFERENCE_CAP)
         machine = self.machine(target)
+        certificate: Cap | None
         if machine.semiring is TROPICAL:
             machine = machine if cap is None else machine.with_constant(cap)
-            certificate: Cap | None = (
-                None if cap is None else TropicalCap(self.alphabet, machine, length)
-            )
+            certificate = None if cap is None else TropicalCap(self.alphabet, machine, length)
             raw = minimize(determinize(machine, length, max_states=max_states))
             unit = machine.unit
         else:
-            certificate = None if cap is None else RationalCap()
+            certificate = None if cap is None else RATIONAL_CAP
             raw = determinize(machine, length, max_states=max_states)
             losses = self._finished(raw.final, machine)
             losses = losses if cap is None else np.minimum(losses, cap)

@@ -16,7 +16,7 @@ from fstgrad.checks import FloatArray, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.machine import TargetMachine
-from fstgrad.matching import ByOutput, matched
+from fstgrad.matching import matched
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -154,21 +154,18 @@ class TransducerLoss(Loss):
 
     def _machine(self, target: Target) -> TargetMachine:
         if len(self.factors) == 1 and not isinstance(target, Fst):
-            fst = matched(self._by_output, self.alphabet.encode(target, name="target"))
-            return target_machine(fst, len(self.alphabet), SEMIRINGS[self.semiring])
-        right = self._target_acceptor(target)
-        for factor in reversed(self.factors[1:]):
-            right = compose(factor, right)
-        written = np.unique(to_arrays(right).ilabel)
-        left, class_of = merge_alike(self._reader, written, len(self.alphabet))
-        fst = to_arrays(project(compose(from_arrays(left), right), "input"))
+            ids = self.alphabet.encode(target, name="target")
+            left, class_of = merge_alike(self._reader, np.unique(ids) + 1, len(self.alphabet))
+            fst = matched(left, ids, len(self.alphabet))
+        else:
+            right = self._target_acceptor(target)
+            for factor in reversed(self.factors[1:]):
+                right = compose(factor, right)
+            written = np.unique(to_arrays(right).ilabel)
+            left, class_of = merge_alike(self._reader, written, len(self.alphabet))
+            fst = to_arrays(project(compose(from_arrays(left), right), "input"))
         machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
         return replace(machine, class_of=machine.class_of[class_of])
-
-    @cached_property
-    def _by_output(self) -> ByOutput:
-        """The arcs of the only factor by what they write, for strings as targets."""
-        return ByOutput.of(self._reader, len(self.alphabet))
 
     @cached_property
     def _reader(self) -> FstArrays:

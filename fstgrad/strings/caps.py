@@ -11,7 +11,7 @@ from fstgrad.automaton import LossAutomaton
 from fstgrad.bounds import loss_range
 from fstgrad.checks import positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
-from fstgrad.losses import MAX_STATES, Loss
+from fstgrad.losses.base import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 
 _STEPS = 64

@@ -1,0 +1,53 @@
+"""Errors of threshold pruning and of caps against exact log Z and Q, unit edit distance.
+
+Pruning (the paper's) drops the paths of M that cost more than the least loss plus the threshold;
+strings without a path leave the sum.  A cap at the same loss keeps every string, and its two bounds
+enclose log Z.
+"""
+
+from collections.abc import Iterator
+
+from _harness import Row, one_thread, run
+
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad.openfst import to_arrays  # noqa: E402
+from fstgrad.pipeline import gradient_terms, loss_acceptor  # noqa: E402
+from fstgrad.transducers import edit_transducer  # noqa: E402
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    abc, length = fg.Alphabet("abcd"), 6 if quick else 8
+    rng = np.random.default_rng(0)
+    target, noise = rng.integers(4, size=length), rng.normal(size=(length, 5, 4))
+    loss = fg.EditDistance(abc)
+    for peak in (0.0, 3.0):  # how far the scores favour the target
+        scores = noise.copy()
+        scores[np.arange(length), :, target] += peak
+        exact = fg.StringDistribution(scores, loss.compile(target))
+        log_z, marginals = exact.log_partition(), exact.marginals()
+        for threshold in (0.5, 1.5, 2.5, 3.5):
+            acceptor = loss_acceptor(edit_transducer(abc), abc, target, length, prune=threshold)
+            pruned_z, pruned_q = gradient_terms(scores, acceptor, abc)
+            b = loss.compile(target, cap=threshold)
+            d = fg.StringDistribution(scores, b)
+            lower, upper = d.log_partition_bounds()
+            yield {
+                "peak": peak,
+                "threshold": threshold,
+                "states pruned": to_arrays(acceptor).num_states,
+                "states capped": b.num_states,
+                "log Z": log_z,
+                "pruned error": pruned_z - log_z,
+                "cap lower": lower - log_z,
+                "cap upper": upper - log_z,
+                "Q pruned": float(np.abs(pruned_q - marginals).max()),
+                "Q capped": float(np.abs(d.marginals() - marginals).max()),
+            }
+
+
+if __name__ == "__main__":
+    run("Threshold pruning and caps against exact values, unit edit distance, 4 letters", rows)
