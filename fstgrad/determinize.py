@@ -144,13 +144,14 @@ class TropicalFrontier:
     def __init__(self, machine: TargetMachine, length: int, cap_state: int = -1) -> None:
         from fstgrad.kernels import tropical
 
-        self._advance = tropical.advanced
+        kernels: Any = tropical
+        self._advance: Callable[..., Any] = kernels.advanced
         order, self._arcs = machine.by_class()
         self._classes = len(machine.arcs)
-        self._kinds = tropical.arc_kinds(self._classes, len(order), *self._arcs[:3])
+        self._kinds = kernels.arc_kinds(self._classes, len(order), *self._arcs[:3])
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
-        self._lower, self._upper = tropical.bounds(self._classes, *self._arcs, self._final, length)
+        self._lower, self._upper = kernels.bounds(self._classes, *self._arcs, self._final, length)
         cells, implied = machine.initial[order], np.full(len(order), INF)
         self.least = int((cells + self._lower[-1]).min())
         bounds = cells + self._upper[-1]
@@ -158,7 +159,7 @@ class TropicalFrontier:
         if self._cap >= 0:
             bounds[self._cap] = INF
         self.first_way = int(bounds.argmin()), int(cells[bounds.argmin()])
-        self.offset, start, stop = tropical.canonical(
+        self.offset, start, stop = kernels.canonical(
             cells, 0, len(order), *self._arcs[3:], self._lower[-1], self._upper[-1], implied
         )
         if self.offset == INF:
@@ -168,9 +169,9 @@ class TropicalFrontier:
 
     def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
         """Go on by one symbol; return the number of states, at most one above the limit."""
-        bounds = [b[[remaining + 1, remaining]] for b in (self._lower, self._upper)]
+        lower, upper = (b[[remaining + 1, remaining]] for b in (self._lower, self._upper))
         count, pool, target, cost, self.fall = self._advance(
-            *self._rows, self._kinds, *self._arcs, *bounds, self._cap, limit
+            self._rows[0], self._rows[1], self._kinds, *self._arcs, lower, upper, self._cap, limit
         )
         self._rows = pool, count
         return count, RawLevel(target, cost)
@@ -180,8 +181,9 @@ class TropicalFrontier:
 
         (l, K, C) states, -1 where there is none, and costs, by symbols left after the step.
         """
-        from fstgrad.kernels.tropical import policy
+        from fstgrad.kernels import tropical
 
+        policy: Callable[..., Any] = tropical.policy
         return *policy(self._classes, *self._arcs, self._upper), self._final
 
     @property
@@ -197,9 +199,9 @@ class CountFrontier:
     def __init__(self, machine: TargetMachine, length: int) -> None:
         from fstgrad.kernels.levels import probability_level
 
-        self._advance = probability_level
+        self._advance: Callable[..., Any] = probability_level
         order, arcs = machine.by_class()
-        self._arcs = len(machine.arcs), *arcs[:3]
+        self._arcs = (len(machine.arcs), *arcs[:3])
         self._useful = [useful[order] for useful in SupportForm(machine, length).useful]
         self._rows = np.where(self._useful[length], machine.initial[order], 0.0)[None]
         self._final = machine.final[order]

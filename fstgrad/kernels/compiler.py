@@ -6,9 +6,11 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event, options
 
-Function = TypeVar("Function", bound=Callable[..., object])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
-_INLINE = {"forceinline": True} if hasattr(options.DefaultOptions, "forceinline") else {}
+_INLINE: dict[str, Any] = (
+    {"forceinline": True} if hasattr(options.DefaultOptions, "forceinline") else {}
+)
 
 
 def kernel(function: Function) -> Function:
@@ -21,7 +23,7 @@ def inner_kernel(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True, nogil=True, **_INLINE)(function))
 
 
-class _Announcement(event.Listener):  # type: ignore[misc]
+class _Announcement(event.Listener):
     """Calls `announce` before the first compilation that the disk cache does not save."""
 
     def __init__(self, announce: Callable[[], object]) -> None:
@@ -38,4 +40,4 @@ class _Announcement(event.Listener):  # type: ignore[misc]
 
 def announce_compilation(announce: Callable[[], object]) -> None:
     """Call `announce()` once, before the first kernel is compiled; never if all are cached."""
-    event.register("numba:compile", _Announcement(announce))
+    event.register("numba:compile", _Announcement(announce))  # type: ignore[no-untyped-call]

@@ -1,5 +1,6 @@
 """log Z and Q by the compiled passes: what a gradient step costs."""
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -44,12 +45,14 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
             "allow at least one symbol"
         )
     arrays = (flat.class_of, flat.offsets, flat.target)
+    real_pass: Callable[..., float] = passes.real_pass
+    log_pass: Callable[..., float] = log_passes.log_pass
     if domain == passes.REAL:
         np.exp(table, out=table)
-        total = passes.real_pass(table, *arrays, flat.weight, flat.final_weight, order)
+        total = real_pass(table, *arrays, flat.weight, flat.final_weight, order)
         shift += flat.shift
     else:
-        total = log_passes.log_pass(table, *arrays, flat.cost, flat.final, order)
+        total = log_pass(table, *arrays, flat.cost, flat.final, order)
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)
     return total + shift + b.initial, table.reshape(scores.shape)

@@ -81,10 +81,10 @@ class _Nll(torch.autograd.Function):
         method: str,
         options: dict[str, Any],
     ) -> torch.Tensor:
-        wide = [tensor.detach().to(torch.float64) for tensor in (nodes, edge)]
-        found = _on_device(*wide, golds, graph, options) if method == "bp" else None
+        wide, table = (tensor.detach().to(torch.float64) for tensor in (nodes, edge))
+        found = _on_device(wide, table, golds, graph, options) if method == "bp" else None
         if found is None:
-            found = _on_cpu(*wide, golds, graph, method, options)
+            found = _on_cpu(wide, table, golds, graph, method, options)
         values, by_node, by_edge = found
         ctx.save_for_backward(by_node, by_edge)
         ctx.dtypes = nodes.dtype, edge.dtype

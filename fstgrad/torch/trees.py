@@ -293,7 +293,7 @@ def native_log_partition(
     laplacian = torch.diag_embed(degree + outside) - among
     if single_root:
         laplacian = torch.cat([root[:, None], laplacian[:, 1:]], dim=1)
-    determinant = torch.linalg.slogdet(laplacian).logabsdet
+    determinant: torch.Tensor = torch.linalg.slogdet(laplacian).logabsdet
     return determinant + (shift[:, 0, 1:] * inside[:, 1:]).sum(dim=1)
 
 
