@@ -25,9 +25,9 @@ def matched(fst: FstArrays, ids: IntArray, labels: int) -> FstArrays:
     after[len(silent) * width :] += 1
     source = fst.source[arc] * width + before
     target = fst.target[arc] * width + after
-    final = np.full((fst.num_states, width), np.inf)
-    final[:, -1] = fst.final
-    final = final.ravel()
+    ends = np.full((fst.num_states, width), np.inf)
+    ends[:, -1] = fst.final
+    final = ends.ravel()
     start = fst.start * width
     kept = _trim(source, target, start, np.isfinite(final))
     if fst.start < 0 or not kept[start]:

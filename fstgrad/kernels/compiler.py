@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event, options
+from numba.core import event
+from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_INLINE = {"forceinline": True} if hasattr(options.DefaultOptions, "forceinline") else {}
+_INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
 
 
 def kernel(function: Function) -> Function:
@@ -18,10 +19,11 @@ def kernel(function: Function) -> Function:
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it."""
-    return cast(Function, numba.njit(cache=True, nogil=True, **_INLINE)(function))
+    options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}
+    return cast(Function, numba.njit(**options)(function))
 
 
-class _Announcement(event.Listener):  # type: ignore[misc]
+class _Announcement(event.Listener):
     """Calls `announce` before the first compilation that the disk cache does not save."""
 
     def __init__(self, announce: Callable[[], object]) -> None:
@@ -38,4 +40,5 @@ class _Announcement(event.Listener):  # type: ignore[misc]
 
 def announce_compilation(announce: Callable[[], object]) -> None:
     """Call `announce()` once, before the first kernel is compiled; never if all are cached."""
-    event.register("numba:compile", _Announcement(announce))
+    register: Callable[[str, object], None] = event.register
+    register("numba:compile", _Announcement(announce))
