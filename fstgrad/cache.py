@@ -39,8 +39,8 @@ class AutomatonCache:
     max_bytes : int
         What the automata may take in memory.
     directory : path, optional
-        Automata are also kept here as npz files of plain arrays, which are read without pickle.
-        A file that is damaged is written anew.
+        Uncapped automata are also kept here, as npz files of plain arrays, which are read without
+        pickle.  A file that is damaged is written anew.
 
     Attributes
     ----------
@@ -66,9 +66,14 @@ class AutomatonCache:
         self.directory = None if directory is None else pathlib.Path(directory)
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
-        self.nbytes = self.hits = self.misses = 0
+        self.nbytes = self.misses = 0
         self._requests = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
+
+    @property
+    def hits(self) -> int:
+        """Number of requests that compiled nothing."""
+        return self._requests - self.misses
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,10 +93,17 @@ class AutomatonCache:
         length = len(ids) if length is None else length
 
         def compiled() -> LossAutomaton:
+            self.misses += 1
             return loss.compile(ids, length, cap=cap, engine=engine, max_states=max_states)
 
+        def made() -> LossAutomaton:
+            # a file has no way back to the whole loss, which the bounds of a capped one need
+            if self.directory is None or cap is not None:
+                return compiled()
+            return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
+
         key = _key("automaton", loss, ids.tobytes(), length, cap, engine, max_states)
-        result: LossAutomaton = self._get(key, lambda: self._on_disk(key, loss.alphabet, compiled))
+        result: LossAutomaton = self._get(key, made)
         return result
 
     def target_loss(self, loss: Loss, target: SequenceLike) -> TargetLoss | SumTargetLoss:
@@ -109,7 +121,6 @@ class AutomatonCache:
         """Return the value of a key, made if it is not there, and kept if there is room."""
         self._requests += 1
         if key in self._entries:
-            self.hits += 1
             self._entries.move_to_end(key)
             entry = self._entries[key]
             entry.used = self._requests
@@ -138,22 +149,6 @@ class AutomatonCache:
         if entry.size <= self.max_bytes:
             self._entries[key] = entry
             self.nbytes += entry.size
-
-    def _on_disk(
-        self, key: str, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
-    ) -> LossAutomaton:
-        if self.directory is None:
-            self.misses += 1
-            return compiled()
-        path = self.directory / f"{key}.npz"
-        stored = load_automaton(path, alphabet)
-        if stored is not None:
-            self.hits += 1
-            return stored
-        self.misses += 1
-        automaton = compiled()
-        save_automaton(path, automaton)
-        return automaton
 
 
 @dataclass
@@ -214,6 +209,17 @@ def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | No
         )
     except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile):
         return None
+
+
+def _from_file(
+    path: pathlib.Path, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
+) -> LossAutomaton:
+    """Return the automaton of a file, compiled and written if it is not there."""
+    stored = load_automaton(path, alphabet)
+    if stored is None:
+        stored = compiled()
+        save_automaton(path, stored)
+    return stored
 
 
 def _key(kind: str, loss: Loss, ids: bytes, *settings: object) -> str:

@@ -139,7 +139,7 @@ def test_an_interruption_leaves_whole_lines(tmp_path, jobs):
     command = [sys.executable, "-c", code, "grad"]
     command += [str(pairs), "--resume", str(journal), "--jobs", str(jobs)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
-    for _ in range(600):
+    for _ in range(2400):
         if journal.exists() and journal.stat().st_size:
             break
         time.sleep(0.05)

@@ -134,6 +134,68 @@ def test_one_allowed_tree_has_no_entropy(n, rest, single_root):
     np.testing.assert_allclose(distribution.entropy_and_gradient()[1], 0, atol=GOAL)
 
 
+@pytest.mark.parametrize("n", [2, 7, 40])
+@pytest.mark.parametrize("rest", [-1e9, -np.inf])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_arcs_back_up_the_one_tree_change_nothing(n, rest, single_root):
+    """They make cycles, or trees with another root arc, which costs 1e9."""
+    rng = np.random.default_rng(n)
+    order = rng.permutation(n) + 1
+    scores = np.full((n + 1, n + 1), rest)
+    for i, dependent in enumerate(order):
+        head = 0 if i == 0 else order[rng.integers(i)]
+        scores[head, dependent] = rng.normal()
+        if head > 0:
+            scores[dependent, head] = rng.normal()
+    distribution = fg.SpanningTrees(scores, single_root=single_root)
+    best = distribution.parts(distribution.mode())
+    assert distribution.log_partition() == pytest.approx(scores[best > 0].sum(), abs=GOAL)
+    assert distribution.entropy() == pytest.approx(0, abs=GOAL)
+    np.testing.assert_allclose(distribution.marginals(), best, atol=GOAL)
+    np.testing.assert_allclose(distribution.entropy_and_gradient()[1], 0, atol=GOAL)
+
+
+@pytest.mark.parametrize("n", [3, 6, 35])
+def test_a_certain_root_arc_leaves_the_digits_of_the_rest(n):
+    """Word 1 hangs on the root, 2 on 1; that 1 may hang on 2 is of no use to a tree but to -1e9."""
+    scores = np.random.default_rng(n).normal(size=(n + 1, n + 1))
+    scores[:, [1, 2]] = -1e9
+    scores[0] = -1e9
+    scores[0, 1] = scores[1, 2] = scores[2, 1] = 0.25
+    forced = np.where(scores == -1e9, -np.inf, scores)
+    forced[2, 1] = -np.inf
+    expected = fg.SpanningTrees(forced, single_root=False)
+    found = fg.SpanningTrees(scores, single_root=True)
+    assert found.log_partition() == pytest.approx(expected.log_partition(), abs=GOAL)
+    assert found.entropy() == pytest.approx(expected.entropy(), abs=GOAL)
+    np.testing.assert_allclose(found.marginals(), expected.marginals(), atol=GOAL)
+    for mine, theirs in zip(
+        found.entropy_and_gradient(), expected.entropy_and_gradient(), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, atol=GOAL)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_logarithms_of_sparse_tables(single_root):
+    """Tables on which the root's one dependent is forced on the way, against enumeration."""
+    rng = np.random.default_rng(12)
+    tried = 0
+    for _ in range(40):
+        n = int(rng.integers(2, 5))
+        scores = rng.normal(size=(n + 1, n + 1))
+        scores[1:][rng.random((n, n + 1)) < 0.5] = -np.inf
+        if oracle.exact_count(scores > -np.inf, single_root=single_root) == 0:
+            continue
+        tried += 1
+        v = rng.normal(size=scores.shape)
+        log_z, mean, covariance = oracle.moments(np.maximum(scores, -1e4), single_root=single_root)
+        found = logdomain.solve(scores, v, single=single_root)
+        assert found.log_partition == pytest.approx(log_z, abs=1e-12)
+        np.testing.assert_allclose(found.marginals, mean, atol=1e-12)
+        np.testing.assert_allclose(found.change, np.tensordot(covariance, v), atol=1e-12)
+    assert tried > 15
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 32, 33, 50])
 def test_cayley_counts(n):
     allowed = np.ones((n + 1, n + 1))
