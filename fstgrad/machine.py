@@ -16,6 +16,9 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.semiring import TROPICAL, Semiring
 
+Grouped = tuple[IntArray, IntArray, npt.NDArray[Any]]
+ClassArcs = tuple[IntArray, IntArray, npt.NDArray[Any], IntArray, IntArray, npt.NDArray[Any]]
+
 GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
 
@@ -110,7 +113,7 @@ class TargetMachine:
             final=np.append(machine.final, np.int64(0)),
         )
 
-    def by_class(self) -> tuple[IntArray, tuple[npt.NDArray[Any], ...]]:
+    def by_class(self) -> tuple[IntArray, ClassArcs]:
         """Return the states in an order in which epsilons lead up, and the arcs for the kernels.
 
         The arcs are (first, goal, weight) by class and source, arcs first[c K + j] ..
@@ -187,9 +190,7 @@ class TargetMachine:
         return columns
 
 
-def _grouped(
-    group: IntArray, number: IntArray, arcs: Arcs, groups: int
-) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+def _grouped(group: IntArray, number: IntArray, arcs: Arcs, groups: int) -> Grouped:
     """Return (first, target, weight) of the arcs sorted by group, states renumbered."""
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(groups + 1))

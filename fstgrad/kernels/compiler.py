@@ -4,13 +4,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event, options
+from numba.core import event
+from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+<<<<<<< HEAD
 _INLINE: dict[str, Any] = (
     {"forceinline": True} if hasattr(options.DefaultOptions, "forceinline") else {}
 )
+=======
+_INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
+>>>>>>> speed
 
 
 def kernel(function: Function) -> Function:
@@ -20,7 +25,8 @@ def kernel(function: Function) -> Function:
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it."""
-    return cast(Function, numba.njit(cache=True, nogil=True, **_INLINE)(function))
+    options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}
+    return cast(Function, numba.njit(**options)(function))
 
 
 class _Announcement(event.Listener):
@@ -40,4 +46,9 @@ class _Announcement(event.Listener):
 
 def announce_compilation(announce: Callable[[], object]) -> None:
     """Call `announce()` once, before the first kernel is compiled; never if all are cached."""
+<<<<<<< HEAD
     event.register("numba:compile", _Announcement(announce))  # type: ignore[no-untyped-call]
+=======
+    register: Callable[[str, object], None] = event.register
+    register("numba:compile", _Announcement(announce))
+>>>>>>> speed

@@ -6,6 +6,7 @@ Arrays are laid out as there; `table` holds scores and `weight` losses in nats, 
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
@@ -16,7 +17,7 @@ def log_pass(
     table: FloatArray,
     class_of: IntArray,
     offsets: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -59,7 +60,7 @@ def _step(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     after: FloatArray,
     order: int,
@@ -93,7 +94,7 @@ def _back(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     beta: FloatArray,
     order: int,

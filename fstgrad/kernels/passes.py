@@ -17,6 +17,7 @@ The twins in numpy are `fstgrad.strings.passes.Passes` with the algebras Real an
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel
@@ -102,7 +103,7 @@ def real_pass(
     table: FloatArray,
     class_of: IntArray,
     offsets: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -147,7 +148,7 @@ def _step(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     after: FloatArray,
     order: int,
@@ -193,7 +194,7 @@ def _back(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: IntArray,
+    target: npt.NDArray[np.int32],
     weight: FloatArray,
     beta: FloatArray,
     order: int,
