@@ -172,11 +172,6 @@ class TropicalFrontier:
 
     def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
         """Go on by one symbol; return the number of states, at most one above the limit."""
-<<<<<<< HEAD
-        lower, upper = (b[[remaining + 1, remaining]] for b in (self._lower, self._upper))
-        count, pool, target, cost, self.fall = self._advance(
-            self._rows[0], self._rows[1], self._kinds, *self._arcs, lower, upper, self._cap, limit
-=======
         now = [remaining + 1, remaining]
         count, pool, target, cost, self.fall = self._advance(
             *self._rows,
@@ -186,7 +181,6 @@ class TropicalFrontier:
             self._upper[now],
             self._cap,
             limit,
->>>>>>> speed
         )
         self._rows = pool, count
         return count, RawLevel(target, cost)
@@ -216,11 +210,7 @@ class CountFrontier:
 
         self._advance: Callable[..., Any] = probability_level
         order, arcs = machine.by_class()
-<<<<<<< HEAD
-        self._arcs = (len(machine.arcs), *arcs[:3])
-=======
         self._arcs = len(machine.arcs), arcs[0], arcs[1], arcs[2]
->>>>>>> speed
         self._useful = [useful[order] for useful in SupportForm(machine, length).useful]
         self._rows = np.where(self._useful[length], machine.initial[order], 0.0)[None]
         self._final = machine.final[order]

@@ -9,13 +9,7 @@ from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-<<<<<<< HEAD
-_INLINE: dict[str, Any] = (
-    {"forceinline": True} if hasattr(options.DefaultOptions, "forceinline") else {}
-)
-=======
 _INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
->>>>>>> speed
 
 
 def kernel(function: Function) -> Function:
@@ -46,9 +40,5 @@ class _Announcement(event.Listener):
 
 def announce_compilation(announce: Callable[[], object]) -> None:
     """Call `announce()` once, before the first kernel is compiled; never if all are cached."""
-<<<<<<< HEAD
-    event.register("numba:compile", _Announcement(announce))  # type: ignore[no-untyped-call]
-=======
     register: Callable[[str, object], None] = event.register
     register("numba:compile", _Announcement(announce))
->>>>>>> speed

@@ -22,11 +22,7 @@ def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
     for j in range(start, stop):
         value = (value ^ cells[j]) * np.int64(0x100000001B3D1F)
         value ^= (value >> 29) & 0x7FFFFFFFF
-<<<<<<< HEAD
-    return value & 0x7FFFFFFFFFFFFFFF  # type: ignore[return-value]
-=======
     return int(value & 0x7FFFFFFFFFFFFFFF)
->>>>>>> speed
 
 
 @inner_kernel
@@ -55,11 +51,7 @@ def numbered(
                 equal = pool[at + HEAD + j - start] == cells[j]
                 j += 1
             if equal:
-<<<<<<< HEAD
-                return pool[at]  # type: ignore[no-any-return]
-=======
                 return int(pool[at])
->>>>>>> speed
         place = (place + 1) & mask
     slots[place] = (tag << 32) | used
     pool[used], pool[used + 1] = count, span
