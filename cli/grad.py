@@ -1,23 +1,34 @@
 """`fstgrad grad`: the averaged gradient of an objective over a file of pairs."""
 
+import hashlib
 import json
 import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 
 import click
 import numpy as np
 
+from fstgrad.batch import Batch, Item, Outcome, Sums
+from fstgrad.checks import FloatArray
+from fstgrad.cli.journal import Journal
 from fstgrad.cli.options import (
+    Estimation,
     ProblemOptions,
+    Reading,
+    Running,
+    method_options,
     output_npz,
     pairs_argument,
     problem_options,
+    running_options,
     skip_errors,
 )
-from fstgrad.cli.pairs import RowLoop
-from fstgrad.cli.problem import open_problem
+from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
+from fstgrad.errors import FstgradError, RowError
 from fstgrad.io import Row, write_arrays
-from fstgrad.objective import KINDS, Kind, PairGradient
+from fstgrad.objective import KINDS, Kind
 
 
 @click.command()
@@ -30,67 +41,151 @@ from fstgrad.objective import KINDS, Kind, PairGradient
     help="F of Eq. 1, the expected loss, or minus the log-likelihood (which takes no loss).",
 )
 @problem_options
+@method_options
 @output_npz
 @click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
+@running_options
 @skip_errors
 def grad(
     pairs: str,
     objective: Kind,
     options: ProblemOptions,
+    estimation: Estimation,
     output: str | None,
     top: int,
+    running: Running,
     skip_errors: bool,
 ) -> None:
     """Gradient of the mean objective of the pairs in the weights of q-gram counts.
 
     PAIRS is a TSV file of x TAB y, or - for standard input.  One JSON line for each pair goes to
-    standard output as soon as it is done; the largest entries of the gradient go to standard error.
+    standard output as soon as its block of 16 is done; the largest entries of the gradient go to
+    standard error.
     """
-    problem = open_problem(pairs, options, objective)
-
-    def of_row(row: Row) -> tuple[PairGradient, float]:
-        begin = time.perf_counter()
-        pair = row.pair(options.reading.tokens_x, options.reading.tokens_y)
-        return problem.objective(problem.weights, *pair), time.perf_counter() - begin
-
+    problem = open_problem(pairs, options, objective, estimation)
+    weights = problem.weights
     start = time.perf_counter()
-    loop = RowLoop(of_row, skip_errors)
-    value, gradient = 0.0, np.zeros_like(problem.weights)
-    for row, result in loop.run(progress(problem.rows, "gradient")):
-        if result is None:
-            continue
-        part, seconds = result
-        value += part.value
-        gradient += part.gradient
-        click.echo(_json_line(row, part, seconds))
-    value, gradient = value / loop.done, gradient / loop.done
+    none = Sums(np.zeros_like(weights))
+    journal = Journal(running.resume, _settings(problem, options.reading), none)
+    run = _Run(journal, options.reading, skip_errors)
+    with Batch(problem.objective, running.jobs, cache_directory=running.cache) as batch:
+        run.work(batch, weights, progress(problem.rows, "gradient"))
+    sums = journal.sums
+    value, gradient = sums.mean()
     if output is not None:
         write_arrays(
             output,
             gradient=gradient,
-            weights=problem.weights,
+            weights=weights,
             symbols=problem.alphabet.symbols,
             objective=value,
-            pairs=loop.done,
+            pairs=sums.done,
         )
+    error = f" +- {np.sqrt(sums.variance) / sums.done:.2g}" if sums.variance else ""
     print_table(
-        f"{problem.description}: mean {value:.6f} nats over {loop.done:,} pairs in "
-        f"{time.perf_counter() - start:.1f} s; the largest of {gradient.size:,} entries",
+        f"{problem.description}{_chosen(problem, run.methods)}: mean {value:.6f}{error} nats over "
+        f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "
+        f"{gradient.size:,} entries",
         (f"{gradient.ndim}-gram", "gradient", "weight"),
         [
-            (qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{problem.weights[ids]:+.4f}")
+            (qgram(problem.alphabet, ids), f"{entry:+.6f}", f"{weights[ids]:+.4f}")
             for ids, entry in largest(gradient, top)
         ],
     )
 
 
-def _json_line(row: Row, part: PairGradient, seconds: float) -> str:
+class _Run:
+    """One pass over the rows: lines as they are done, one policy for bad rows."""
+
+    def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
+        self.methods: Counter[str] = Counter()
+        self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
+        self._rows: deque[Row] = deque()  # those on the way to their results
+
+    def work(self, batch: Batch, weights: FloatArray, rows: Iterable[Row]) -> None:
+        """Write a line for each row and add up the sums in the journal.
+
+        Raises
+        ------
+        RowError
+            A row failed and errors are not skipped.
+        FstgradError
+            There is no row, or every row failed.
+        """
+        iterator = iter(rows)
+        journal = self._journal
+        try:
+            journal.skip(iterator)
+            for chunk in batch.chunks(weights, self._pairs(iterator), first=journal.rows):
+                done = [self._rows.popleft() for _ in chunk.outcomes]
+                self._write(done, chunk.outcomes)
+                journal.commit(done, chunk.sums)
+        finally:
+            journal.close()
+        _report_failures(journal.sums)
+
+    def _pairs(self, rows: Iterator[Row]) -> Iterator[Item]:
+        for row in rows:
+            self._rows.append(row)
+            try:
+                yield row.pair(self._reading.tokens_x, self._reading.tokens_y)
+            except FstgradError as error:
+                yield error
+
+    def _write(self, rows: list[Row], outcomes: tuple[Outcome, ...]) -> None:
+        lines = []
+        for row, outcome in zip(rows, outcomes, strict=True):
+            if outcome.error is None:
+                self.methods[outcome.method] += 1
+                lines.append(_json_line(row, outcome))
+            elif self._skip_errors:
+                click.echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
+            else:
+                self._journal.write(lines)
+                raise RowError(f"{row.place}: {outcome.error}") from outcome.error
+        self._journal.write(lines)
+
+
+def _report_failures(sums: Sums) -> None:
+    if not sums.done:
+        raise FstgradError(f"all {sums.failed:,} rows failed" if sums.failed else "no rows")
+    if sums.failed:
+        total = sums.done + sums.failed
+        click.echo(f"fstgrad: skipped {sums.failed:,} of {total:,} rows", err=True)
+
+
+def _settings(problem: Problem, reading: Reading) -> str:
+    """Return a digest of all that decides the results besides the rows."""
+    function = problem.objective
+    settings = (
+        function.kind, function.cap, function.engine, function.max_states, function.method,
+        function.samples, function.seed, problem.alphabet.symbols, problem.weights.shape,
+        function.loss and function.loss.fingerprint, reading.tokens_x, reading.tokens_y,
+    )  # fmt: skip
+    return hashlib.sha256(repr(settings).encode() + problem.weights.tobytes()).hexdigest()
+
+
+def _json_line(row: Row, outcome: Outcome) -> str:
     line = {
         "line": row.line,
         "y": row.columns()[1],
-        "objective": part.value,
-        "log_z": part.log_partition,
-        "states": part.states,
-        "seconds": round(seconds, 6),
+        "objective": outcome.value,
+        "log_z": outcome.log_partition,
+        "states": outcome.states,
+        "method": outcome.method,
+        "seconds": round(outcome.seconds, 6),
     }
+    if outcome.method == "sampled":
+        line["standard_error"] = outcome.standard_error
+        line["effective_samples"] = round(outcome.effective_samples, 1)
     return json.dumps(line, ensure_ascii=False)
+
+
+def _chosen(problem: Problem, methods: Counter[str]) -> str:
+    """Return what `auto` chose and why."""
+    function = problem.objective
+    if function.method != "auto" or not methods:
+        return ""
+    chosen = ", ".join(f"{name} for {number:,}" for name, number in methods.items())
+    why = "" if set(methods) == {"exact"} else f" (exact passes {function.max_states:,} states)"
+    return f" chose {chosen}{why}"

@@ -83,6 +83,24 @@ class Compilation:
 
 
 @dataclasses.dataclass(frozen=True)
+class Estimation:
+    """Exact, capped or sampled."""
+
+    method: str | None
+    samples: int
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """How many processes, what is kept, where an earlier run is continued."""
+
+    jobs: int
+    cache: str | None
+    resume: str | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Weights:
     """Where the weights of the q-grams come from."""
 
@@ -190,6 +208,53 @@ compile_options = group(
         default=2_000_000,
         show_default=True,
         help="Stop a loss automaton here.",
+    ),
+)
+
+method_options = group(
+    "estimation",
+    Estimation,
+    click.option(
+        "--method",
+        type=click.Choice(["exact", "capped", "sampled", "auto"]),
+        help="auto: the first of exact, capped (with --cap) and sampled that --max-states allows, "
+        "for each pair.  [default: capped with --cap, else exact]",
+    ),
+    click.option(
+        "--samples",
+        type=click.IntRange(2),
+        default=1000,
+        show_default=True,
+        help="sampled: strings drawn for each pair.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(0), default=0, show_default=True, help="sampled: the draws."
+    ),
+)
+
+running_options = group(
+    "running",
+    Running,
+    click.option(
+        "--jobs",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Processes.  The results are the same for every number.",
+    ),
+    click.option(
+        "--cache",
+        type=click.Path(file_okay=False),
+        metavar="FOLDER",
+        help="Keep compiled losses here for later runs.",
+    ),
+    click.option(
+        "--resume",
+        type=click.Path(dir_okay=False, writable=True),
+        callback=writable,
+        metavar="FILE.jsonl",
+        help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
+        "FILE.jsonl.npz holds the sums so far.",
     ),
 )
 

@@ -1,7 +1,7 @@
 """From the options of a command to rows, weights and the objective of a pair."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import click
@@ -9,13 +9,13 @@ import click
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
 from fstgrad.cli.losses import build_loss
-from fstgrad.cli.options import ProblemOptions
+from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.cli.weights import make_weights, read_given
 from fstgrad.features import QGramCounts
 from fstgrad.io import Row
 from fstgrad.losses import Engine
-from fstgrad.objective import Kind, PairObjective
+from fstgrad.objective import Kind, Method, PairObjective
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,12 @@ class Problem:
     description: str
 
 
-def open_problem(pairs: str, options: ProblemOptions, kind: Kind = "softmax-margin") -> Problem:
+def open_problem(
+    pairs: str,
+    options: ProblemOptions,
+    kind: Kind = "softmax-margin",
+    estimation: Estimation | None = None,
+) -> Problem:
     """Return the problem that a file of pairs and the options describe.
 
     Raises
@@ -54,13 +59,22 @@ def open_problem(pairs: str, options: ProblemOptions, kind: Kind = "softmax-marg
         cast(Engine, compilation.engine),
         compilation.max_states,
     )
+    if estimation is not None:
+        method = cast(Method | None, estimation.method)
+        objective = replace(
+            objective, method=method, samples=estimation.samples, seed=estimation.seed
+        )
     weights = make_weights(options.model, given, features)
     return Problem(rows, alphabet, weights, objective, _description(options, objective))
 
 
 def _description(options: ProblemOptions, objective: PairObjective) -> str:
-    """Return the objective, its loss, and whether that is exact or capped."""
+    """Return the objective, its loss, and whether that is exact, capped or sampled."""
     if objective.loss is None or objective.kind == "crf":
         return f"{objective.kind}, no loss"
+    if objective.method == "sampled":
+        return f"{objective.kind}, {options.choice.loss} loss, {objective.samples:,} samples a pair"
+    if objective.method == "auto":
+        return f"{objective.kind}, {options.choice.loss} loss, auto"
     exactness = "exact" if objective.cap is None else f"capped at {objective.cap:g}"
     return f"{objective.kind}, {options.choice.loss} loss, {exactness}"

@@ -1,6 +1,8 @@
 from ._version import __version__ as __version__
 from .alphabet import Alphabet as Alphabet
 from .automaton import LossAutomaton as LossAutomaton
+from .batch import Batch as Batch
+from .cache import AutomatonCache as AutomatonCache
 from .distribution import ArrayDistribution as ArrayDistribution
 from .distribution import Distribution as Distribution
 from .errors import AlphabetError as AlphabetError

@@ -36,6 +36,12 @@ class TargetLoss:
     machine: TargetMachine
     finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arcs."""
+        first, ends, weights = self._arcs
+        return first.nbytes + ends.nbytes + weights.nbytes + sum(a.nbytes for a in self._epsilon)
+
     def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
         """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path.
 

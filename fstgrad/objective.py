@@ -1,22 +1,32 @@
 """The training objective of pairs (x, y) in the weights w, and its exact gradient."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, IntArray, one_of
-from fstgrad.errors import AlphabetError, InvalidInputError
+from fstgrad.cache import AutomatonCache
+from fstgrad.checks import FloatArray, IntArray, one_of, positive_integer
+from fstgrad.errors import AlphabetError, InvalidInputError, StateLimitError
 from fstgrad.features import Features
-from fstgrad.losses import MAX_STATES, Engine, TransducerLoss
-from fstgrad.strings import StringDistribution, risk, softmax_margin
+from fstgrad.losses import MAX_STATES, Engine, Loss
+from fstgrad.strings import (
+    StringDistribution,
+    risk,
+    sampled_risk,
+    sampled_softmax_margin,
+    softmax_margin,
+)
 
 Kind = Literal["softmax-margin", "risk", "crf"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
+Method = Literal["exact", "capped", "sampled", "auto"]
+METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 
 
 class PairGradient(NamedTuple):
@@ -25,13 +35,19 @@ class PairGradient(NamedTuple):
     value : float, nats; the objective of the pair.
     gradient : like w; the gradient of `value` in w.
     log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
-    states : int; states of the loss automaton, 0 without a loss.
+    states : int; states of the loss automaton, 0 without one.
+    method : "exact", "capped" or "sampled"; what was computed.
+    standard_error : float, nats; of `value`, 0 unless sampled.
+    effective_samples : float; nan unless sampled.
     """
 
     value: float
     gradient: FloatArray
     log_partition: float
     states: int
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -49,11 +65,19 @@ class PairObjective:
     Parameters
     ----------
     features : Features
-    loss : TransducerLoss, optional
+    loss : Loss, optional
         None stands for L = 0.
     kind : {"softmax-margin", "risk", "crf"}
     cap, engine, max_states
         As in `TransducerLoss.compile`.
+    method : {"exact", "capped", "sampled", "auto"}, optional
+        "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
+        strings.  "auto" takes for each pair the first that the limit of states allows: exact,
+        capped if a cap is given, sampled.  Left out, it is "capped" with a cap and "exact" without.
+    samples, seed : int
+        Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
+    cache : AutomatonCache, optional
+        Where automata are kept between calls.
 
     References
     ----------
@@ -70,11 +94,15 @@ class PairObjective:
     """
 
     features: Features
-    loss: TransducerLoss | None = None
+    loss: Loss | None = None
     kind: Kind = "softmax-margin"
     cap: float | None = None
     engine: Engine = "layered"
     max_states: int = MAX_STATES
+    method: Method | None = None
+    samples: int = 1000
+    seed: int = 0
+    cache: AutomatonCache | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -86,10 +114,24 @@ class PairObjective:
                 f"the loss has the alphabet {self.loss.alphabet!r}, the features have "
                 f"{self.features.alphabet!r}; make both from one"
             )
+        self._check_method()
+
+    def _check_method(self) -> None:
+        if self.method is not None:
+            one_of("method", self.method, METHODS)
+        if self.method == "exact" and self.cap is not None:
+            raise InvalidInputError(f"cap is {self.cap} with method='exact'; leave one of them out")
+        if self.method == "capped" and self.cap is None:
+            raise InvalidInputError("method is 'capped' without a cap; give one, in nats")
+        positive_integer("samples", self.samples, minimum=2)
+        positive_integer("seed", self.seed, minimum=0)
 
     def __call__(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> PairGradient:
         """Return value, gradient in w, log Z and automaton size of one pair."""
-        ids, scores, b = self._tables(w, x, y)
+        ids, scores = self._tables(w, x, y)
+        method, b = self._compiled(ids)
+        if method == "sampled":
+            return self._sampled(scores, x, ids)
         if b is not None and self.kind == "risk":
             value, table = risk(scores, b)
             log_partition = StringDistribution(scores, _support(b)).log_partition()
@@ -97,7 +139,7 @@ class PairObjective:
             value, table = softmax_margin(scores, ids, b, engine=self.engine)
             log_partition = value + _gold_score(scores, ids)
         states = 0 if b is None else b.num_states
-        return PairGradient(value, self.features.gradient(table, x), log_partition, states)
+        return PairGradient(value, self.features.gradient(table, x), log_partition, states, method)
 
     def mean(
         self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
@@ -120,25 +162,62 @@ class PairObjective:
 
     def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
         """Return the distribution of one pair whose marginals the gradient is made of."""
-        _, scores, b = self._tables(w, x, y)
+        ids, scores = self._tables(w, x, y)
+        b = self.automaton(ids)
         return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None where the objective has no loss."""
+        return self._automaton(y, self.cap)
+
+    def _automaton(self, y: SequenceLike, cap: float | None) -> LossAutomaton | None:
         if self.loss is None or self.kind == "crf":
             return None
-        return self.loss.compile(
-            y, len(y), cap=self.cap, engine=self.engine, max_states=self.max_states
+        cache = self.cache
+        compiled = self.loss.compile if cache is None else partial(cache.automaton, self.loss)
+        return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
+
+    def _compiled(self, ids: IntArray) -> tuple[Method, LossAutomaton | None]:
+        """Return the method for one target and, unless it is "sampled", its automaton."""
+        if self.loss is None or self.kind == "crf":
+            return "exact", None
+        if self.method == "sampled":
+            return "sampled", None
+        if self.method != "auto":
+            return ("exact" if self.cap is None else "capped"), self.automaton(ids)
+        for cap in (None,) if self.cap is None else (None, self.cap):
+            try:
+                return ("exact" if cap is None else "capped"), self._automaton(ids, cap)
+            except StateLimitError:
+                continue
+        return "sampled", None
+
+    def _sampled(self, scores: FloatArray, x: Any, ids: IntArray) -> PairGradient:
+        loss = cast(Loss, self.loss)
+        against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
+        rng = np.random.default_rng([self.seed, *ids.tolist()])
+        if self.kind == "risk":
+            result = sampled_risk(scores, None, against, samples=self.samples, rng=rng)
+            log_partition = StringDistribution(scores).log_partition()
+        else:
+            result = sampled_softmax_margin(scores, ids, against, samples=self.samples, rng=rng)
+            log_partition = result.value + _gold_score(scores, ids)
+        return PairGradient(
+            result.value,
+            self.features.gradient(result.grad, x),
+            log_partition,
+            0,
+            "sampled",
+            result.standard_error,
+            result.effective_samples,
         )
 
-    def _tables(
-        self, w: npt.ArrayLike, x: Any, y: SequenceLike
-    ) -> tuple[IntArray, FloatArray, LossAutomaton | None]:
-        """Return the ids of y, the score table and the loss automaton."""
+    def _tables(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:
+        """Return the ids of y and the score table."""
         ids = self.features.alphabet.encode(y, name="y")
         if len(ids) == 0:
             raise InvalidInputError("y is empty; give at least one symbol")
-        return ids, self.features.scores(w, x, len(ids)), self.automaton(y)
+        return ids, self.features.scores(w, x, len(ids))
 
 
 def _gold_score(scores: FloatArray, ids: IntArray) -> float:

@@ -22,7 +22,7 @@ LAYERS = {
     "losses": 8,
     "distribution": 3,
     "trees": 9, "mrf": 9, "grm": 9, "strings": 9,
-    "features": 10,
+    "features": 10, "cache": 10,
     "objective": 11,
     "models": 12,
     "batch": 13, "torch": 13, "plot": 13, "io": 13,

@@ -136,7 +136,7 @@ def test_grad_is_the_mean_over_the_pairs(run, pairs, tmp_path, objective, order)
         assert line["objective"] == pytest.approx(value, rel=1e-10)
         log_z = oracle.log_partition(scores, None if objective == "risk" else losses)
         assert line["log_z"] == pytest.approx(log_z, rel=1e-10)
-        assert set(line) == {"line", "y", "objective", "log_z", "states", "seconds"}
+        assert set(line) == {"line", "y", "objective", "log_z", "states", "method", "seconds"}
     assert written["objective"] == pytest.approx(np.mean(values), rel=1e-10)
     np.testing.assert_allclose(written["gradient"], np.mean(gradients, axis=0), atol=1e-12)
     assert f"mean {np.mean(values):.6f} nats over 3 pairs" in err

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize, minimize_finals
@@ -49,6 +51,11 @@ class Loss(ABC):
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of all that decides the loss; equal in every process."""
+        return fingerprint(self)
 
     def __call__(self, y: SequenceLike, target: Target) -> float:
         """Return the loss of one pair in nats; +inf where the transducer has no path for it."""

@@ -86,7 +86,8 @@ class Chain:
         """Return sum_i weights[i] t(y_i), shaped like the scores."""
         spread = np.repeat(weights, self.length)
         size = int(np.prod(self.shape))
-        return np.bincount(places.ravel(), spread, minlength=size).reshape(self.shape)
+        table: FloatArray = np.bincount(places.ravel(), spread, minlength=size).astype(np.float64)
+        return table.reshape(self.shape)
 
     @cached_property
     def _cumulative(self) -> FloatArray:

@@ -1,0 +1,157 @@
+"""The lines of a run over pairs: to standard output, or to a file that a later run continues.
+
+A file of lines has a checkpoint beside it: the sums so far, the number of rows that they cover, the
+bytes of the lines of these rows, and a digest of the settings and of the rows.  Lines behind the
+checkpoint are cut off when a run continues, and their rows are computed again.
+"""
+
+import hashlib
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import IO
+from zipfile import BadZipFile
+
+import numpy as np
+
+from fstgrad.batch import Sums
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import Row, write_arrays
+
+
+class Journal:
+    """Where lines go, and the sums of the rows whose lines are there.
+
+    Parameters
+    ----------
+    path : str, optional
+        None writes to standard output and keeps no checkpoint.
+    settings : str
+        Everything that decides the results besides the rows; a run with other settings does not
+        continue this one.
+    sums : Sums
+        Of no rows.
+    """
+
+    def __init__(self, path: str | None, settings: str, sums: Sums) -> None:
+        self.path = None if path is None else pathlib.Path(path)
+        self.sums = sums
+        self.rows = 0
+        self._settings = settings
+        self._rows_digest = hashlib.sha256()
+        self._expected = ""
+        self._file: IO[bytes] = sys.stdout.buffer
+        if self.path is not None:
+            self._checkpoint = self.path.with_name(f"{self.path.name}.npz")
+            self._open(self.path)
+
+    def skip(self, rows: Iterator[Row]) -> None:
+        """Take the rows off that an earlier run has done.
+
+        Raises
+        ------
+        InvalidInputError
+            They are not the rows of that run.
+        """
+        for _, row in zip(range(self.rows), rows, strict=False):
+            self._rows_digest.update(row.raw + b"\n")
+        if self.rows and self._rows_digest.hexdigest() != self._expected:
+            raise InvalidInputError(
+                f"{self.path}: the first {self.rows:,} rows are not those of the run to continue; "
+                f"remove {self.path} and {self._checkpoint} to begin anew"
+            )
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Write lines; an interruption waits until they are whole."""
+        with _uninterrupted():
+            self._file.write("".join(f"{line}\n" for line in lines).encode())
+            self._file.flush()
+
+    def commit(self, rows: Sequence[Row], sums: Sums) -> None:
+        """Add the sums of rows whose lines are written, and save the checkpoint."""
+        with _uninterrupted():
+            self.sums.add(sums)
+            self.rows += len(rows)
+            for row in rows:
+                self._rows_digest.update(row.raw + b"\n")
+            if self.path is not None:
+                write_arrays(
+                    self._checkpoint,
+                    gradient=self.sums.gradient,
+                    numbers=[self.sums.value, self.sums.variance],
+                    counts=[self.sums.done, self.sums.failed, self.rows, self._file.tell()],
+                    digests=[self._settings, self._rows_digest.hexdigest()],
+                )
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.path is not None:
+            self._file.close()
+
+    def _open(self, path: pathlib.Path) -> None:
+        size = 0
+        if self._checkpoint.exists():
+            size = self._read_checkpoint()
+        elif path.exists() and path.stat().st_size:
+            raise InvalidInputError(
+                f"{path} has lines but no checkpoint {self._checkpoint}; give another file, or "
+                "remove this one"
+            )
+        path.touch()
+        if path.stat().st_size < size:
+            raise InvalidInputError(
+                f"{path} is shorter than its checkpoint says; remove {self._checkpoint} and "
+                f"{path} to begin anew"
+            )
+        self._file = path.open("r+b")
+        self._file.truncate(size)
+        self._file.seek(size)
+
+    def _read_checkpoint(self) -> int:
+        """Take over the sums of an earlier run; return the bytes of its lines."""
+        try:
+            with (
+                self._checkpoint.open("rb") as file,
+                np.load(file, allow_pickle=False) as archive,
+            ):
+                gradient, numbers = archive["gradient"], archive["numbers"]
+                counts, digests = archive["counts"], archive["digests"]
+        except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
+            raise InvalidInputError(
+                f"{self._checkpoint} is not a checkpoint ({error}); remove it to begin anew"
+            ) from error
+        if str(digests[0]) != self._settings:
+            raise InvalidInputError(
+                f"{self._checkpoint} is of a run with other options or weights; repeat those of "
+                "that run, or give another file"
+            )
+        value, variance = (float(number) for number in numbers)
+        done, failed, self.rows, size = (int(count) for count in counts)
+        self.sums = Sums(gradient, value, variance, done, failed)
+        self._expected = str(digests[1])
+        return size
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold an interruption from the keyboard back until the block is done."""
+    waiting: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        waiting.append(number)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if waiting:
+            raise KeyboardInterrupt

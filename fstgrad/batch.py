@@ -1,0 +1,276 @@
+"""Batch: one objective over many pairs, with compiled losses kept, in one process or several.
+
+Pairs are worked through in chunks of fixed size.  Chunk k always goes to process k mod jobs, which
+keeps the automata of its own pairs from one pass to the next, so that only pairs, weights and sums
+travel between processes.  Sums are taken chunk by chunk in the order of the input: the result is
+the same to the last bit for every number of processes.
+"""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.cache import MAX_BYTES, AutomatonCache
+from fstgrad.checks import FloatArray, positive_integer
+from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.objective import Method, PairObjective
+
+CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
+_AHEAD = 4  # chunks that wait for each process
+
+XY = tuple[Any, SequenceLike]
+Item = XY | FstgradError  # an error stands for a pair that could not be read
+
+
+class Outcome(NamedTuple):
+    """What became of one pair: the numbers of `PairGradient`, or an error.
+
+    place : position of the pair in the input.
+    seconds : wall time of the pair.
+    """
+
+    place: int
+    seconds: float
+    value: float = float("nan")
+    log_partition: float = float("nan")
+    states: int = 0
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = float("nan")
+    error: FstgradError | None = None
+
+
+@dataclass
+class Sums:
+    """Sums over the pairs so far, in the order of the input.
+
+    gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
+    sampling.
+    """
+
+    gradient: FloatArray
+    value: float = 0.0
+    variance: float = 0.0
+    done: int = 0
+    failed: int = 0
+
+    def add(self, other: "Sums") -> None:
+        """Add the sums of the next chunk."""
+        self.gradient += other.gradient
+        self.value += other.value
+        self.variance += other.variance
+        self.done += other.done
+        self.failed += other.failed
+
+    def mean(self) -> tuple[float, FloatArray]:
+        """Return the mean objective and gradient of the pairs without an error.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such pair.
+        """
+        if not self.done:
+            failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"
+            raise InvalidInputError(f"{failed}; give at least one pair that can be computed")
+        return self.value / self.done, self.gradient / self.done
+
+
+class Chunk(NamedTuple):
+    """The outcomes of up to 16 consecutive pairs and their sums."""
+
+    outcomes: tuple[Outcome, ...]
+    sums: Sums
+
+
+@dataclass
+class Batch:
+    """Passes of one objective over pairs (x, y).
+
+    Parameters
+    ----------
+    objective : PairObjective
+        Its own cache, if it has one, serves when jobs = 1.
+    jobs : int
+        Number of processes; 1 works in this one.
+    cache_bytes : int
+        Bytes of compiled losses kept by all processes together.
+    cache_directory : path, optional
+        Where compiled losses are also kept on disk.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> abc = fg.Alphabet("ab")
+    >>> objective = fg.PairObjective(fg.QGramCounts(abc, 2), fg.EditDistance(abc), kind="risk")
+    >>> with fg.Batch(objective) as batch:
+    ...     sums = batch.sums(np.zeros((2, 2)), [("x", "ab"), ("x", "ba")])
+    >>> sums.mean()[0]  # at a distance of 1 from half of the strings, of 2 from the opposite
+    1.0
+    """
+
+    objective: PairObjective
+    jobs: int = 1
+    cache_bytes: int = MAX_BYTES
+    cache_directory: str | None = None
+    _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the numbers and make the cache of a single process."""
+        positive_integer("jobs", self.jobs)
+        if self.jobs == 1 and self.objective.cache is None:
+            cache = AutomatonCache(self.cache_bytes, self.cache_directory)
+            self.objective = replace(self.objective, cache=cache)
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.shutdown(wait=True, kill_workers=True)
+        self._workers.clear()
+
+    def sums(
+        self,
+        w: npt.ArrayLike,
+        pairs: Iterable[Item],
+        *,
+        on_error: Callable[[Outcome], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Sums:
+        """Return the sums of one pass over the pairs.
+
+        Parameters
+        ----------
+        on_error : callable
+            Gets the outcome of every pair that failed, in order, and the pass goes on; without it
+            the first error is raised.
+        progress : callable
+            Gets the number of pairs of every chunk that is done.
+        """
+        total = Sums(np.zeros(self.objective.features.shape))
+        for chunk in self.chunks(w, pairs):
+            for outcome in chunk.outcomes:
+                if outcome.error is not None:
+                    if on_error is None:
+                        raise outcome.error
+                    on_error(outcome)
+            total.add(chunk.sums)
+            if progress is not None:
+                progress(len(chunk.outcomes))
+        return total
+
+    def chunks(self, w: npt.ArrayLike, pairs: Iterable[Item], *, first: int = 0) -> Iterator[Chunk]:
+        """Yield the results of a pass chunk by chunk, in the order of the pairs.
+
+        Parameters
+        ----------
+        first : int
+            The index of the first pair.  Chunks end at the multiples of 16.
+        """
+        weights = np.asarray(w, dtype=np.float64)
+        numbered = _chunked(pairs, first)
+        if self.jobs == 1:
+            for index, chunk in numbered:
+                yield work(self.objective, weights, index, chunk)
+            return
+        waiting: deque[Any] = deque()
+        for index, chunk in numbered:
+            worker = self._processes()[index // CHUNK % self.jobs]
+            waiting.append(worker.submit(_work, weights, index, chunk))
+            if len(waiting) >= _AHEAD * self.jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _processes(self) -> list[Any]:
+        """Return one executor of one process for each job, started on first use."""
+        if not self._workers:
+            from joblib.externals.loky import ProcessPoolExecutor
+
+            objective = replace(self.objective, cache=None)
+            share = self.cache_bytes // self.jobs
+            self._workers.extend(
+                ProcessPoolExecutor(
+                    max_workers=1,
+                    initializer=_start,
+                    initargs=(objective, share, self.cache_directory),
+                )
+                for _ in range(self.jobs)
+            )
+        return self._workers
+
+
+def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
+    """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
+    sums = Sums(np.zeros(objective.features.shape))
+    outcomes = []
+    for index, pair in enumerate(pairs, start=first):
+        start = time.perf_counter()
+        try:
+            if isinstance(pair, FstgradError):
+                raise pair
+            part = objective(w, *pair)
+        except FstgradError as error:
+            sums.failed += 1
+            failure = error.with_traceback(None)
+            outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
+            continue
+        seconds = time.perf_counter() - start
+        outcomes.append(
+            Outcome(
+                index,
+                seconds,
+                part.value,
+                part.log_partition,
+                part.states,
+                part.method,
+                part.standard_error,
+                part.effective_samples,
+            )
+        )
+        sums.gradient += part.gradient
+        sums.value += part.value
+        sums.variance += part.standard_error**2
+        sums.done += 1
+    return Chunk(tuple(outcomes), sums)
+
+
+def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
+    """Yield (index of the first item, items), cut at the multiples of the chunk size."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK - first % CHUNK)):
+        yield first, chunk
+        first += len(chunk)
+
+
+# A worker process holds one objective with its cache: set when it starts, never in the parent.
+_objective: PairObjective
+
+
+def _start(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
+    global _objective
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
+    _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
+
+
+def _work(w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
+    return work(_objective, w, first, pairs)

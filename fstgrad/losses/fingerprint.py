@@ -1,0 +1,48 @@
+"""A digest of all that decides a loss: equal digests, equal losses, in every process."""
+
+import hashlib
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.openfst import Fst, to_arrays
+
+_FST_ARRAYS = ("final", "source", "ilabel", "olabel", "target", "weight")
+
+
+def fingerprint(thing: Any) -> str:
+    """Return a digest of the class and the attributes of an object, part by part.
+
+    What a cached property holds follows from the rest and does not count.
+    """
+    digest = hashlib.sha256()
+    for part in _parts(thing):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
+
+
+def _parts(value: Any) -> list[bytes]:
+    """Return the bytes of a value: its kind, then its content."""
+    if isinstance(value, Fst):
+        arrays = to_arrays(value)
+        sizes = (arrays.arc_type, arrays.start, arrays.num_states)
+        return [repr(sizes).encode(), *(getattr(arrays, name).tobytes() for name in _FST_ARRAYS)]
+    if isinstance(value, np.ndarray):
+        return [repr((value.dtype.str, value.shape)).encode(), value.tobytes()]
+    if isinstance(value, Alphabet):
+        return [repr(value.symbols).encode()]
+    if isinstance(value, list | tuple):
+        return [b"sequence", *(fingerprint(item).encode() for item in value)]
+    if isinstance(value, dict):
+        return [b"mapping", *(fingerprint(pair).encode() for pair in value.items())]
+    if value is None or isinstance(value, str | bytes | int | float | np.generic):
+        return [repr(value).encode()]
+    kind = type(value)
+    attributes = {
+        name: item
+        for name, item in vars(value).items()
+        if not isinstance(getattr(kind, name, None), cached_property)
+    }
+    return [f"{kind.__module__}.{kind.__qualname__}".encode(), *_parts(attributes)]

@@ -1,0 +1,161 @@
+"""Passes over many pairs: order, sums, errors, processes; methods of the objective."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.errors import InvalidInputError
+
+ABC = fg.Alphabet("abc")
+FEATURES = fg.QGramCounts(ABC, 2)
+W = np.random.default_rng(0).normal(size=(3, 3))
+
+
+def make_pairs(count, seed=1):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 7, size=count)
+    return [("x", "".join(rng.choice(list("abc"), size=length))) for length in lengths]
+
+
+def outcomes(batch, pairs):
+    return [outcome for chunk in batch.chunks(W, pairs) for outcome in chunk.outcomes]
+
+
+def test_a_pass_is_the_mean_of_the_pairs():
+    pairs = make_pairs(37)
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC))
+    expected, expected_gradient = objective.mean(W, pairs)
+    batch = fg.Batch(objective)
+    value, gradient = batch.sums(W, pairs).mean()
+    assert value == pytest.approx(expected, rel=1e-14)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-13, atol=1e-14)
+    assert [o.place for o in outcomes(batch, pairs)] == list(range(37))
+    values = [objective(W, *pair).value for pair in pairs]
+    assert [o.value for o in outcomes(batch, pairs)] == values
+
+
+@pytest.mark.parametrize("method", ["exact", "sampled"])
+def test_results_are_identical_for_any_number_of_processes(method):
+    pairs = make_pairs(75)
+    pairs[20] = ("x", "axb")
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC), method=method, samples=50)
+    results = []
+    for jobs in (1, 2, 3):
+        failed, counts = [], []
+        with fg.Batch(objective, jobs=jobs) as batch:
+            for _ in range(2):  # the second pass takes automata from the caches
+                sums = batch.sums(
+                    W,
+                    iter(pairs),
+                    on_error=failed.append,
+                    progress=counts.append,
+                )
+                results.append((sums.value, sums.gradient.tobytes(), sums.done, sums.variance))
+        assert [o.place for o in failed] == [20, 20]
+        assert counts == [16, 16, 16, 16, 11] * 2
+    assert len(set(results)) == 1
+    assert results[0][2] == 74
+
+
+def test_one_bad_pair_is_reported_without_losing_the_others():
+    pairs = [("x", "ab"), ("x", ""), ("x", "ad"), InvalidInputError("unreadable"), ("x", "bb")]
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC))
+    batch = fg.Batch(objective)
+    failed = []
+    sums = batch.sums(W, pairs, on_error=failed.append)
+    assert [o.place for o in failed] == [1, 2, 3]
+    assert [type(o.error) for o in failed] == [
+        InvalidInputError,
+        fg.AlphabetError,
+        InvalidInputError,
+    ]
+    value, gradient = objective.mean(W, [pairs[0], pairs[4]])
+    assert sums.mean()[0] == pytest.approx(value, rel=1e-15)
+    np.testing.assert_allclose(sums.mean()[1], gradient, rtol=1e-14)
+    with pytest.raises(fg.InvalidInputError, match="y is empty"):
+        batch.sums(W, pairs)
+
+
+def test_state_limits_cross_processes():
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC), max_states=4)
+    failed = []
+    with fg.Batch(objective, jobs=2) as batch:
+        sums = batch.sums(W, [("x", "abcab"), ("x", "a")], on_error=failed.append)
+    assert (sums.done, sums.failed) == (1, 1)
+    assert failed[0].error.limit == 4
+
+
+def test_nothing_to_average():
+    batch = fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)))
+    with pytest.raises(fg.InvalidInputError, match="pairs is empty"):
+        batch.sums(W, []).mean()
+    with pytest.raises(fg.InvalidInputError, match="all 1 pairs failed"):
+        batch.sums(W, [("x", "")], on_error=lambda o: None).mean()
+
+
+def test_automata_are_compiled_once():
+    batch = fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)))
+    pairs = [("x", "abc"), ("y", "abc"), ("x", "cab")]
+    for _ in range(3):
+        batch.sums(W, pairs)
+    assert (batch.objective.cache.misses, batch.objective.cache.hits) == (2, 7)
+
+
+# methods
+
+
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+def test_sampled_agrees_with_exact(kind):
+    exact = fg.PairObjective(FEATURES, fg.EditDistance(ABC), kind)(W, "x", "abcab")
+    sampled = fg.PairObjective(
+        FEATURES, fg.EditDistance(ABC), kind, method="sampled", samples=20_000
+    )(W, "x", "abcab")
+    assert sampled.method == "sampled"
+    assert 0 < sampled.standard_error < 0.02
+    assert sampled.value == pytest.approx(exact.value, abs=3 * sampled.standard_error)
+    assert sampled.log_partition == pytest.approx(exact.log_partition, abs=0.06)
+    np.testing.assert_allclose(sampled.gradient, exact.gradient, atol=0.1)
+    assert sampled.effective_samples <= 20_000
+
+
+def test_samples_of_a_pair_depend_on_the_seed_and_y():
+    def value(seed, x, y):
+        objective = fg.PairObjective(
+            FEATURES, fg.EditDistance(ABC), method="sampled", samples=50, seed=seed
+        )
+        return objective(W, x, y).value
+
+    assert value(0, "x", "abca") == value(0, "other", "abca")
+    assert value(0, "x", "abca") != value(1, "x", "abca")
+
+
+def test_auto_takes_the_first_method_that_fits():
+    def method(limit, cap):
+        objective = fg.PairObjective(
+            FEATURES, fg.EditDistance(ABC), method="auto", max_states=limit, cap=cap, samples=10
+        )
+        return objective(W, "x", "abcabcab").method
+
+    states = fg.EditDistance(ABC).compile("abcabcab").num_states
+    capped = fg.EditDistance(ABC).compile("abcabcab", cap=1.0).num_states
+    assert capped * 4 < states
+    assert method(20 * states, None) == "exact"
+    assert method(20 * states, 1.0) == "exact"
+    assert method(2 * capped, 1.0) == "capped"
+    assert method(2 * capped, None) == "sampled"
+    assert method(3, 1.0) == "sampled"
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"method": "exact", "cap": 1.0}, "leave one of them out"),
+        ({"method": "capped"}, "without a cap"),
+        ({"method": "best"}, "choose one of"),
+        ({"samples": 1}, "samples"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_methods_that_do_not_fit(settings, message):
+    with pytest.raises(fg.InvalidInputError, match=message):
+        fg.PairObjective(FEATURES, fg.EditDistance(ABC), **settings)
