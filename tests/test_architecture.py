@@ -24,8 +24,9 @@ LAYERS = {
     "trees": 9, "mrf": 9, "grm": 9, "strings": 9,
     "features": 10, "cache": 10,
     "objective": 11,
-    "models": 12,
-    "batch": 13, "torch": 13, "plot": 13, "io": 13,
+    "batch": 12,
+    "torch": 13, "plot": 13, "io": 13,
+    "models": 14,
     "cli": 20, "grammars": 19,
 }  # fmt: skip
 
