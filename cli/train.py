@@ -9,6 +9,7 @@ import click
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import (
     FILE,
+    Decorator,
     Estimation,
     LossChoice,
     Reading,
@@ -54,7 +55,7 @@ class Training:
     patience: int | None
 
 
-def _number(name: str, default: Any, text: str, kind: Any = None) -> Any:
+def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator:
     kind = click.IntRange(1) if kind is None else kind
     return click.option(name, type=kind, default=default, show_default=True, help=text)
 

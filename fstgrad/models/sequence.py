@@ -121,9 +121,29 @@ class SequenceModel:
         callbacks: Sequence[Callback] = (),
         checkpoint: str | None = None,
     ) -> None:
-        for name, value in locals().items():
-            if name != "self":
-                setattr(self, name, value)
+        self.loss = loss
+        self.features = features
+        self.order = order
+        self.objective = objective
+        self.l2 = l2
+        self.window = window
+        self.span = span
+        self.min_count = min_count
+        self.alphabet = alphabet
+        self.optimizer = optimizer
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.seed = seed
+        self.patience = patience
+        self.cap = cap
+        self.method = method
+        self.samples = samples
+        self.max_states = max_states
+        self.n_jobs = n_jobs
+        self.cache_bytes = cache_bytes
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
         self.about_: dict[str, Any] = {}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -171,7 +191,7 @@ class SequenceModel:
         """
         pairs = self._pairs(X, Y)
         settings = self._training()
-        alphabet = self.alphabet or Alphabet.from_sequences(y for _, y in pairs)
+        alphabet = self.alphabet or Alphabet.from_sequences(Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         self.prepare(alphabet, None, pairs)
@@ -209,7 +229,7 @@ class SequenceModel:
         """Make the loss and the features, from their names or from the pairs."""
         self.alphabet_ = alphabet
         self.loss_ = self._made_loss(alphabet)
-        template = Window(self.window, self.span)
+        template: Template = Window(self.window, self.span)
         if not isinstance(self.features, str):
             template = self.features
         elif one_of("features", self.features, ("unaligned", "aligned")) == "aligned":
@@ -242,8 +262,8 @@ class SequenceModel:
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
-        pairs = self._pairs(X, Y)
-        return measures.evaluate(self.predict(X), [y for _, y in pairs], self.loss_)
+        self._pairs(X, Y)
+        return measures.evaluate(self.predict(X), Y, self.loss_)
 
     def score(
         self,
@@ -309,7 +329,8 @@ class SequenceModel:
         return self.loss(alphabet)
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
-        targets = [y for _, y in self._pairs(X, Y)]
+        targets = [tuple(y) for y in Y]
+        self._pairs(X, Y)
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w

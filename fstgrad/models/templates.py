@@ -104,7 +104,7 @@ class TemplateFeatures(Features):
         self._number = {name: i for i, name in enumerate(self.names)}
         self._kept: dict[tuple[tuple[str, ...], int], tuple[IntArray, IntArray]] = {}
         n = len(alphabet)
-        self._blocks = [(len(self.names), n)]
+        self._blocks: list[tuple[int, ...]] = [(len(self.names), n)]
         self._blocks += [context_shape(alphabet, r) for r in range(2, order + 1)]
         sizes = [int(np.prod(block)) for block in self._blocks]
         self._ends = list(itertools.accumulate(sizes))

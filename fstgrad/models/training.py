@@ -11,7 +11,7 @@ import json
 import pathlib
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -93,7 +93,7 @@ class State:
     @classmethod
     def start(cls, size: int) -> "State":
         """Return the state before the first epoch, w = 0."""
-        return cls(*(np.zeros(size) for _ in range(4)))
+        return cls(np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size))
 
     def save(self, path: pathlib.Path, fingerprint: str) -> None:
         """Write the state, whole or not at all."""
@@ -119,7 +119,7 @@ class State:
         try:
             with np.load(path, allow_pickle=False) as archive:
                 text = json.loads(str(archive["text"]))
-                arrays = [archive[name] for name in ("w", "first", "second", "best")]
+                arrays = {name: archive[name] for name in ("w", "first", "second", "best")}
         except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInputError(f"{path} is not a checkpoint; remove it") from error
         if text.pop("fingerprint") != fingerprint:
@@ -127,7 +127,7 @@ class State:
                 f"{path} belongs to other pairs or settings; remove it, or train as before"
             )
         history = [Epoch(**epoch) for epoch in text.pop("history")]
-        return cls(*arrays, **text, history=history)
+        return cls(**arrays, **text, history=history)
 
 
 @dataclass
@@ -228,7 +228,7 @@ class Trainer:
         left = self.settings.epochs - len(state.history)
         options = {"maxiter": min(ROUND, left)}
         # A start that is not altered: scipy may work in the array that it is given.
-        result = minimize(
+        result: Any = minimize(  # type: ignore[call-overload]
             objective, state.w.copy(), jac=True, method="L-BFGS-B", callback=done, options=options
         )
         state.finished = state.finished or result.status != 1  # 1: the iterations are used up
@@ -255,7 +255,7 @@ class Trainer:
         return min(errors[-patience:]) >= min(errors[:-patience])
 
     @staticmethod
-    def _sums(chunks: "Sequence[Chunk] | Any") -> Sums:
+    def _sums(chunks: Iterable[Chunk]) -> Sums:
         total: Sums | None = None
         for chunk in chunks:
             for outcome in chunk.outcomes:
