@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow lint types bench dist-test clean
+.PHONY: demo test test-slow lint types bench learning learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,14 @@ types: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
+
+# The learning experiments of docs/learning.md.
+learning-quick: $(VENV)/.dev
+	$(BIN)/python benchmarks/learning.py --quick
+
+learning: $(VENV)/.dev
+	mkdir -p build
+	$(BIN)/python benchmarks/learning.py --json build/learning.json
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev

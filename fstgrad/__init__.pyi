@@ -36,6 +36,9 @@ from .losses import SmithWaterman as SmithWaterman
 from .losses import SubstitutionMatrix as SubstitutionMatrix
 from .losses import TransducerLoss as TransducerLoss
 from .losses import WordErrorRate as WordErrorRate
+from .models.sequence import SequenceModel as SequenceModel
+from .models.templates import TemplateFeatures as TemplateFeatures
+from .models.templates import Window as Window
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
 from .objective import PairObjective as PairObjective

@@ -186,8 +186,17 @@ class Batch:
         first : int
             The index of the first pair.  Chunks end at the multiples of 16.
         """
+        return self.numbered(w, _chunked(pairs, first))
+
+    def numbered(
+        self, w: npt.ArrayLike, numbered: Iterable[tuple[int, Sequence[Item]]]
+    ) -> Iterator[Chunk]:
+        """Yield the results of chunks (index of the first pair, pairs), in the order given.
+
+        A pass in another order than that of the input: the index decides which process works on a
+        chunk, so that it finds the automata that it has kept.
+        """
         weights = np.asarray(w, dtype=np.float64)
-        numbered = _chunked(pairs, first)
         if self.jobs == 1:
             for index, chunk in numbered:
                 yield work(self.objective, weights, index, chunk)
@@ -228,7 +237,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
         try:
             if isinstance(pair, FstgradError):
                 raise pair
-            part = objective(w, *pair)
+            part = objective(w, *pair, out=sums.gradient)
         except FstgradError as error:
             sums.failed += 1
             failure = error.with_traceback(None)
@@ -247,7 +256,6 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
                 part.effective_samples,
             )
         )
-        sums.gradient += part.gradient
         sums.value += part.value
         sums.variance += part.standard_error**2
         sums.done += 1

@@ -10,7 +10,7 @@ expected features less those of the gold string.
 
 Index
 -----
-- `Features` : the protocol, `scores(w, x, length)` and `gradient(table, x)`.
+- `Features` : the protocol, `scores(w, x, length)` and `accumulate(table, x, out)`.
 - `QGramCounts` : psi counts q-grams, w in R^(n^q) (the features of the paper's experiment).
 - `PositionalQGrams` : one weight for each q-gram at each position.
 - `InputFeatures` : any psi(x, z, s), from a function or a sparse matrix.
@@ -38,6 +38,8 @@ Psi = Callable[[Any, tuple[str | None, ...], int], Mapping[int, float] | npt.Arr
 class Features(Protocol):
     """A linear map w -> score table, and its adjoint.
 
+    A class of features derives from this one and writes `shape`, `scores` and `accumulate`.
+
     Attributes
     ----------
     alphabet : Alphabet
@@ -57,9 +59,19 @@ class Features(Protocol):
         """Return the score table, log-weights in nats, of the strings of a length given x."""
         ...
 
-    def gradient(self, table: FloatArray, x: Any) -> FloatArray:
-        """Return the adjoint applied to a table: <table, scores(w, x, l)> = <gradient, w>."""
+    def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
+        """Add the adjoint applied to a table to `out`, which is shaped like w.
+
+        The adjoint g of a table has <table, scores(w, x, l)> = <g, w>.  Features of which x has few
+        touch only their own entries of `out`: no array of the size of w is made.
+        """
         ...
+
+    def gradient(self, table: FloatArray, x: Any) -> FloatArray:
+        """Return the adjoint applied to a table, as a new array."""
+        out = np.zeros(self.shape)
+        self.accumulate(table, x, out)
+        return out
 
 
 def context_shape(alphabet: Alphabet, order: int) -> tuple[int, ...]:
@@ -72,7 +84,7 @@ def zero_table(alphabet: Alphabet, order: int, length: int) -> FloatArray:
     return np.zeros((length, *context_shape(alphabet, order)))
 
 
-class QGramCounts:
+class QGramCounts(Features):
     """The number of times each q-gram occurs in y; the same weights at every position.
 
     Psi(x, y)[z] = #{s : y[s-q+1 .. s] = z}, w : (n,) * q.  As in the paper only whole q-grams
@@ -127,10 +139,10 @@ class QGramCounts:
         level[self._counted] = real_array("w", w, self.shape)
         return np.broadcast_to(level, (positive_integer("length", length), *self._position))
 
-    def gradient(self, table: FloatArray, x: Any) -> FloatArray:
-        """Return the sum of the table over positions, on the q-grams that count."""
+    def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
+        """Add the sum of the table over positions, on the q-grams that count."""
         array = real_array("table", table, (None, *self._position))
-        return np.ascontiguousarray(array.sum(axis=0)[self._counted])
+        out += array.sum(axis=0)[self._counted]
 
     def counts(self, y: str | Sequence[str]) -> FloatArray:
         """Return Psi(x, y), the q-gram counts of one string."""
@@ -142,7 +154,7 @@ class QGramCounts:
         return self.gradient(table, None)
 
 
-class PositionalQGrams:
+class PositionalQGrams(Features):
     """One indicator for each q-gram at each position: w : (max_length, n+1, ..., n+1, n).
 
     Parameters
@@ -175,13 +187,11 @@ class PositionalQGrams:
         self._check_length(positive_integer("length", length))
         return real_array("w", w, self.shape)[:length]
 
-    def gradient(self, table: FloatArray, x: Any) -> FloatArray:
-        """Return the table, with zeros for the positions after it."""
+    def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
+        """Add the table to the positions that it has."""
         array = real_array("table", table, (None, *self._position))
         self._check_length(len(array))
-        result = np.zeros(self.shape)
-        result[: len(array)] = array
-        return result
+        out[: len(array)] += array
 
     def _check_length(self, length: int) -> None:
         if length > self.max_length:
@@ -191,7 +201,7 @@ class PositionalQGrams:
             )
 
 
-class InputFeatures:
+class InputFeatures(Features):
     """Features of the input: psi(x, z, s) in R^d as the rows of a sparse matrix.
 
     score table = (matrix(x, length) @ w) in the shape of the table; w : (d,).
@@ -262,11 +272,10 @@ class InputFeatures:
         table: FloatArray = self._rows(x, length) @ real_array("w", w, self.shape)
         return table.reshape(shape)
 
-    def gradient(self, table: FloatArray, x: Any) -> FloatArray:
-        """Return the sum over s, z of table[s, z] psi(x, z, s)."""
+    def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
+        """Add the sum over s, z of table[s, z] psi(x, z, s)."""
         array = real_array("table", table, (None, *self._position))
-        result: FloatArray = self._rows(x, len(array)).T @ array.ravel()
-        return result
+        out += self._rows(x, len(array)).T @ array.ravel()
 
     def _rows(self, x: Any, length: int) -> SparseMatrix:
         rows = self.matrix(x, length)

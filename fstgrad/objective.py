@@ -34,7 +34,7 @@ class PairGradient(NamedTuple):
     """What one pair adds to the objective.
 
     value : float, nats; the objective of the pair.
-    gradient : like w; the gradient of `value` in w.
+    gradient : like w; the gradient of `value` in w, or the array to which it was added.
     log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
     states : int; states of the loss automaton, 0 without one.
     method : "exact", "capped" or "sampled"; what was computed.
@@ -127,12 +127,21 @@ class PairObjective:
         positive_integer("samples", self.samples, minimum=2)
         positive_integer("seed", self.seed, minimum=0)
 
-    def __call__(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> PairGradient:
-        """Return value, gradient in w, log Z and automaton size of one pair."""
+    def __call__(
+        self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None
+    ) -> PairGradient:
+        """Return value, gradient in w, log Z and automaton size of one pair.
+
+        Parameters
+        ----------
+        out : like w, optional
+            The gradient is added to this array, and no other of the size of w is made.
+        """
+        out = np.zeros(self.features.shape) if out is None else out
         ids, scores = self._tables(w, x, y)
         method, b = self._compiled(ids)
         if method == "sampled":
-            return self._sampled(scores, x, ids)
+            return self._sampled(scores, x, ids, out)
         if b is not None and self.kind == "risk":
             value, table = risk(scores, b)
             log_partition = StringDistribution(scores, _support(b)).log_partition()
@@ -140,7 +149,8 @@ class PairObjective:
             value, table = softmax_margin(scores, ids, b, engine=self.engine)
             log_partition = value + _gold_score(scores, ids)
         states = 0 if b is None else b.num_states
-        return PairGradient(value, self.features.gradient(table, x), log_partition, states, method)
+        self.features.accumulate(table, x, out)
+        return PairGradient(value, out, log_partition, states, method)
 
     def mean(
         self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
@@ -154,9 +164,7 @@ class PairObjective:
         """
         value, gradient, count = 0.0, np.zeros(self.features.shape), 0
         for x, y in pairs:
-            part = self(w, x, y)
-            value, count = value + part.value, count + 1
-            gradient += part.gradient
+            value, count = value + self(w, x, y, out=gradient).value, count + 1
         if count == 0:
             raise InvalidInputError("pairs is empty; give at least one pair")
         return value / count, gradient / count
@@ -193,7 +201,7 @@ class PairObjective:
                 continue
         return "sampled", None
 
-    def _sampled(self, scores: FloatArray, x: Any, ids: IntArray) -> PairGradient:
+    def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
         loss = cast(Loss, self.loss)
         against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
         rng = np.random.default_rng([self.seed, *ids.tolist()])
@@ -203,9 +211,10 @@ class PairObjective:
         else:
             result = sampled_softmax_margin(scores, ids, against, samples=self.samples, rng=rng)
             log_partition = result.value + _gold_score(scores, ids)
+        self.features.accumulate(result.grad, x, out)
         return PairGradient(
             result.value,
-            self.features.gradient(result.grad, x),
+            out,
             log_partition,
             0,
             "sampled",

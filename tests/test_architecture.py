@@ -24,8 +24,9 @@ LAYERS = {
     "trees": 10, "mrf": 10, "grm": 10, "strings": 10,
     "features": 11, "cache": 11,
     "objective": 11.5,
-    "models": 12,
-    "batch": 13, "torch": 13, "plot": 13, "io": 13,
+    "batch": 12,
+    "torch": 13, "plot": 13, "io": 13,
+    "models": 14,
     "cli": 20, "grammars": 19,
 }  # fmt: skip
 

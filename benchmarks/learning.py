@@ -1,0 +1,35 @@
+"""Does training for the loss help?  Artificial genomes, and letters to phones.
+
+    python benchmarks/learning.py [--quick] [--json FILE]
+
+What the tables mean, and every choice behind them: docs/learning.md.
+"""
+
+import json
+import pathlib
+
+import _harness
+
+_harness.one_thread()
+
+import _g2p  # noqa: E402
+import _genome  # noqa: E402
+
+
+def main() -> None:
+    """Run both experiments."""
+    given = _harness.arguments(__doc__ or "")
+    done = {}
+    for title, rows in (
+        ("Artificial genomes: the candidate closest to the native", _genome.rows),
+        ("Letters to phones: CMUdict without stress", _g2p.rows),
+    ):
+        done[title] = _harness.report(title, rows(given.quick))
+        print()
+    if given.json:
+        content = {**_harness.environment(), "tables": done}
+        pathlib.Path(given.json).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

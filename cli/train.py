@@ -1,0 +1,194 @@
+"""`fstgrad train`: a sequence model from a file of pairs."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import click
+
+from fstgrad.cli.losses import build_loss
+from fstgrad.cli.options import (
+    FILE,
+    Decorator,
+    Estimation,
+    LossChoice,
+    Reading,
+    group,
+    loss_options,
+    method_options,
+    pairs_argument,
+    reading_options,
+    writable,
+)
+from fstgrad.cli.pairs import rows_and_alphabet
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import Pair, located, read_pairs
+from fstgrad.models.curves import write_curves
+from fstgrad.models.sequence import SequenceModel
+from fstgrad.models.training import OPTIMIZERS, Epoch
+from fstgrad.objective import KINDS
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """Settings of `SequenceModel` under the same names."""
+
+    objective: str
+    features: str
+    order: int
+    window: int
+    span: int
+    min_count: int
+    l2: float
+    cap: float | None
+    max_states: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """Settings of `SequenceModel` under the same names."""
+
+    optimizer: str
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    patience: int | None
+
+
+def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator:
+    kind = click.IntRange(1) if kind is None else kind
+    return click.option(name, type=kind, default=default, show_default=True, help=text)
+
+
+model_options = group(
+    "model",
+    Model,
+    click.option(
+        "--objective", type=click.Choice(KINDS), default="softmax-margin", show_default=True
+    ),
+    click.option(
+        "--features",
+        type=click.Choice(["unaligned", "aligned"]),
+        default="unaligned",
+        show_default=True,
+        help="aligned: as many symbols of x as of y.",
+    ),
+    _number("--order", 2, "q: the model has the q-grams of y."),
+    _number("--window", 3, "Symbols of x on each side of the centre.", click.IntRange(0)),
+    _number("--span", 3, "The longest span of x that is a feature."),
+    _number("--min-count", 1, "Leave out features of x that are rarer."),
+    _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", float),
+    click.option("--cap", type=float, help="Use min(loss, cap).  [default: exact]"),
+    _number("--max-states", 2_000_000, "Stop a loss automaton here."),
+)
+
+training_options = group(
+    "training",
+    Training,
+    click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True),
+    _number("--epochs", 10, "Passes over the pairs; iterations of lbfgs."),
+    _number("--batch-size", 64, "Pairs in one step of adam and sgd."),
+    _number("--learning-rate", 0.05, "Of adam and sgd.", float),
+    click.option(
+        "--patience", type=click.IntRange(1), help="Stop after so many epochs without a gain."
+    ),
+)
+
+
+@click.command()
+@pairs_argument
+@model_options
+@training_options
+@loss_options
+@method_options
+@reading_options
+@click.option("--validation", type=FILE, help="Pairs; the best epoch on these is kept.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(dir_okay=False, writable=True),
+    callback=writable,
+    help="Write the model here; OUTPUT.checkpoint holds the state of the training until then.",
+)
+@click.option(
+    "--curves",
+    type=click.Path(dir_okay=False, writable=True),
+    callback=writable,
+    metavar="FILE.png|svg|json",
+    help="Draw learning curves; the numbers go to FILE.json.",
+)
+@_number("--jobs", 1, "Processes.  The weights are the same for every number.")
+@click.option("--resume", is_flag=True, help="Go on from OUTPUT.checkpoint if it is there.")
+def train(
+    pairs: str,
+    model: Model,
+    training: Training,
+    choice: LossChoice,
+    estimation: Estimation,
+    reading: Reading,
+    validation: str | None,
+    output: str,
+    curves: str | None,
+    jobs: int,
+    resume: bool,
+) -> None:
+    """Train a sequence model and write it to a file.
+
+    PAIRS is a TSV file of x TAB y.  One line for each epoch goes to standard error.
+    """
+    rows, alphabet = rows_and_alphabet(pairs, reading, columns=(1,))
+    read = []
+    for row in rows:
+        with located(row):
+            read.append(_usable(row.pair(reading.tokens_x, reading.tokens_y)))
+    checkpoint = pathlib.Path(f"{output}.checkpoint")
+    fitted = SequenceModel(
+        build_loss(choice, alphabet),
+        **dataclasses.asdict(model),
+        **dataclasses.asdict(training),
+        **dataclasses.asdict(estimation),
+        alphabet=alphabet,
+        n_jobs=jobs,
+        callbacks=(_show,),
+        checkpoint=str(checkpoint),
+    )
+    held_out = None if validation is None else columns(validation, reading)
+    fitted.fit([x for x, _ in read], [y for _, y in read], held_out, resume=resume)
+    fitted.about_ = {"choice": dataclasses.asdict(choice), "reading": dataclasses.asdict(reading)}
+    fitted.save(output)
+    checkpoint.unlink(missing_ok=True)
+    if curves is not None:
+        write_curves(fitted.history_, curves)
+
+
+def columns(path: str, reading: Reading) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the inputs and the targets of a file of pairs."""
+    read = list(read_pairs(path, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
+    return [x for x, _ in read], [y for _, y in read]
+
+
+def open_model(path: str) -> tuple[SequenceModel, Reading]:
+    """Return a model that `train` wrote, with its loss, and how it reads a file."""
+    model = SequenceModel.load(path)
+    reading = Reading(
+        **model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars", "alphabet": None})
+    )
+    if "choice" in model.about_:
+        model.loss_ = build_loss(LossChoice(**model.about_["choice"]), model.alphabet_)
+    return model, reading
+
+
+def _usable(pair: Pair) -> Pair:
+    if not pair.y:
+        raise InvalidInputError("y is empty; give at least one symbol")
+    return pair
+
+
+def _show(epoch: Epoch) -> None:
+    validation = "" if epoch.validation is None else f", validation {epoch.validation:.4f}"
+    click.echo(
+        f"epoch {epoch.epoch}: objective {epoch.objective:.6f} nats, gradient norm "
+        f"{epoch.gradient_norm:.3g}{validation}, {epoch.seconds:.1f} s",
+        err=True,
+    )

@@ -1,0 +1,109 @@
+"""`fstgrad train`, `predict` and `evaluate`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from fstgrad.cli.main import main
+
+WORDS = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
+ROWS = [(x, " ".join(x.upper())) for x in WORDS]
+OPTIONS = ("--tokens-y", "words", "--window", 1, "--batch-size", 16, "--learning-rate", 0.3)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command: (exit code, standard output, standard error)."""
+
+    def call(*args):
+        with pytest.raises(SystemExit) as stop:
+            main([*map(str, args)])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{x}\t{y}\n" for x, y in ROWS))
+    return path
+
+
+def test_train_predict_evaluate(run, pairs, tmp_path):
+    pytest.importorskip("matplotlib")
+    model, curves = tmp_path / "model", tmp_path / "curves.svg"
+    code, out, err = run(
+        "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--curves", curves
+    )
+    assert (code, out) == (0, "")
+    assert len(err.splitlines()) == 10
+    assert "objective" in err
+    assert "gradient norm" in err
+    assert curves.read_text().startswith("<?xml")
+    assert len(json.loads((tmp_path / "curves.json").read_text())) == 10
+    assert not (tmp_path / "model.checkpoint").exists()
+    (tmp_path / "x").write_text("abca\nc\n")
+    assert run("predict", model, tmp_path / "x")[1] == "abca\tA B C A\nc\tC\n"
+    lines = run("predict", model, tmp_path / "x", "--nbest", 2)[1].splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
+    measures = json.loads(run("evaluate", model, pairs)[1])
+    assert measures == {"pairs": 40, "accuracy": 1.0, "loss": 0.0, "error_rate": 0.0}
+
+
+def test_a_killed_run_resumes_to_the_same_weights(run, pairs, tmp_path):
+    def weights(path):
+        with np.load(path) as archive:
+            return archive["coef"].tobytes()
+
+    options = [*OPTIONS, "--epochs", 400]
+    assert run("train", pairs, *options, "-o", tmp_path / "whole")[0] == 0
+    command = ["train", pairs, *options, "-o", tmp_path / "model"]
+    code = "from fstgrad.cli.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, command)], stderr=subprocess.DEVNULL
+    )
+    checkpoint = tmp_path / "model.checkpoint"
+    for _ in range(6000):
+        if checkpoint.exists():
+            break
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert checkpoint.exists()
+    code, _, err = run(*command, "--resume")
+    assert code == 0
+    assert not err.startswith("epoch 1:")
+    assert weights(tmp_path / "model") == weights(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    "text, args, code, message",
+    [
+        ("a\tb\nc\n", (), 1, ":2: 1 column"),
+        ("a\tb\nc\t\n", (), 1, ":2: y is empty"),
+        ("a\tb\n", ("--loss", "edt"), 2, "did you mean edit"),
+        ("a\tb\n", ("--min-count", 5), 1, "min_count=5"),
+        ("ab\tb\n", ("--features", "aligned"), 1, "not aligned"),
+    ],
+)
+def test_errors_are_one_line(run, tmp_path, text, args, code, message):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(text)
+    stopped, _, err = run("train", path, *args, "-o", tmp_path / "model")
+    assert stopped == code
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_file_that_is_no_model(run, pairs):
+    code, _, err = run("predict", pairs, pairs)
+    assert code == 1
+    assert "is not a model" in err
