@@ -25,6 +25,7 @@ from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.objective import Method, PairObjective
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
+_GROWTH = 2  # bytes a process may take for each byte of its cache
 _AHEAD = 4  # chunks that wait for each process
 
 XY = tuple[Any, SequenceLike]
@@ -276,6 +277,10 @@ _objective: PairObjective
 
 def _start(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
     global _objective
+    from joblib.externals.loky import process_executor
+
+    # A worker that grows by 300 MB counts as leaking and is ended, with all the automata it keeps.
+    process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
     _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
 
