@@ -20,6 +20,12 @@ def shared_data():
     return SHARED
 
 
+@pytest.fixture(autouse=True)
+def _quiet_compilation(monkeypatch):
+    """No notice on standard error when a test is the first to compile a kernel."""
+    monkeypatch.setattr("fstgrad.cli.problem.announce_compilation", lambda: None)
+
+
 @pytest.fixture
 def run(capsys, monkeypatch):
     """Run a command: (exit code, standard output, standard error)."""
