@@ -85,8 +85,11 @@ def to_numpy(tensor: torch.Tensor) -> FloatArray:
 
 
 def like(array: FloatArray | Sequence[float], tensor: torch.Tensor) -> torch.Tensor:
-    """Return a float64 tensor of the array on the device of `tensor`."""
-    return torch.tensor(np.asarray(array), dtype=torch.float64, device=tensor.device)
+    """Return a float64 tensor of the array on the device of `tensor`, without a copy if it can."""
+    values = np.asarray(array, dtype=np.float64)
+    if not values.flags.writeable:
+        values = values.copy()
+    return torch.as_tensor(values, device=tensor.device)
 
 
 def _per_item(values: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

@@ -116,7 +116,7 @@ class _StringObjective:
             if done is not None:
                 return done
         arrays = to_numpy(scores)
-        gradient = np.zeros_like(arrays)
+        gradient = np.empty_like(arrays)
         values = np.empty(len(self.items))
         for i, item in enumerate(self.items):
             own = arrays[i, : len(item.gold)]
@@ -125,6 +125,7 @@ class _StringObjective:
             else:
                 values[i], table = array_softmax_margin(own, item.gold, item.automaton)
             gradient[i, : len(item.gold)] = table
+            gradient[i, len(item.gold) :] = 0.0
         return like(values, scores), like(gradient, scores)
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
