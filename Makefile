@@ -27,7 +27,7 @@ $(VENV)/.dev: $(VENV)/.core
 	    $$($(BIN)/python -m pip show --quiet torch 2>/dev/null && echo torch)
 	touch $@
 
-# The exact gradient of 2,000 real pairs under the edit distance: about a minute on one core.
+# The exact gradient of 2,000 real pairs under the edit distance.
 demo: $(VENV)/.core
 	mkdir -p build
 	$(BIN)/fstgrad grad data/cmudict2000.tsv --tokens-y words --loss edit --order 2 \
