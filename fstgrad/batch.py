@@ -1,9 +1,9 @@
 """Batch: one objective over many pairs, with compiled losses kept, in one process or several.
 
-Pairs are worked through in chunks of fixed size.  Chunk k always goes to process k mod jobs, which
-keeps the automata of its own pairs from one pass to the next, so that only pairs, weights and sums
-travel between processes.  Sums are taken chunk by chunk in the order of the input: the result is
-the same to the last bit for every number of processes.
+Pairs are worked through in chunks of fixed size, four consecutive ones a task.  A task always goes
+to the same process, which keeps the automata of its own pairs from one pass to the next, so that
+only pairs, weights and sums travel between processes.  Sums are taken chunk by chunk in the order of
+the input: the result is the same to the last bit for every number of processes.
 """
 
 import signal
@@ -11,9 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,11 @@ from fstgrad.objective import Method, PairObjective
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
-_AHEAD = 4  # chunks that wait for each process
+_TASK = 4 * CHUNK  # pairs that travel to a process together
+_AHEAD = 2  # tasks that wait for each process
 
 XY = tuple[Any, SequenceLike]
+_T = TypeVar("_T")
 Item = XY | FstgradError  # an error stands for a pair that could not be read
 
 
@@ -203,13 +205,13 @@ class Batch:
                 yield work(self.objective, weights, index, chunk)
             return
         waiting: deque[Any] = deque()
-        for index, chunk in numbered:
-            worker = self._processes()[index // CHUNK % self.jobs]
-            waiting.append(worker.submit(_work, weights, index, chunk))
-            if len(waiting) >= _AHEAD * self.jobs:
-                yield waiting.popleft().result()
+        for process, chunks in groupby(numbered, lambda item: item[0] // _TASK % self.jobs):
+            for task in _cut(chunks, _TASK // CHUNK):
+                waiting.append(self._processes()[process].submit(_work, weights, task))
+                if len(waiting) >= _AHEAD * self.jobs:
+                    yield from waiting.popleft().result()
         while waiting:
-            yield waiting.popleft().result()
+            yield from waiting.popleft().result()
 
     def _processes(self) -> list[Any]:
         """Return one executor of one process for each job, started on first use."""
@@ -263,6 +265,12 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     return Chunk(tuple(outcomes), sums)
 
 
+def _cut(items: Iterator[_T], size: int) -> Iterator[list[_T]]:
+    """Yield lists of up to `size` consecutive items."""
+    while part := list(islice(items, size)):
+        yield part
+
+
 def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
     """Yield (index of the first item, items), cut at the multiples of the chunk size."""
     iterator = iter(items)
@@ -285,5 +293,5 @@ def _start(objective: PairObjective, cache_bytes: int, directory: str | None) ->
     _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
 
 
-def _work(w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
-    return work(_objective, w, first, pairs)
+def _work(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
+    return [work(_objective, w, first, pairs) for first, pairs in chunks]
