@@ -2,8 +2,8 @@
 
 Pairs are worked through in chunks of fixed size, four consecutive ones a task.  A task always goes
 to the same process, which keeps the automata of its own pairs from one pass to the next, so that
-only pairs, weights and sums travel between processes.  Sums are taken chunk by chunk in the order of
-the input: the result is the same to the last bit for every number of processes.
+only pairs, weights and sums travel between processes.  Sums are taken chunk by chunk in the order
+of the input: the result is the same to the last bit for every number of processes.
 """
 
 import signal
