@@ -206,12 +206,12 @@ class CountFrontier:
     """The states of one level in the probability semiring, as the kernels keep them."""
 
     def __init__(self, machine: TargetMachine, length: int) -> None:
-        from fstgrad.kernels.levels import probability_level
+        from fstgrad.kernels.levels import probability_level, supports
 
         self._advance: Callable[..., Any] = probability_level
         order, arcs = machine.by_class()
         self._arcs = len(machine.arcs), arcs[0], arcs[1], arcs[2]
-        self._useful = [useful[order] for useful in SupportForm(machine, length).useful]
+        self._useful = supports(*self._arcs, machine.final[order], length)
         self._rows = np.where(self._useful[length], machine.initial[order], 0.0)[None]
         self._final = machine.final[order]
         self.offset = 1.0

@@ -4,11 +4,28 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import inner_kernel, kernel
-from fstgrad.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered, rehashed
+from fstgrad.kernels.tables import HEAD, hashed_cells, new_slots, numbered
 
 INF = 2**60  # as in fstgrad.semiring
 _ROUND, _KEEP = 1 << 11, -(1 << 12)  # mantissas are compared to 40 bits
 _EXACT = 2.0**53
+
+
+@kernel
+def supports(
+    classes: int, first: IntArray, goal: IntArray, weight: FloatArray, final: FloatArray, length: int
+) -> BoolArray:
+    """Return (l + 1, K): from which states of M, without epsilons, r symbols can lead to an end."""
+    size = len(final)
+    useful = np.zeros((length + 1, size), np.bool_)
+    for j in range(size):
+        useful[0, j] = final[j] > 0.0
+    for r in range(1, length + 1):
+        for group in range(classes * size):
+            for a in range(first[group], first[group + 1]):
+                if useful[r - 1, goal[a]] and weight[a] > 0.0:
+                    useful[r, group % size] = True
+    return useful
 
 
 @kernel
@@ -28,50 +45,92 @@ def probability_level(
     states, size = rows.shape
     target = np.full((states, classes), -1, np.int64)
     capacity = 2 * states + 16
-    found, pool = np.empty((capacity, size)), np.empty(capacity * (size + HEAD), np.int64)
-    slots = new_slots(capacity)
-    cells, key = np.empty(size, np.float64), np.empty(size, np.int64)
+    found, slots = np.empty((capacity, size)), new_slots(capacity)
+    cells, live = np.zeros(size), np.empty(size, np.int64)
+    factors = _factors(size)
     count = 0
     for s in range(states):
+        number = 0
+        for k in range(size):
+            if rows[s, k] != 0.0:
+                live[number] = k
+                number += 1
         for c in range(classes):
+            for i in range(number):
+                k = c * size + live[i]
+                for a in range(first[k], first[k + 1]):
+                    cells[goal[a]] += rows[s, live[i]] * weight[a]
+            hashed = 0
+            for j in range(size):
+                cells[j] = cells[j] if useful[j] else 0.0
+                hashed += _comparable(cells[j]) * factors[j]
+            target[s, c] = _numbered(slots, found, count, cells, hashed)
+            count += target[s, c] == count
             for j in range(size):
                 cells[j] = 0.0
-            for k in range(size):
-                if rows[s, k] != 0.0:
-                    for a in range(first[c * size + k], first[c * size + k + 1]):
-                        if useful[goal[a]]:
-                            cells[goal[a]] += rows[s, k] * weight[a]
-            _comparable(cells, key)
-            used = count * (size + HEAD)
-            hashed = hashed_cells(key, 0, size)
-            target[s, c] = numbered(slots, pool, used, count, key, 0, size, hashed)
-            if target[s, c] == count:
-                for j in range(size):
-                    found[count, j] = cells[j]
-                count += 1
-            if count > limit:
-                return count, found[:0], target
-            if count == capacity:
-                capacity *= 2
-                pool = longer(pool)
-                slots = rehashed(pool, count * (size + HEAD), capacity)
-                grown = np.empty((capacity, size))
-                for i in range(count):
-                    for j in range(size):
-                        grown[i, j] = found[i, j]
-                found = grown
+        if count > limit:
+            return count, found[:0], target
+        if count + classes > capacity:
+            capacity = 2 * (capacity + classes)
+            found, slots = _grown(found, count, capacity, factors)
     return count, found[:count].copy(), target
 
 
 @inner_kernel
-def _comparable(cells: FloatArray, key: IntArray) -> None:
-    """Write the bits of the cells; those of other numbers than integers rounded to 40 bits."""
-    bits = cells.view(np.int64)
+def _factors(size: int) -> IntArray:
+    """Return odd factors with bits all over, one for each cell of a row."""
+    factors = np.empty(size, np.int64)
+    value = np.int64(-7046029254386353131)
+    for j in range(size):
+        value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
+        factors[j] = value | 1
+    return factors
+
+
+@inner_kernel
+def _comparable(cell: float) -> int:
+    """Return what equal cells have in common; all but integers are rounded to 40 bits."""
+    bits = np.float64(cell).view(np.int64)
+    if cell != np.rint(cell) or cell >= _EXACT:
+        bits = (bits + _ROUND) & _KEEP
+    return bits ^ (bits >> 32)
+
+
+@inner_kernel
+def _numbered(
+    slots: IntArray, found: FloatArray, count: int, cells: FloatArray, hashed: int
+) -> int:
+    """Return the number of the row among those found; a new one is written behind them."""
+    hashed = (hashed ^ (hashed >> 32)) & 0x7FFFFFFFFFFFFFFF
+    place, tag = hashed & (len(slots) - 1), hashed >> 32
+    while slots[place] >= 0:
+        if slots[place] >> 32 == tag:
+            number = slots[place] & 0xFFFFFFFF
+            equal = True
+            for j in range(len(cells)):
+                if found[number, j] != cells[j]:
+                    equal = equal and _comparable(found[number, j]) == _comparable(cells[j])
+            if equal:
+                return int(number)
+        place = (place + 1) & (len(slots) - 1)
+    slots[place] = (tag << 32) | count
     for j in range(len(cells)):
-        if cells[j] == np.rint(cells[j]) and cells[j] < _EXACT:
-            key[j] = bits[j]
-        else:
-            key[j] = (bits[j] + _ROUND) & _KEEP
+        found[count, j] = cells[j]
+    return count
+
+
+@inner_kernel
+def _grown(
+    found: FloatArray, count: int, capacity: int, factors: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Return the rows with room for `capacity`, and their slots."""
+    rows, slots = np.empty((capacity, found.shape[1])), new_slots(capacity)
+    for i in range(count):
+        hashed = 0
+        for j in range(found.shape[1]):
+            hashed += _comparable(found[i, j]) * factors[j]
+        _numbered(slots, rows, i, found[i], hashed)
+    return rows, slots
 
 
 @kernel
