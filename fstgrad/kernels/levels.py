@@ -13,7 +13,12 @@ _EXACT = 2.0**53
 
 @kernel
 def supports(
-    classes: int, first: IntArray, goal: IntArray, weight: FloatArray, final: FloatArray, length: int
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: FloatArray,
+    final: FloatArray,
+    length: int,
 ) -> BoolArray:
     """Return (l + 1, K): from which states of M, without epsilons, r symbols can lead to an end."""
     size = len(final)

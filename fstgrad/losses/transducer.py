@@ -16,7 +16,7 @@ from fstgrad.checks import FloatArray, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.machine import TargetMachine
-from fstgrad.matching import matched
+from fstgrad.matching import composed, string_arrays
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -26,7 +26,6 @@ from fstgrad.openfst import (
     is_acceptor,
     is_acyclic,
     over_alphabet,
-    project,
     read_file,
     to_arrays,
     with_arc_type,
@@ -153,24 +152,21 @@ class TransducerLoss(Loss):
         return LossAutomaton.from_arrays(self.alphabet, to_arrays(acceptor), length)
 
     def _machine(self, target: Target) -> TargetMachine:
-        if len(self.factors) == 1 and not isinstance(target, Fst):
-            ids = self.alphabet.encode(target, name="target")
-            left, class_of = merge_alike(self._reader, np.unique(ids) + 1, len(self.alphabet))
-            fst = matched(left, ids, len(self.alphabet))
+        if isinstance(target, Fst):
+            right = to_arrays(self._target_acceptor(target))
         else:
-            right = self._target_acceptor(target)
-            for factor in reversed(self.factors[1:]):
-                right = compose(factor, right)
-            written = np.unique(to_arrays(right).ilabel)
-            left, class_of = merge_alike(self._reader, written, len(self.alphabet))
-            fst = to_arrays(project(compose(from_arrays(left), right), "input"))
+            right = string_arrays(self.alphabet.encode(target, name="target"))
+        for factor in reversed(self._arrays[1:]):
+            right = composed(factor, right)
+        left, class_of = merge_alike(self._arrays[0], np.unique(right.ilabel), len(self.alphabet))
+        fst = composed(left, right)
         machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
         return replace(machine, class_of=machine.class_of[class_of])
 
     @cached_property
-    def _reader(self) -> FstArrays:
-        """The factor that reads the hypothesis."""
-        return to_arrays(self.factors[0])
+    def _arrays(self) -> tuple[FstArrays, ...]:
+        """The factors; the first reads the hypothesis."""
+        return tuple(to_arrays(factor) for factor in self.factors)
 
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
