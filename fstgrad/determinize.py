@@ -206,7 +206,7 @@ class CountFrontier:
     """The states of one level in the probability semiring, as the kernels keep them."""
 
     def __init__(self, machine: TargetMachine, length: int) -> None:
-        from fstgrad.kernels.levels import probability_level, supports
+        from fstgrad.kernels.counts import probability_level, supports
 
         self._advance: Callable[..., Any] = probability_level
         order, arcs = machine.by_class()

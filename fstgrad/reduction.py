@@ -60,8 +60,12 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     return reduced, class_of
 
 
-def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> TargetMachine:
+def target_machine(
+    fst: FstArrays, num_symbols: int, semiring: Semiring, *, compiled: bool = True
+) -> TargetMachine:
     """Return the arrays of M, small and ordered.
+
+    Without `compiled` counts are reduced in numpy too, the twin that the tests compare with.
 
     Parameters
     ----------
@@ -82,6 +86,8 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
     weights, final, unit = _semiring_weights(fst, semiring)
     all_arcs = Arcs(fst.source, fst.target, weights)
     is_epsilon = fst.ilabel == 0
+    if compiled and semiring is PROBABILITY:
+        return _counting_machine(fst, all_arcs, final, num_symbols)
     class_of, arcs = symbol_classes(
         all_arcs.take(~is_epsilon), fst.ilabel[~is_epsilon] - 1, num_symbols
     )
@@ -91,6 +97,39 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
         semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
     )
     return merge_equal_futures(order_epsilons(machine))
+
+
+def _counting_machine(
+    fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
+) -> TargetMachine:
+    """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
+    from fstgrad.kernels import counts
+
+    kernels: Any = counts
+    size = len(final)
+    silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
+    order = _topological_order(silent, size)
+    if order is None:
+        paths = _cyclic_closure(PROBABILITY, silent, size)
+    else:
+        ordered = silent.take(order)
+        paths = kernels.closure(size, ordered.source, ordered.target, ordered.weight)
+    read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
+    group = (fst.ilabel[read] - 1) * size + arcs.source[read]
+    read = read[np.argsort(group, kind="stable")]
+    group.sort()
+    first = np.searchsorted(group, np.arange(num_symbols * size + 1))
+    triples, weight, ends = kernels.quotient(
+        paths, fst.start, num_symbols, first, arcs.target[read], arcs.weight[read], final
+    )
+    label, source, target = triples.T
+    class_of, classes = symbol_classes(Arcs(source, target, weight), label, num_symbols)
+    initial = np.zeros(len(ends))
+    initial[0] = 1.0
+    none = np.empty(0, dtype=np.int64)
+    return TargetMachine(
+        PROBABILITY, class_of, classes, Arcs(none, none, np.empty(0)), initial, ends, 1.0
+    )
 
 
 def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
@@ -156,13 +195,18 @@ def _topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
 
 
 def _closure(machine: TargetMachine, order: IntArray | None) -> npt.NDArray[Any]:
-    """Return the (K, K) matrix of all epsilon paths, the empty ones included (Lehmann 1977)."""
+    """Return the (K, K) matrix of all epsilon paths, the empty ones included."""
     semiring, size = machine.semiring, machine.num_states
+    if order is None:
+        return _cyclic_closure(semiring, machine.epsilon, size)
     closure = semiring.full((size, size))
-    if order is not None:
-        closure[np.arange(size), np.arange(size)] = semiring.one
-        return replace(machine, epsilon=machine.epsilon.take(order)).closed(closure.T).T
-    arcs = machine.epsilon
+    closure[np.arange(size), np.arange(size)] = semiring.one
+    return replace(machine, epsilon=machine.epsilon.take(order)).closed(closure.T).T
+
+
+def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[Any]:
+    """Return the weights (K, K) of all paths, the empty ones included (Lehmann 1977)."""
+    closure = semiring.full((size, size))
     semiring.plus.at(closure, (arcs.source, arcs.target), arcs.weight)
     for k in range(size):
         loop = closure[k, k]
