@@ -1,16 +1,25 @@
 """The compiled kernels against their numpy twins."""
 
+import itertools
+import math
+from collections import Counter, defaultdict
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad import openfst
 from fstgrad.determinize import determinize
+from fstgrad.matching import composed, string_arrays
 from fstgrad.minimize import minimize, minimize_finals
+from fstgrad.openfst import FstArrays
+from fstgrad.reduction import target_machine
+from fstgrad.semiring import PROBABILITY
 from fstgrad.strings.algebra import Log, Real
 from fstgrad.strings.compiled import solve, used_contexts
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
-from fstgrad.transducers import string_acceptor
 from tests.oracles import strings as oracle
 from tests.test_strings_exact import KINDS, make_loss
 
@@ -57,21 +66,90 @@ def test_determinization_equals_the_twin(kind, seed):
             np.testing.assert_array_equal(sorted(a.cost.ravel()), sorted(b.cost.ravel()))
 
 
-@pytest.mark.parametrize(
-    "kind", [k for k in KINDS if k not in ("factored", "ngram", "ngram-smooth", "ngram-linear")]
-)
-def test_matching_a_string_equals_composition(kind):
-    """A string and its acceptor, which goes through OpenFst, give one machine."""
-    rng = np.random.default_rng(7)
-    target = np.array([0, 2, 1, 1, 0])
+def with_epsilons_back(fst, cost):
+    """The FST with an arc back along each epsilon of the input side: cycles that converge."""
+    silent = np.flatnonzero(fst.ilabel == 0)
+    nothing = np.zeros(len(silent), dtype=np.int64)
+    columns = {
+        "source": fst.target[silent],
+        "ilabel": nothing,
+        "olabel": nothing,
+        "target": fst.source[silent],
+        "weight": np.full(len(silent), cost),
+    }
+    return replace(fst, **{k: np.append(getattr(fst, k), new) for k, new in columns.items()})
+
+
+def value(machine, y):
+    row = machine.initial[:, None]
+    for symbol in y:
+        row = machine.advance(row, machine.class_of[symbol])
+    return float(machine.value(row)[0])
+
+
+@pytest.mark.parametrize("weights", ["own", "random", "cyclic"])
+@pytest.mark.parametrize("kind", ["ngram", "ngram-smooth", "ngram-linear"])
+def test_reduced_counts_equal_the_twin(kind, weights):
+    rng = np.random.default_rng(3)
+    target = rng.integers(3, size=6)
     loss, _ = make_loss(kind, rng, ABC, tuple(target))
-    straight = loss.machine(target)
-    composed = loss.machine(string_acceptor(ABC, target, arc_type="log64"))
-    assert straight.num_states == composed.num_states
-    assert len(straight.arcs) == len(composed.arcs)
-    for y in oracle.all_strings(3, 3):
-        acceptor = string_acceptor(ABC, target, arc_type="log64")
-        assert loss(np.array(y), target) == loss(np.array(y), acceptor)
+    counter, inverse = (openfst.to_arrays(factor) for factor in loss.factors)
+    fst = composed(counter, composed(inverse, string_arrays(target)))
+    if weights != "own":
+        doublings = rng.integers(8, size=len(fst.weight))
+        fst = replace(fst, weight=fst.weight + doublings * math.log(2))
+    if weights == "cyclic":
+        fst = with_epsilons_back(fst, 5.0)
+    fast = target_machine(fst, 3, PROBABILITY)
+    plain = target_machine(fst, 3, PROBABILITY, compiled=False)
+    assert (fast.num_states, len(fast.arcs)) == (plain.num_states, len(plain.arcs))
+    for y in oracle.all_strings(3, 4):
+        assert value(fast, y) == pytest.approx(value(plain, y), rel=1e-13)
+
+
+def random_transducer(rng, states):
+    """Acyclic, over labels 1..2 and epsilon on both sides, every weight a power of two."""
+    source = np.repeat(np.arange(states - 1), 3)
+    target = rng.integers(source + 1, states)
+    labels = rng.integers(3, size=(2, len(source)))
+    weight = rng.integers(4, size=len(source)).astype(float)
+    final = np.where(rng.random(states) < 0.5, 1.0, np.inf)
+    return FstArrays("log64", 0, final, source, *labels, target, weight)
+
+
+def path_weights(fst):
+    """{(input, output): {cost: number of paths}} of an acyclic transducer."""
+    found = defaultdict(Counter)
+
+    def follow(state, read, written, cost):
+        if fst.final[state] < np.inf:
+            found[read, written][cost + fst.final[state]] += 1
+        for a in np.flatnonzero(fst.source == state):
+            step = tuple(fst.ilabel[a : a + 1][fst.ilabel[a : a + 1] > 0])
+            out = tuple(fst.olabel[a : a + 1][fst.olabel[a : a + 1] > 0])
+            follow(fst.target[a], read + step, written + out, cost + fst.weight[a])
+
+    if fst.start >= 0:
+        follow(fst.start, (), (), 0.0)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_composition_has_each_path_once(seed):
+    rng = np.random.default_rng(seed)
+    left, right = random_transducer(rng, 5), random_transducer(rng, 4)
+    expected = defaultdict(Counter)
+    for (x, u), ours in path_weights(left).items():
+        for (v, z), theirs in path_weights(right).items():
+            if u == v:
+                for (a, times), (b, more) in itertools.product(ours.items(), theirs.items()):
+                    expected[x, z][a + b] += times * more
+    result = composed(left, right)
+    assert path_weights(result) == expected
+    useful = openfst.connect(openfst.from_arrays(result))
+    assert useful.num_states() == result.num_states
+    reference = openfst.compose(openfst.from_arrays(left), openfst.from_arrays(right))
+    assert path_weights(openfst.to_arrays(reference)) == expected
 
 
 def test_used_contexts_by_hand():

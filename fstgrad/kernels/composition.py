@@ -4,7 +4,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.kernels.compiler import inner_kernel, kernel
-from fstgrad.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered, rehashed
+from fstgrad.kernels.tables import HEAD, hashed_cells, longer, numbered, rehashed
 
 _STATE = HEAD + 3  # a pair of states and whether the right one has moved alone, in the pool
 _ARC = 4
@@ -31,88 +31,75 @@ def composed(
     is.  Between two symbols that meet, the left side moves alone before the right one does, so that
     no path is there twice (Mohri, Pereira and Riley 1996).  O(pairs + arcs log arcs of a state).
     """
-    slots, capacity = new_slots(64), 64
-    pool, arcs = np.empty(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
-    cells = np.zeros(3, np.int64)
-    cells[0], cells[1] = left_start, right_start
-    numbered(slots, pool, 0, 0, cells, 0, 3, hashed_cells(cells, 0, 3))
-    count, state, used = 1, 0, 0
+    state, used = 0, 0
+    count = state + 1  # not a literal, for which numba would compile what is called once more
+    capacity = 64 * count
+    pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
+    pool[1], pool[HEAD], pool[HEAD + 1] = 3, left_start, right_start
+    slots, cells = rehashed(pool, _STATE, capacity), np.empty(3, np.int64)
     while state < count:
-        p, q = pool[state * _STATE + HEAD], pool[state * _STATE + HEAD + 1]
-        moved = pool[state * _STATE + HEAD + 2]
-        left_stop, right_stop = left_first[p + 1], right_first[q + 1]
-        fan = _fan(left_label[left_first[p] : left_stop], right_label[right_first[q] : right_stop])
-        while used + fan * _ARC > len(arcs):
-            arcs = longer(arcs)
-        while (count + fan) * _STATE > len(pool):
-            pool = longer(pool)
-        while count + fan > capacity:
-            capacity *= 2
-            slots = rehashed(pool, count * _STATE, capacity)
-        a, b = left_first[p], right_first[q]
-        while a < left_stop and left_label[a] == 0:
-            if moved == 0:
-                cells[0], cells[1], cells[2] = left_goal[a], q, 0
-                count, used = _arc(slots, pool, count, arcs, used, cells, state, a, -1)
-            a += 1
-        while b < right_stop and right_label[b] == 0:
-            cells[0], cells[1], cells[2] = p, right_goal[b], 1
-            count, used = _arc(slots, pool, count, arcs, used, cells, state, -1, b)
-            b += 1
-        for meeting in range(b, right_stop):
-            label = right_label[meeting]
-            own = a + np.searchsorted(left_label[a:left_stop], label)
-            while own < left_stop and left_label[own] == label:
-                cells[0], cells[1], cells[2] = left_goal[own], right_goal[meeting], 0
-                count, used = _arc(slots, pool, count, arcs, used, cells, state, own, meeting)
-                own += 1
+        at = state * _STATE + HEAD
+        p, q, has_moved = pool[at], pool[at + 1], pool[at + 2]
+        for other in range(right_first[q] - 1, right_first[q + 1]):
+            stays = other < right_first[q]
+            label = 0 if stays else right_label[other]
+            low, high = -1, 0
+            if label > 0 or stays:
+                low, high = _labelled(left_label, left_first[p], left_first[p + 1], label)
+            if stays and has_moved:
+                high = low
+            while used + (high - low) * _ARC > len(arcs):
+                arcs = longer(arcs)
+            while count + high - low > capacity:
+                capacity *= 2
+                pool = longer(pool)
+                slots = rehashed(pool, count * _STATE, capacity)
+            for own in range(low, high):
+                cells[0] = left_goal[own] if own >= 0 else p
+                cells[1] = q if stays else right_goal[other]
+                cells[2] = own < 0
+                hashed = hashed_cells(cells, 0, 3)
+                target = numbered(slots, pool, count * _STATE, count, cells, 0, 3, hashed)
+                count += target == count
+                arcs[used], arcs[used + 1], arcs[used + 2] = state, target, own
+                arcs[used + 3] = -1 if stays else other
+                used += _ARC
         state += 1
-    return _trimmed(pool, count, arcs[:used], left_final, right_final)
+    return _trimmed(pool, count, arcs, used // _ARC, left_final, right_final)
 
 
 @inner_kernel
-def _fan(left: IntArray, right: IntArray) -> int:
-    """Return how many arcs may leave a pair of states with these labels on theirs."""
-    fan = np.searchsorted(left, 1)
-    for label in right:
-        if label == 0:
-            fan += 1
+def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
+    """Return where the label stands in the sorted labels[start : stop]."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) // 2
+        if labels[middle] < label:
+            low = middle + 1
         else:
-            fan += np.searchsorted(left, label + 1) - np.searchsorted(left, label)
-    return int(fan)
-
-
-@inner_kernel
-def _arc(
-    slots: IntArray,
-    pool: IntArray,
-    count: int,
-    arcs: IntArray,
-    used: int,
-    cells: IntArray,
-    source: int,
-    left: int,
-    right: int,
-) -> tuple[int, int]:
-    """Write an arc to the pair in `cells`, which may be new; return the counts after it."""
-    hashed = hashed_cells(cells, 0, 3)
-    target = numbered(slots, pool, count * _STATE, count, cells, 0, 3, hashed)
-    arcs[used], arcs[used + 1], arcs[used + 2], arcs[used + 3] = source, target, left, right
-    return count + (target == count), used + _ARC
+            high = middle
+    while high < stop and labels[high] == label:
+        high += 1
+    return low, high
 
 
 @inner_kernel
 def _trimmed(
-    pool: IntArray, count: int, arcs: IntArray, left_final: BoolArray, right_final: BoolArray
+    pool: IntArray,
+    count: int,
+    arcs: IntArray,
+    num_arcs: int,
+    left_final: BoolArray,
+    right_final: BoolArray,
 ) -> tuple[IntArray, IntArray]:
     """Return the states from which an end can be reached, and the arcs between them."""
     number = np.full(count, -1, np.int64)
-    first, order = np.zeros(count + 2, np.int64), np.empty(len(arcs) // _ARC, np.int64)
-    for a in range(len(order)):
+    first, order = np.zeros(count + 2, np.int64), np.empty(num_arcs, np.int64)
+    for a in range(num_arcs):
         first[arcs[a * _ARC + 1] + 2] += 1
     for s in range(count):
         first[s + 2] += first[s + 1]
-    for a in range(len(order)):
+    for a in range(num_arcs):
         goal = arcs[a * _ARC + 1]
         order[first[goal + 1]] = a
         first[goal + 1] += 1
@@ -129,18 +116,17 @@ def _trimmed(
             if number[source] < 0:
                 number[source], stack[depth] = 0, source
                 depth += 1
+    has_path = number[0] == 0
     states, kept = np.empty((count, 2), np.int64), 0
-    if number[0] < 0:
-        return states[:0], np.empty((0, _ARC), np.int64)
     for s in range(count):
-        if number[s] == 0:
+        if has_path and number[s] == 0:
             states[kept, 0], states[kept, 1] = pool[s * _STATE + HEAD], pool[s * _STATE + HEAD + 1]
             number[s] = kept
             kept += 1
-    result, rows = np.empty((len(order), _ARC), np.int64), 0
-    for a in range(len(order)):
+    result, rows = np.empty((num_arcs, _ARC), np.int64), 0
+    for a in range(num_arcs):
         source, target = number[arcs[a * _ARC]], number[arcs[a * _ARC + 1]]
-        if source >= 0 and target >= 0:
+        if has_path and source >= 0 and target >= 0:
             result[rows, 0], result[rows, 1] = source, target
             result[rows, 2], result[rows, 3] = arcs[a * _ARC + 2], arcs[a * _ARC + 3]
             rows += 1
