@@ -241,3 +241,21 @@ def summed(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
     weight = semiring.full((len(keys),))
     semiring.plus.at(weight, where, arcs.weight)
     return Arcs(keys // num_states, keys % num_states, weight)
+
+
+def topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
+    """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
+    indegree = np.bincount(arcs.target, minlength=num_states)
+    leaving: dict[int, list[int]] = {}
+    for arc, source in enumerate(arcs.source.tolist()):
+        leaving.setdefault(source, []).append(arc)
+    ready = np.flatnonzero(indegree == 0).tolist()
+    order: list[int] = []
+    while ready:
+        for arc in leaving.get(ready.pop(), ()):
+            order.append(arc)
+            target = int(arcs.target[arc])
+            indegree[target] -= 1
+            if indegree[target] == 0:
+                ready.append(target)
+    return np.array(order, dtype=np.int64) if len(order) == len(arcs.source) else None

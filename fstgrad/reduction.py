@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import IntArray
 from fstgrad.errors import FstError
+from fstgrad.futures import merge_equal_futures
 from fstgrad.machine import (
     GRID_BITS,
     Arcs,
@@ -22,6 +23,7 @@ from fstgrad.machine import (
     cost_unit,
     summed,
     symbol_classes,
+    topological_order,
 )
 from fstgrad.openfst import FstArrays
 from fstgrad.semiring import PROBABILITY, TROPICAL, Semiring
@@ -65,7 +67,7 @@ def target_machine(
 ) -> TargetMachine:
     """Return the arrays of M, small and ordered.
 
-    Without `compiled` counts are reduced in numpy too, the twin that the tests compare with.
+    Without `compiled` it is done in numpy, the twin that the tests compare with.
 
     Parameters
     ----------
@@ -96,19 +98,19 @@ def target_machine(
     machine = TargetMachine(
         semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
     )
-    return merge_equal_futures(order_epsilons(machine))
+    return merge_equal_futures(order_epsilons(machine), compiled=compiled)
 
 
 def _counting_machine(
     fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
 ) -> TargetMachine:
     """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
-    from fstgrad.kernels import counts
+    from fstgrad.kernels import reduction
 
-    kernels: Any = counts
+    kernels: Any = reduction
     size = len(final)
     silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
-    order = _topological_order(silent, size)
+    order = topological_order(silent, size)
     if order is None:
         paths = _cyclic_closure(PROBABILITY, silent, size)
     else:
@@ -164,7 +166,7 @@ def order_epsilons(machine: TargetMachine) -> TargetMachine:
     Tropical epsilon arcs are kept where they have no cycle (they are few, their closure is not);
     otherwise, and always in the probability semiring, they are replaced by their closure.
     """
-    order = _topological_order(machine.epsilon, machine.num_states)
+    order = topological_order(machine.epsilon, machine.num_states)
     if order is not None and machine.semiring is TROPICAL:
         machine = replace(machine, epsilon=machine.epsilon.take(order))
     else:
@@ -174,24 +176,6 @@ def order_epsilons(machine: TargetMachine) -> TargetMachine:
         initial=machine.closed(machine.initial[:, None].copy())[:, 0],
         final=machine._closed_backward(machine.final[:, None].copy())[:, 0],
     )
-
-
-def _topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
-    """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
-    indegree = np.bincount(arcs.target, minlength=num_states)
-    leaving: dict[int, list[int]] = {}
-    for arc, source in enumerate(arcs.source.tolist()):
-        leaving.setdefault(source, []).append(arc)
-    ready = np.flatnonzero(indegree == 0).tolist()
-    order: list[int] = []
-    while ready:
-        for arc in leaving.get(ready.pop(), ()):
-            order.append(arc)
-            target = int(arcs.target[arc])
-            indegree[target] -= 1
-            if indegree[target] == 0:
-                ready.append(target)
-    return np.array(order, dtype=np.int64) if len(order) == len(arcs.source) else None
 
 
 def _closure(machine: TargetMachine, order: IntArray | None) -> npt.NDArray[Any]:
@@ -276,75 +260,6 @@ def _reachable(machine: TargetMachine) -> TargetMachine:
         initial=machine.initial[found],
         final=machine.final[found],
     )
-
-
-def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
-    """Return the quotient by the coarsest equivalence of states with equal futures.
-
-    Two states are equal if they are equally final and, for each class, lead with equal total
-    weight into each block: partition refinement, O(rounds (arcs K + K log K)).
-    """
-    _, block = np.unique(machine.final, return_inverse=True)
-    blocks = int(block.max()) + 1
-    while blocks < machine.num_states:
-        indicator = machine.semiring.full((machine.num_states, blocks))
-        indicator[np.arange(machine.num_states), block] = machine.semiring.one
-        indicator = machine._closed_backward(indicator)
-        signature = np.column_stack(
-            [block, machine.final]
-            + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
-        )
-        rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
-        _, first, block = np.unique(rows.ravel(), return_index=True, return_inverse=True)
-        if len(first) == blocks:
-            return _quotient(machine, block)
-        blocks = len(first)
-    return machine
-
-
-def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
-    """Return one state for each block, with the arcs of its last member along epsilons.
-
-    The others may have arcs only through epsilons that stay in the block, and those go.
-    """
-    semiring = machine.semiring
-    first = _last_members(machine, block)
-    is_first = np.zeros(machine.num_states, dtype=bool)
-    is_first[first] = True
-
-    def mapped(arcs: Arcs, *, loops: bool) -> Arcs:
-        kept = arcs.take(is_first[arcs.source])
-        moved = Arcs(block[kept.source], block[kept.target], kept.weight)
-        if not loops:  # an epsilon loop of non-negative cost changes no minimum
-            moved = moved.take(moved.source != moved.target)
-        return summed(moved, semiring, len(first))
-
-    initial = semiring.full((len(first),))
-    semiring.plus.at(initial, block, machine.initial)
-    epsilon = mapped(machine.epsilon, loops=False)
-    order = _topological_order(epsilon, len(first))
-    if order is None:
-        return machine
-    arcs = tuple(mapped(arcs, loops=True) for arcs in machine.arcs)
-    label = np.repeat(np.arange(len(arcs)), [len(a.source) for a in arcs])
-    merged, classes = symbol_classes(concatenated(arcs), label, len(arcs))
-    return replace(
-        machine,
-        class_of=merged[machine.class_of],
-        arcs=classes,
-        epsilon=epsilon.take(order),
-        initial=initial,
-        final=machine.final[first],
-    )
-
-
-def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
-    """Return for each block a member from which no epsilons lead to another member."""
-    rank = np.zeros(machine.num_states, dtype=np.int64)
-    for source, target in zip(machine.epsilon.source, machine.epsilon.target, strict=True):
-        rank[target] = max(rank[target], rank[source] + 1)
-    order = np.lexsort((-rank, block))
-    return order[np.unique(block[order], return_index=True)[1]]
 
 
 def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:

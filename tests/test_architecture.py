@@ -18,7 +18,7 @@ LAYERS = {
     "openfst": 3,
     "transducers": 4,
     "pipeline": 5, "machine": 5, "matching": 5, "automaton": 5,
-    "reduction": 6, "determinize": 6, "evaluation": 6, "minimize": 7, "bounds": 8,
+    "futures": 6, "determinize": 6, "reduction": 7, "evaluation": 6, "minimize": 7, "bounds": 8,
     "losses": 9,
     "distribution": 3,
     "trees": 10, "mrf": 10, "grm": 10, "strings": 10,

@@ -15,7 +15,7 @@ from fstgrad.matching import composed, string_arrays
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import FstArrays
 from fstgrad.reduction import target_machine
-from fstgrad.semiring import PROBABILITY
+from fstgrad.semiring import PROBABILITY, TROPICAL
 from fstgrad.strings.algebra import Log, Real
 from fstgrad.strings.compiled import solve, used_contexts
 from fstgrad.strings.passes import Passes
@@ -85,6 +85,28 @@ def value(machine, y):
     for symbol in y:
         row = machine.advance(row, machine.class_of[symbol])
     return float(machine.value(row)[0])
+
+
+LETTERS = fg.Alphabet("abcd")
+
+
+@pytest.mark.parametrize(
+    ("loss", "states"),
+    [
+        (fg.SmithWaterman(LETTERS), 11),
+        (fg.SmithWaterman(LETTERS, gap_open=2.0, gap_extend=0.5), 20),
+        (fg.OptimalStringAlignment(LETTERS), 9),
+    ],
+    ids=["linear gaps", "affine gaps", "transpositions"],
+)
+def test_reduced_costs_equal_the_twin(loss, states):
+    fst = composed(openfst.to_arrays(loss.factors[0]), string_arrays(LETTERS.encode("abbab")))
+    fast = target_machine(fst, 4, TROPICAL)
+    plain = target_machine(fst, 4, TROPICAL, compiled=False)
+    assert fast.num_states == plain.num_states == states
+    assert len(fast.arcs) == len(plain.arcs)
+    for y in oracle.all_strings(4, 4):
+        assert value(fast, y) == value(plain, y)
 
 
 @pytest.mark.parametrize("weights", ["own", "random", "cyclic"])

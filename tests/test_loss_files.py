@@ -56,6 +56,13 @@ def test_a_transducer_in_memory_is_matched_too():
     assert grams("abab", "bab") == fg.NGram(ABC, 2, log=False)("abab", "bab") == -3.0
 
 
+def test_factors_with_other_symbols_where_they_meet():
+    counter = openfst.with_symbols(transducers.ngram_counter(ABC, 2), ABC)
+    other = openfst.with_symbols(transducers.ngram_counter(REVERSED, 2), REVERSED)
+    with pytest.raises(fg.FstError, match=r"label 1 is 'a' on the left and '\w' on the right"):
+        fg.TransducerLoss((counter, other.copy().invert()), ABC, semiring="probability")
+
+
 def test_text_keeps_float64(files):
     loss = fg.TransducerLoss.from_file(files / "x.txt", ABC)
     assert loss("aa", "ab") == pytest.approx(0.1, abs=1e-12)  # 0.1 in float32 is 1.5e-9 off

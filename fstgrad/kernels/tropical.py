@@ -53,8 +53,8 @@ def bounds(
                 for e in range(eps_first[j], eps_first[j + 1]):
                     low[j] = min(low[j], eps_weight[e] + low[eps_goal[e]])
                     high[j] = min(high[j], eps_weight[e] + high[eps_goal[e]])
-                lower[r, j] = min(lower[r, j], _bounded(low[j]))
-                worst = _bounded(high[j])
+                lower[r, j] = min(lower[r, j], bounded(low[j]))
+                worst = bounded(high[j])
                 upper[r, j] = worst if c == 0 else max(upper[r, j], worst)
     return lower, upper
 
@@ -358,7 +358,7 @@ def canonical(
 
 
 @inner_kernel
-def _bounded(value: int) -> int:
+def bounded(value: int) -> int:
     """Return the value, with what stands for an infinity put back to it."""
     if value > INF // 2:
         return INF

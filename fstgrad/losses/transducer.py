@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from fstgrad.openfst import (
     ArcType,
     Fst,
     FstArrays,
+    check_symbols,
     compose,
     from_arrays,
     is_acceptor,
@@ -61,7 +63,7 @@ class TransducerLoss(Loss):
     ------
     FstError
         A label of the transducer is not one of the alphabet, its symbol tables lack a symbol of
-        the alphabet, or a weight is NaN or -inf.
+        the alphabet, the tables of factors that meet differ, or a weight is NaN or -inf.
 
     Examples
     --------
@@ -190,6 +192,8 @@ class TransducerLoss(Loss):
     def _checked_factors(self, parts: list[Fst]) -> tuple[Fst, ...]:
         """Return the factors in "log64", outer labels being those of the alphabet."""
         arrays = [to_arrays(part) for part in parts]
+        for left, right in pairwise(arrays):
+            check_symbols(left.output_symbols, right.input_symbols)
         arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
         arrays[-1] = over_alphabet(arrays[-1], self.alphabet, ("output",))
         for side, labels in (("input", arrays[0].ilabel), ("output", arrays[-1].olabel)):

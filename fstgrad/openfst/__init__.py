@@ -43,11 +43,16 @@ from fstgrad.openfst.operations import (
     topsort,
     union,
 )
-from fstgrad.openfst.symbols import over_alphabet, symbol_table, with_character_symbols
+from fstgrad.openfst.symbols import (
+    check_symbols,
+    over_alphabet,
+    symbol_table,
+    with_character_symbols,
+)
 
 __all__ = [
-    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "compose", "connect", "determinize",
-    "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize",
+    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "check_symbols", "compose", "connect",
+    "determinize", "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize",
     "over_alphabet", "project", "prune", "read", "read_collection", "read_file",
     "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
     "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
