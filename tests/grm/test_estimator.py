@@ -1,0 +1,230 @@
+"""The estimator: conventions, warm starts, checkpoints, bad input, real data."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fstgrad as fg
+from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.grm.files import read_table
+from fstgrad.grm.regression import NodeFit
+from tests.grm.test_fit import counts
+
+sklearn_base = pytest.importorskip("sklearn.base")
+
+
+def test_threads_sparse_input_and_frames_change_nothing():
+    x = counts()
+    plain = fg.GeneralizedRootModel(k=3, alpha=0.05).fit(x)
+    for model in (
+        fg.GeneralizedRootModel(k=3, alpha=0.05, n_jobs=2).fit(x),
+        fg.GeneralizedRootModel(k=3, alpha=0.05).fit(sparse.csr_matrix(x)),
+        fg.GeneralizedRootModel(k=3, alpha=0.05).fit(sparse.csr_array(x.astype(float))),
+    ):
+        for mine, other in zip(model.parameters_.flat, plain.parameters_.flat, strict=True):
+            np.testing.assert_array_equal(mine, other)
+    assert plain.score(x) == pytest.approx(plain.score(sparse.csr_matrix(x)), abs=1e-15)
+
+
+def test_warm_start_needs_fewer_steps():
+    x = counts(n=1000, p=8)
+    model = fg.GeneralizedRootModel(k=3, alpha=0.04, warm_start=True).fit(x)
+    cold = fg.GeneralizedRootModel(k=3, alpha=0.03).fit(x)
+    warm = model.set_params(alpha=0.03).fit(x)
+    steps = [sum(fit.steps for fit in m.node_fits_) for m in (warm, cold)]
+    assert steps[0] < steps[1]
+    assert warm.score(x) == pytest.approx(cold.score(x), abs=1e-6)
+
+
+def test_warm_start_leaves_sets_that_are_no_candidates():
+    x = counts(p=4)
+    model = fg.GeneralizedRootModel(k=3, alpha=0.01, warm_start=True).fit(x)
+    assert model.parameters_.flat[3].size > 1
+    model.set_params(candidate_sets=[[0, 1]]).fit(x)
+    assert [i.sets.tolist() for i in model.parameters_.interactions] == [[[0, 1]], []]
+    alone = fg.GeneralizedRootModel(k=3, alpha=0.01, candidate_sets=[[0, 1]]).fit(x)
+    assert model.score(x) == pytest.approx(alone.score(x), abs=1e-7)
+
+
+def test_a_path_has_the_fits_of_its_alphas():
+    x = counts()
+    models = fg.GeneralizedRootModel(k=3, tol=1e-8).path(x, [0.02, 0.1, 0.05])
+    assert [model.alpha for model in models] == [0.1, 0.05, 0.02]
+    sizes = [model.parameters_.flat[3].size for model in models]
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]
+    for model in models:
+        alone = fg.GeneralizedRootModel(k=3, alpha=model.alpha, tol=1e-8).fit(x)
+        assert model.score(x) == pytest.approx(alone.score(x), abs=1e-7)
+
+
+def test_a_stopped_fit_resumes_from_its_checkpoint(tmp_path, monkeypatch):
+    x = counts()
+    path = tmp_path / "fit.npz"
+    settings = {"k": 3, "alpha": 0.05, "checkpoint": path}
+    solved = []
+    solve = fg.grm.regression.NodeRegression.fit
+
+    def stop_after_three(self, start=None):
+        if len(solved) == 3:
+            raise KeyboardInterrupt
+        solved.append(self.node)
+        return solve(self, start)
+
+    monkeypatch.setattr("fstgrad.grm.regression.NodeRegression.fit", stop_after_three)
+    with pytest.raises(KeyboardInterrupt):
+        fg.GeneralizedRootModel(**settings).fit(x)
+    assert path.exists()
+    solved.clear()
+    monkeypatch.setattr(
+        "fstgrad.grm.regression.NodeRegression.fit",
+        lambda self, start=None: solved.append(self.node) or solve(self, start),
+    )
+    resumed = fg.GeneralizedRootModel(**settings).fit(x)
+    assert solved == [3, 4]
+    plain = fg.GeneralizedRootModel(k=3, alpha=0.05).fit(x)
+    np.testing.assert_array_equal(resumed.parameters_.flat[3], plain.parameters_.flat[3])
+    with pytest.raises(InvalidInputError, match="other data or settings"):
+        fg.GeneralizedRootModel(**{**settings, "alpha": 0.06}).fit(x)
+    path.write_text("not a checkpoint")
+    with pytest.raises(InvalidInputError, match="not a checkpoint"):
+        fg.GeneralizedRootModel(**settings).fit(x)
+
+
+def test_save_pickle_and_clone(tmp_path):
+    x = sparse.csr_matrix(counts(p=4))
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05, candidate_sets=[["a", "b", "d"]])
+    model.fit(x, feature_names=["a", "b", "c", "d"])
+    assert {s.names for s in model.top_interactions(2)} <= {("a", "b"), ("a", "d"), ("b", "d")}
+    model.save(tmp_path / "model.npz")
+    for copy in (fg.GeneralizedRootModel.load(tmp_path / "model.npz"),
+                 pickle.loads(pickle.dumps(model))):  # fmt: skip
+        assert copy.score(x) == model.score(x)
+        assert copy.names_ == ["a", "b", "c", "d"]
+        assert copy.get_params() == model.get_params()
+        np.testing.assert_array_equal(copy.kkt_, model.kkt_)
+    assert sklearn_base.clone(model).get_params() == model.get_params()
+    assert not hasattr(sklearn_base.clone(model), "kkt_")
+    (tmp_path / "other.npz").write_bytes(b"text")
+    with pytest.raises(InvalidInputError, match="not a model"):
+        fg.GeneralizedRootModel.load(tmp_path / "other.npz")
+
+
+def test_cross_validation_picks_an_alpha():
+    from sklearn.model_selection import GridSearchCV
+
+    search = GridSearchCV(
+        fg.GeneralizedRootModel(k=2, tol=1e-4), {"alpha": [0.01, 0.05, 10.0]}, cv=3
+    ).fit(counts())
+    assert search.best_params_["alpha"] < 10.0
+
+
+def test_constant_columns_are_kept_alone():
+    x = counts(p=4)
+    x[:, 1], x[:, 2] = 0, 3
+    with pytest.warns(UserWarning, match="2 column"):
+        model = fg.GeneralizedRootModel(k=3, alpha=0.005).fit(x)
+    intercepts = model.parameters_.intercepts[:, 0]
+    assert intercepts[1] == -100.0
+    assert intercepts[2] == pytest.approx(np.log(3))
+    assert {tuple(s) for i in model.parameters_.interactions for s in i.sets.tolist()} <= {(0, 3)}
+    assert np.isfinite(model.score(x))
+
+
+@pytest.mark.parametrize(
+    "settings, change, message",
+    [
+        ({"k": 0}, None, "k is 0"),
+        ({"k": 6}, None, "k is 6 and X has 5"),
+        ({"alpha": 0.0}, None, "alpha is 0.0"),
+        ({"alpha": -1.0}, None, "alpha is -1.0"),
+        ({"base": "normal"}, None, "base is 'normal'"),
+        ({"interactions": "some"}, None, "interactions"),
+        ({"candidate_sets": "stages"}, None, "candidate_sets"),
+        ({"candidate_sets": [[0]]}, None, "two or more"),
+        ({"candidate_sets": [["a", 0]]}, None, "no column"),
+        ({"candidate_sets": [[0, 9]]}, None, "from 0 to 4"),
+        ({"n_jobs": 0}, None, "n_jobs is 0"),
+        ({}, -1.0, "-1.0"),
+        ({}, 0.5, "0.5"),
+        ({}, np.nan, "NaN"),
+        ({"base": "exponential"}, -1.0, "-1.0"),
+    ],
+)
+def test_bad_input(settings, change, message):
+    x = counts().astype(float)
+    if change is not None:
+        x[3, 2] = change
+    with pytest.raises(InvalidInputError, match=message):
+        fg.GeneralizedRootModel(**{"k": 2, **settings}).fit(x)
+
+
+def test_without_scikit_learn_only_the_estimator_is_missing():
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import fstgrad as fg, fstgrad.grm.bases as bases\n"
+        "assert bases.Poisson().log_partition([0.0]).value == 1.0\n"
+        "try:\n    fg.GeneralizedRootModel\n"
+        "except fg.MissingDependencyError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'fstgrad[grm]'" in done.stdout
+
+
+def test_memory_is_predicted():
+    with pytest.raises(MemoryLimitError, match="max_memory"):
+        fg.GeneralizedRootModel(k=3, max_memory=1e3).fit(counts())
+
+
+def test_a_stop_before_convergence_is_said():
+    with pytest.warns(UserWarning, match="max_iter"):
+        model = fg.GeneralizedRootModel(k=3, alpha=0.01, max_iter=1).fit(counts())
+    assert model.kkt_.max() > 1e-6
+    assert isinstance(model.node_fits_[0], NodeFit)
+
+
+@pytest.mark.parametrize("base, k", [("gaussian", 1), ("gaussian", 2), ("exponential", 1)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_checks_of_scikit_learn(base, k):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    check_estimator(fg.GeneralizedRootModel(k=k, base=base), on_skip=None)
+
+
+def test_the_progress_bar_ends_at_the_last_node(capsys):
+    fg.GeneralizedRootModel(k=2, alpha=0.05, verbose=True).fit(counts())
+    assert "5/5" in capsys.readouterr().out
+
+
+PUBLISHED = {
+    ("boundary", "layer"): 4.98, ("heat", "transfer"): 4.26, ("tunnel", "wind"): 3.95,
+    ("edge", "leading"): 3.32, ("bone", "marrow"): 3.15, ("angle", "attack"): 3.04,
+    ("skin", "friction"): 2.87, ("layer", "skin", "friction"): 0.507,
+    ("information", "retrieval", "storage"): 0.317, ("pressure", "number", "mach"): 0.315,
+}  # fmt: skip
+
+
+def test_classic3_gives_the_published_pairs(shared_data):
+    x, words = read_table(shared_data / "classic3" / "classic3.mat")
+    used = [words.index(w) for w in ("boundary", "layer", "heat", "transfer", "bone", "marrow")]
+    model = fg.GeneralizedRootModel(k=3, alpha=0.01, tol=1e-4).fit(x[:, used])
+    ranked = model.top_interactions(2, 3, sign="positive")
+    assert {s.members for s in ranked} == {(0, 1), (2, 3), (4, 5)}
+
+
+@pytest.mark.slow
+def test_classic3_gives_the_published_values(shared_data):
+    x, words = read_table(shared_data / "classic3" / "classic3.mat")
+    model = fg.GeneralizedRootModel(k=3, alpha=0.01, tol=1e-4)
+    model.fit(x[:, :500], feature_names=words[:500])
+    assert model.kkt_.max() <= 1e-4
+    assert model.n_candidates_ == 500 * 499 // 2 + 500 * 499 * 498 // 6
+    found = model.top_interactions(2, 7, sign="positive")
+    found += model.top_interactions(3, 3, sign="positive")
+    assert [s.names for s in found] == list(PUBLISHED)
+    for weighted in found:  # the published values come of a looser fit with bounds of A
+        assert weighted.value == pytest.approx(PUBLISHED[weighted.names], abs=0.01)
