@@ -6,6 +6,7 @@ class of symbols and then by the epsilon arcs.  Before that M is made small: sym
 arcs form a class, epsilon arcs are ordered (or removed), states with the same future are merged.
 """
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,6 +31,11 @@ class Arcs:
     source: IntArray
     target: IntArray
     weight: npt.NDArray[Any]
+
+    @property
+    def columns(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+        """The three arrays."""
+        return self.source, self.target, self.weight
 
     def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
         """Return the arcs at the given positions, in a slice, or under a mask."""
@@ -209,21 +215,36 @@ def cost_unit(costs: FloatArray) -> float:
 def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tuple[Arcs, ...]]:
     """Return the class of each of `num` labels and the arcs of each class: equal arcs, one class.
 
-    Labels without arcs form a class too.
+    Labels without arcs form a class too.  Labels are compared by a hash of their arcs, and the
+    result is verified; on a collision the hash is drawn anew.
     """
     order = np.lexsort((arcs.weight, arcs.target, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
-    bounds = np.searchsorted(label, np.arange(num + 1)).tolist()
-    keys: dict[bytes, int] = {}
-    classes: list[Arcs] = []
-    class_of = np.empty(num, dtype=np.int64)
-    for symbol in range(num):
-        own = arcs.take(slice(bounds[symbol], bounds[symbol + 1]))
-        key = own.source.tobytes() + own.target.tobytes() + own.weight.tobytes()
-        class_of[symbol] = keys.setdefault(key, len(classes))
-        if class_of[symbol] == len(classes):
-            classes.append(own)
-    return class_of, tuple(classes)
+    bounds = np.searchsorted(label, np.arange(num + 1))
+    start, count = bounds[:-1], np.diff(bounds)
+    for salt in itertools.count(1):
+        sums = np.append(np.uint64(0), np.cumsum(_mixed(arcs, salt)))
+        hashes = sums[bounds[1:]] - sums[start]
+        _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
+        model = first[found]
+        if np.array_equal(count[model], count):
+            twin = arcs.take(np.arange(len(label)) + (start[model] - start)[label])
+            if all(map(np.array_equal, twin.columns, arcs.columns)):
+                break
+    rank = np.argsort(first)
+    class_of = np.argsort(rank)[found]
+    own = zip(start[first[rank]].tolist(), bounds[first[rank] + 1].tolist(), strict=True)
+    return class_of, tuple(arcs.take(slice(*span)) for span in own)
+
+
+def _mixed(arcs: Arcs, salt: int) -> npt.NDArray[np.uint64]:
+    """Return a hash of each arc."""
+    weight = np.ascontiguousarray(arcs.weight).view(np.uint64)
+    mixed = arcs.source.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed += arcs.target.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed = (mixed ^ weight) * np.uint64((2 * salt - 1) * 0xBF58476D1CE4E5B9 % 2**64)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed * np.uint64(0x94D049BB133111EB)
 
 
 def concatenated(parts: tuple[Arcs, ...]) -> Arcs:

@@ -72,6 +72,19 @@ def test_the_whole_transducer_of_factors():
     assert fg.TransducerLoss(whole, ABC)("abca", "bc") == 2.0
 
 
+def test_large_vocabularies():
+    """Edit distances factor on their own; what has n^2 arcs says that it is too large."""
+    words = fg.Alphabet([f"w{i}" for i in range(6000)])
+    loss = fg.EditDistance(words)
+    assert len(loss.factors) == 2
+    assert len(fg.EditDistance(fg.Alphabet("abc")).factors) == 1
+    y, target = ["w0", "w5999", "w7"], ["w5999", "w8", "w9"]
+    assert loss(y, target) == 3.0
+    assert loss.compile(target).loss(y) == 3.0
+    with pytest.raises(fg.InvalidInputError, match=r"36,000,000 arcs.*smaller alphabet"):
+        fg.Hamming(words)
+
+
 def test_state_limit_says_what_to_do():
     abc = fg.Alphabet("abcdefghij")
     loss = fg.EditDistance(abc)

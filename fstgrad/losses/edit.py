@@ -12,6 +12,8 @@ from fstgrad.losses.base import Target
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
 
+_WHOLE = 100  # symbols up to which one transducer is as fast as two factors
+
 
 class EditDistance(TransducerLoss):
     """Edit distance: the least total cost of insertions, deletions and substitutions.
@@ -27,8 +29,9 @@ class EditDistance(TransducerLoss):
     confusion : (n, n) array, optional
         confusion[a, b] is the cost of aligning a in the hypothesis with b in the target, instead
         of 0 on the diagonal and `substitute_cost` off it.
-    factored : bool
-        Use the two factors whose size is linear in n (Figure 4b) instead of the one transducer.
+    factored : bool, optional
+        Use the two factors whose size is linear in n (Figure 4b) instead of the one transducer with
+        n^2 arcs; if left out, with more than 100 symbols.  The loss is the same.
 
     Examples
     --------
@@ -45,7 +48,7 @@ class EditDistance(TransducerLoss):
         substitute_cost: float = 1.0,
         *,
         confusion: npt.ArrayLike | None = None,
-        factored: bool = False,
+        factored: bool | None = None,
     ) -> None:
         costs: dict[str, Any] = {
             "insert_cost": insert_cost,
@@ -53,6 +56,8 @@ class EditDistance(TransducerLoss):
             "substitute_cost": substitute_cost,
             "arc_type": "log64",
         }
+        if factored is None:
+            factored = confusion is None and len(alphabet) > _WHOLE
         if not factored:
             fst = transducers.edit_transducer(alphabet, confusion=confusion, **costs)
             super().__init__(fst, alphabet)
@@ -61,7 +66,7 @@ class EditDistance(TransducerLoss):
         else:
             raise InvalidInputError(
                 "confusion has a cost for each pair of symbols and does not factor; "
-                "leave factored=False"
+                "leave factored out"
             )
 
 
