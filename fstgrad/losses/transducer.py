@@ -175,9 +175,9 @@ class TransducerLoss(Loss):
         if machine.semiring is TROPICAL:
             return super()._finished(value, machine)
         if not self.log:
-            return -value
+            return 0.0 - value  # not -0.0
         with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(value + self.smoothing))
+            return np.asarray(0.0 - np.log(value + self.smoothing))
 
     def _target_acceptor(self, target: Target) -> Fst:
         if not isinstance(target, Fst):
