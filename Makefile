@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow lint types bench learning learning-quick dist-test clean
+.PHONY: demo test test-slow lint types bench bench-readme learning learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,11 @@ types: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
+
+# The tables behind the numbers of the README, in full.
+bench-readme: $(VENV)/.dev
+	for name in compile engines chain risk grid; do \
+	    $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # The learning experiments of docs/learning.md.
 learning-quick: $(VENV)/.dev
