@@ -1,5 +1,7 @@
 """Losses as objects: compilation, caps, limits, references as acceptors, and bad input."""
 
+import math
+
 import numpy as np
 import pynini
 import pytest
@@ -70,6 +72,20 @@ def test_a_target_acceptor_gives_the_least_loss():
 def test_the_whole_transducer_of_factors():
     whole = fg.EditDistance(ABC, factored=True).transducer
     assert fg.TransducerLoss(whole, ABC)("abca", "bc") == 2.0
+
+
+@pytest.mark.parametrize("engine", ["layered", "openfst"])
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (fg.NGram(ABC, 3, smoothing=0.25), math.log(4.0)),
+        (fg.NGram(ABC, 3, log=False), 0.0),
+    ],
+    ids=["smoothed", "linear"],
+)
+def test_a_target_without_ngrams_has_one_loss(loss, expected, engine):
+    b = loss.compile("ab", engine=engine)
+    assert [b.loss(y) for y in ("aa", "ab", "cb")] == pytest.approx([expected] * 3, abs=1e-15)
 
 
 def test_large_vocabularies():

@@ -63,17 +63,22 @@ def loss_acceptor(
     weight that led to them.  A cap of a tropical loss is one more path for each y, of cost `cap`,
     before the determinization.
     """
-    machine = hypothesis_machine(transducer, alphabet, target, length)
-    tropical = machine.arc_type() == "standard"
-    if tropical and cap is not None:
-        machine = _capped(machine, alphabet, length, cap)
-    result = determinized(machine, max_states=max_states, delta=delta, prune=prune)
 
     def loss(u: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             whole = -np.log(u + smoothing) if log else -u
         return whole if cap is None else np.minimum(whole, cap)
 
+    try:
+        machine = hypothesis_machine(transducer, alphabet, target, length)
+    except InfeasibleError:
+        if log and smoothing == 0:
+            raise
+        return _constant(alphabet, length, -float(loss(np.zeros(1))[0]))
+    tropical = machine.arc_type() == "standard"
+    if tropical and cap is not None:
+        machine = _capped(machine, alphabet, length, cap)
+    result = determinized(machine, max_states=max_states, delta=delta, prune=prune)
     if tropical or (log and smoothing == 0 and cap is None):
         acceptor = _inverted(result)
     else:
@@ -94,9 +99,16 @@ def _inverted(machine: Fst) -> Fst:
 
 
 def _capped(machine: Fst, alphabet: Alphabet, length: int, cap: float) -> Fst:
-    every = openfst.to_arrays(sigma_power(alphabet, length, arc_type="standard"))
-    constant = openfst.from_arrays(replace(every, final=every.final + cap))
+    constant = _constant(alphabet, length, cap, arc_type="standard")
     return openfst.remove_epsilons(openfst.union(machine, constant), delta=EXACT)
+
+
+def _constant(
+    alphabet: Alphabet, length: int, cost: float, *, arc_type: openfst.ArcType = "log64"
+) -> Fst:
+    """Return the acceptor of Delta^l in which each string costs the same."""
+    every = openfst.to_arrays(sigma_power(alphabet, length, arc_type=arc_type))
+    return openfst.from_arrays(replace(every, final=every.final + cost))
 
 
 def _split_by_total(
