@@ -32,11 +32,6 @@ class Arcs:
     target: IntArray
     weight: npt.NDArray[Any]
 
-    @property
-    def columns(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
-        """The three arrays."""
-        return self.source, self.target, self.weight
-
     def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
         """Return the arcs at the given positions, in a slice, or under a mask."""
         return Arcs(self.source[where], self.target[where], self.weight[where])
@@ -222,14 +217,15 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     arcs, label = arcs.take(order), label[order]
     bounds = np.searchsorted(label, np.arange(num + 1))
     start, count = bounds[:-1], np.diff(bounds)
+    columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.target
     for salt in itertools.count(1):
-        sums = np.append(np.uint64(0), np.cumsum(_mixed(arcs, salt)))
+        sums = np.append(np.uint64(0), np.cumsum(_mixed(*columns, salt)))
         hashes = sums[bounds[1:]] - sums[start]
         _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
         model = first[found]
         if np.array_equal(count[model], count):
-            twin = arcs.take(np.arange(len(label)) + (start[model] - start)[label])
-            if all(map(np.array_equal, twin.columns, arcs.columns)):
+            twin = np.arange(len(label)) + (start[model] - start)[label]
+            if all(np.array_equal(column[twin], column) for column in columns):
                 break
     rank = np.argsort(first)
     class_of = np.argsort(rank)[found]
@@ -237,14 +233,19 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     return class_of, tuple(arcs.take(slice(*span)) for span in own)
 
 
-def _mixed(arcs: Arcs, salt: int) -> npt.NDArray[np.uint64]:
-    """Return a hash of each arc."""
-    weight = np.ascontiguousarray(arcs.weight).view(np.uint64)
-    mixed = arcs.source.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed += arcs.target.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
-    mixed = (mixed ^ weight) * np.uint64((2 * salt - 1) * 0xBF58476D1CE4E5B9 % 2**64)
+def _mixed(
+    weight: npt.NDArray[np.uint64], source: IntArray, target: IntArray, salt: int
+) -> npt.NDArray[np.uint64]:
+    """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""
+    mixed = weight + np.uint64(salt)
+    for number in (source, target):
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed += number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(32)
-    return mixed * np.uint64(0x94D049BB133111EB)
+    return mixed
 
 
 def concatenated(parts: tuple[Arcs, ...]) -> Arcs:

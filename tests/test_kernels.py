@@ -11,6 +11,7 @@ import pytest
 import fstgrad as fg
 from fstgrad import openfst
 from fstgrad.determinize import determinize
+from fstgrad.machine import Arcs, symbol_classes
 from fstgrad.matching import composed, string_arrays
 from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import FstArrays
@@ -85,6 +86,26 @@ def value(machine, y):
     for symbol in y:
         row = machine.advance(row, machine.class_of[symbol])
     return float(machine.value(row)[0])
+
+
+@pytest.mark.parametrize("weights", [[1.0, -1.0], [0.5, 2.0**-30], [3, 4]], ids=repr)
+def test_symbols_with_equal_arcs_are_one_class(weights):
+    """Weights that differ in a few bits, between few states: what hashes confuse most easily."""
+    rng = np.random.default_rng(0)
+    for states in (1, 2, 4):
+        shape = 40, states
+        target = np.tile(np.arange(states), (40, 1))
+        source, weight = rng.integers(2, size=shape), rng.choice(weights, size=shape)
+        label = np.repeat(np.arange(40), states)
+        arcs = Arcs(source.ravel(), target.ravel(), weight.ravel())
+        class_of, classes = symbol_classes(arcs, label, 41)
+        rows = zip(source.tolist(), target.tolist(), weight.tolist(), strict=True)
+        own = [frozenset(zip(*row, strict=True)) for row in rows]
+        own.append(frozenset())
+        assert len(classes) == len(set(own))
+        for symbol, expected in enumerate(own):
+            found = classes[class_of[symbol]]
+            assert set(zip(found.source, found.target, found.weight, strict=True)) == expected
 
 
 LETTERS = fg.Alphabet("abcd")
