@@ -54,14 +54,14 @@ class ArcTable:
                 f"scores has shape {array.shape}; the shape must be {kind} with n >= 1 dependents "
                 "and the root at index 0"
             )
-        flat = np.ascontiguousarray(array.reshape(-1, *event))
+        flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.empty(len(flat), dtype=np.int64)
+            sizes = np.empty(len(flat), np.int64)
             sizes.fill(event[0] - 1)
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
         table = cls(array, flat, sizes, is_labeled)
-        bad = matrix_tree.find_unclean(flat.reshape(*flat.shape[:3], -1), sizes)
+        bad = matrix_tree.find_unclean(table.wide(flat), sizes)
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, array.shape)]
             item = table.name(bad // (array.size // len(sizes)))
@@ -76,11 +76,13 @@ class ArcTable:
         """The leading axes."""
         return self.scores.shape[: -3 if self.labeled else -2]
 
-    @cached_property
+    @property
     def arcs(self) -> FloatArray:
         """Scores (b, n+1, n+1), labels summed out: log sum_y exp score."""
-        if not self.labeled:
-            return self.flat
+        return self._arcs_of_labels if self.labeled else self.flat
+
+    @cached_property
+    def _arcs_of_labels(self) -> FloatArray:
         top = self.flat.max(axis=-1)
         safe = np.where(np.isfinite(top), top, 0.0)
         with np.errstate(divide="ignore"):
@@ -117,24 +119,25 @@ class ArcTable:
             marginals = marginals[..., None] * self.shares
         return marginals.reshape(self.scores.shape)
 
-    def centered(self) -> tuple[FloatArray, FloatArray]:
-        """Return the scores less what every tree shares, -inf as 0, and that total (b,).
+    def wide(self, table: FloatArray) -> FloatArray:
+        """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
+        return table.reshape(*table.shape[:2], -1) if self.labeled else table
 
-        Expectations of centered scores lose no digits to a constant of each dependent.
+    def entropies(
+        self, marginals: FloatArray, log_partition: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and the scores less what every tree shares, -inf as 0.
+
+        marginals : like the scores.  log_partition : (b,).
         """
         from fstgrad.trees.kernels import matrix_tree
 
-        centered, shift = np.empty_like(self.arcs), np.empty(len(self.arcs))
-        matrix_tree.center_batch(self.arcs, self.lengths, False, centered, shift)
-        allowed = centered > -np.inf
-        if not self.labeled:
-            return np.where(allowed, centered, 0.0).reshape(self.scores.shape), shift
-        constants = np.subtract(self.arcs, centered, out=np.zeros_like(centered), where=allowed)
-        allowed = allowed[..., None] & (self.flat > -np.inf)
-        table = np.subtract(
-            self.flat, constants[..., None], out=np.zeros_like(self.flat), where=allowed
-        )
-        return table.reshape(self.scores.shape), shift
+        centered, values = np.empty(self.flat.shape), np.empty(len(self.flat))
+        matrix_tree.entropies(
+            self.wide(self.flat), self.wide(marginals.reshape(self.flat.shape)), self.lengths,
+            log_partition, self.wide(centered), values,
+        )  # fmt: skip
+        return values, centered.reshape(self.scores.shape)
 
     def covariance_product(self, direction: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a table v like the scores.

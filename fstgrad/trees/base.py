@@ -32,6 +32,10 @@ class Solved(Protocol):
     def marginals(self) -> FloatArray:
         """The probability of every arc."""
 
+    @property
+    def infeasible(self) -> int:
+        """The first item without a tree, -1 if all have one."""
+
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return Cov v."""
 
@@ -104,9 +108,7 @@ class TreeDistribution(MomentDistribution):
 
     def entropy(self) -> Scalar:
         """Return log Z - <mu, scores> in nats, between 0 and the log number of trees: O(n^3)."""
-        expected = np.reshape(self.inner(self._marginals, self._centered), -1)
-        log_partition = self._solution.log_partition - self._shift
-        return self._shaped(np.maximum(log_partition - expected, 0.0))
+        return self._shaped(self._entropies[0])
 
     def parts(self, structure: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
@@ -153,8 +155,8 @@ class TreeDistribution(MomentDistribution):
     @cached_property
     def _solution(self) -> Solved:
         solution = self._solve()
-        if np.minimum.reduce(solution.log_partition) == -np.inf:
-            self._raise_infeasible(int(np.argmin(solution.log_partition)))
+        if solution.infeasible >= 0:
+            self._raise_infeasible(solution.infeasible)
         return solution
 
     @cached_property
@@ -164,16 +166,12 @@ class TreeDistribution(MomentDistribution):
         return table
 
     @cached_property
-    def _centering(self) -> tuple[FloatArray, FloatArray]:
-        return self._table.centered()
+    def _entropies(self) -> tuple[FloatArray, FloatArray]:
+        return self._table.entropies(self._marginals, self._solution.log_partition)
 
     @property
     def _centered(self) -> FloatArray:
-        return self._centering[0]
-
-    @property
-    def _shift(self) -> FloatArray:
-        return self._centering[1]
+        return self._entropies[1]
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         return self._table.covariance_product(v, self._solution)

@@ -19,6 +19,12 @@ class ProjectiveSolution:
     log_partition: FloatArray
     marginals: FloatArray
 
+    @property
+    def infeasible(self) -> int:
+        """The first item without a tree, -1 if all have one."""
+        item = int(np.argmin(self.log_partition))
+        return item if self.log_partition[item] == -np.inf else -1
+
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return Cov v: the derivative along v carried through both passes, O(n^3)."""
         return _solve(self.scores, self.lengths, self.single_root, direction)[2]

@@ -22,7 +22,7 @@ def _sample_item(
 ) -> IntArray:
     from fstgrad.trees.kernels import sampling
 
-    n, single = int(solution.lengths[item]), bool(solution.single[item])
+    n, single = int(solution.lengths[item]), solution.is_single(item)
     weights = np.ascontiguousarray(solution.weights[item, : n + 1, : n + 1])
     heads = np.empty((count, n), dtype=np.int64)
     if method == "wilson" or (method == "auto" and expected_steps(solution, item) < 10 * n * n):
@@ -42,7 +42,7 @@ def expected_steps(solution: Solution, item: int) -> float:
     weights, gradient = solution.weights[item], solution.gradient[item]
     if not gradient.any():
         return np.inf
-    if not solution.single[item]:
+    if not solution.is_single(item):
         return float(weights.sum(axis=0) @ gradient[0])
     visits = weights[1:].sum(axis=0) @ (gradient + gradient.T)
     return float(solution.marginals[item, 0, 1:] @ visits[1:])

@@ -1,6 +1,6 @@
-"""The matrix-tree theorem on small matrices: log Z, its gradient, and Hessian-vector products.
+"""The matrix-tree theorem: log Z, its gradient, entropies and Hessian-vector products.
 
-Tables have the layout of the scores, (M+1, M+1) with [head, dependent] and the root at 0; the
+Tables have the layout of the scores, (m+1, m+1) with [head, dependent] and the root at 0; the
 diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  The letters are
 
     w  weights, each column divided by its largest (single root: by its largest non-root one),
@@ -11,30 +11,31 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.kernels.compiler import fused_kernel, kernel
+from fstgrad.trees.kernels.dense import exponentiate, invert
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits.
 CONDITION_LIMIT = 100.0
 # With a root arc so far above its rivals, marginals of 1e-17 in place of 0 would count.
 ROOT_LIMIT = 1e4
-SMALLEST_PIVOT = 1e-280
 
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, m+1, y), or -1."""
-    width = scores.shape[2] * scores.shape[3]
-    rows = scores.reshape(-1, width)
+    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1."""
+    size, width = scores.shape[1:]
+    labels = width // size
     for item in range(len(lengths)):
+        count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
-            row = rows[item * scores.shape[1] + i, : (lengths[item] + 1) * scores.shape[3]]
+            row = scores[item, i]
             bad = 0
-            for value in row:
-                bad += not value < np.inf
+            for k in range(count):
+                bad += not row[k] < np.inf
             if bad > 0:
-                for k in range(len(row)):
+                for k in range(count):
                     if not row[k] < np.inf:
-                        return int((item * scores.shape[1] + i) * width + k)
+                        return int((item * size + i) * width + k)
     return -1
 
 
@@ -46,30 +47,27 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
     the root.
     """
     top = np.full(n + 1, -np.inf)
-    for i in range(1 if single else 0, n + 1):
-        for j in range(1, i):
-            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
-        for j in range(i + 1, n + 1):
-            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
-    for j in range(1, n + 1):
-        if top[j] == -np.inf and scores[0, j] > -np.inf:
-            top[j] = scores[0, j]
+    for i in range(len(out)):
+        row = out[i]
+        for j in range(len(row)):
+            row[j] = scores[i, j] if i <= n and 0 < j <= n and i != j else -np.inf
+        if 0 < i <= n or not single:
+            for j in range(n + 1):
+                top[j] = row[j] if row[j] > top[j] else top[j]
+    root = out[0]
+    for j in range(n + 1):
         if top[j] == -np.inf:
-            top[j] = 0.0
-    top[0] = 0.0
+            top[j] = root[j] if root[j] > -np.inf else 0.0
     for i in range(n + 1):
+        row = out[i]
         for j in range(n + 1):
-            out[i, j] = scores[i, j] - top[j]
-        out[i, 0] = -np.inf
-        out[i, i] = -np.inf
-    out[n + 1 :] = -np.inf
-    out[:, n + 1 :] = -np.inf
-    root = 0.0
-    child = np.argmax(out[0]) if single else 0
-    if single and out[0, child] > -np.inf:
-        root = out[0, child]
-        for j in range(1, n + 1):
-            out[0, j] -= root
+            row[j] -= top[j]
+    largest = 0.0
+    child = np.argmax(root) if single else 0
+    if single and root[child] > -np.inf:
+        largest = root[child]
+        for j in range(n + 1):
+            root[j] -= largest
     else:
         child = 0
     # the constants of the child and of the root add up to one score, whose digits they may lack
@@ -77,95 +75,46 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
     for j in range(1, n + 1):
         if j != child:
             shift += top[j]
-    return shift, root
+    return shift, largest
 
 
-@kernel
-def center_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, out: FloatArray, shift: FloatArray
-) -> None:
-    """Center every item."""
-    for item in range(scores.shape[0]):
-        shift[item], _ = center(scores[item], lengths[item], single, out[item])
-
-
-@kernel
+@fused_kernel
 def laplacian(w: FloatArray, n: int, single: bool, out: FloatArray) -> None:
     """Write the Laplacian of the dependents; single root: its last row is the root's weights.
 
     L_jj is the weight that enters j, L_ij = -w_ij.  With one root arc allowed the root's weight
-    stays out of the diagonal (Koo et al. 2007, section 3.2, there in the first row).
+    stays out of the diagonal (Koo et al. 2007, section 3.2, there in the first row).  Rows past n
+    are those of the identity, columns past them zero.
     """
-    first = 1 if single else 0
-    total = np.zeros(n)
-    for i in range(first, n + 1):
-        for j in range(n):
-            total[j] += w[i, j + 1]
-    for i in range(n):
-        for j in range(n):
-            out[i, j] = -w[i + 1, j + 1]
-        out[i, i] = total[i]
+    total = np.zeros(n + 1)
+    for i in range(1 if single else 0, n + 1):
+        row = w[i]
+        for j in range(n + 1):
+            total[j] += row[j]
+    for i in range(len(out)):
+        row = out[i]
+        if i < n:
+            row[n:] = 0.0
+            head = w[i + 1]
+            for j in range(n):
+                row[j] = -head[j + 1]
+            row[i] = total[i + 1]
+        else:
+            row[:] = 0.0
+            row[i] = 1.0
     if single:
+        row, head = out[n - 1], w[0]
         for j in range(n):
-            out[n - 1, j] = w[0, j + 1]
+            row[j] = head[j + 1]
 
 
-@kernel
-def invert(a: FloatArray, n: int) -> float:
-    """Invert the leading n rows and columns in place; return the log-determinant, -inf if it fails.
-
-    Gauss-Jordan elimination without exchanges, two pivots a pass: the columns of a Laplacian are
-    diagonally dominant, and the root's row comes last.  Columns past n are padding.
-    """
-    width = a.shape[1]
-    log_determinant = 0.0
-    for k in range(0, n - 1, 2):
-        one, two = a[k], a[k + 1]
-        for step in range(2):
-            row, other = (one, two) if step == 0 else (two, one)
-            pivot = row[k + step]
-            if not pivot > SMALLEST_PIVOT:
-                return -np.inf
-            log_determinant += np.log(pivot)
-            row[k + step] = 1.0
-            factor = -other[k + step]
-            other[k + step] = 0.0
-            scale = 1.0 / pivot
-            for j in range(width):
-                row[j] *= scale
-                other[j] += factor * row[j]
-        for i in range(n):
-            if i < k or i > k + 1:
-                row = a[i]
-                left, right = -row[k], -row[k + 1]
-                row[k] = 0.0
-                row[k + 1] = 0.0
-                for j in range(width):
-                    row[j] += left * one[j] + right * two[j]
-    if n % 2 == 1:
-        row = a[n - 1]
-        pivot = row[n - 1]
-        if not pivot > SMALLEST_PIVOT:
-            return -np.inf
-        log_determinant += np.log(pivot)
-        row[n - 1] = 1.0
-        scale = 1.0 / pivot
-        for j in range(width):
-            row[j] *= scale
-        for i in range(n - 1):
-            other = a[i]
-            factor = -other[n - 1]
-            other[n - 1] = 0.0
-            for j in range(width):
-                other[j] += factor * row[j]
-    return log_determinant
-
-
-@kernel
+@fused_kernel
 def differentiate(
     b: FloatArray, w: FloatArray, n: int, single: bool, g: FloatArray, mu: FloatArray
 ) -> bool:
     """Write g and mu from the inverse b of `laplacian`; return whether they can be trusted."""
+    g[:] = 0.0
+    mu[:] = 0.0
     own = np.zeros(n + 1)
     for j in range(n - 1 if single else n):
         own[j + 1] = b[j, j]
@@ -178,23 +127,18 @@ def differentiate(
                 g[i, j] = own[j] - b[j - 1, i - 1]
     if single:
         g[n, 1 : n + 1] = own[1:]
-    for i in range(1, n + 1):
-        g[i, i] = 0.0
-    g[: n + 1, 0] = 0.0
     total, least, largest = np.zeros((3, n + 1))
     for i in range(n + 1):
+        weights, slopes, out = w[i], g[i], mu[i]
+        slopes[i] = 0.0
         for j in range(n + 1):
-            value = g[i, j]
-            part = w[i, j] * value
-            size = abs(value)
+            part = weights[j] * slopes[j]
+            size = abs(slopes[j])
             largest[j] = size if size > largest[j] else largest[j]
             least[j] = part if part < least[j] else least[j]
             total[j] += part
             part = part if part > 0.0 else 0.0
-            mu[i, j] = part if part < 1.0 else 1.0
-    for table in (g, mu):
-        table[n + 1 :] = 0.0
-        table[:, n + 1 :] = 0.0
+            out[j] = part if part < 1.0 else 1.0
     for j in range(1, n + 1):  # false for NaN too
         if not (abs(total[j] - 1.0) < 1e-11 and largest[j] < CONDITION_LIMIT):
             return False
@@ -202,106 +146,86 @@ def differentiate(
 
 
 @kernel
-def prepare(
+def solve_batch(
     scores: FloatArray,
     lengths: IntArray,
     single: bool,
-    start: int,
-    stop: int,
     tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-) -> None:
-    """Center the items start .. stop-1 into w; numpy takes the exponentials, many at once."""
-    for item in range(start, stop):
-        values[1, item], roots[item] = center(scores[item], lengths[item], single, tables[0, item])
-
-
-@kernel
-def solve_short(
-    lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-    flags: BoolArray,
+    marginals: FloatArray,
+    log_partition: FloatArray,
+    trusted: BoolArray,
 ) -> int:
-    """Solve the items of at most `limit` dependents; return how many of all are not trusted.
+    """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
 
-    tables : (3, b, m+1, m+1), w, g, mu.  values : (2, b), log Z of w, shift.  flags : (2, b),
-    trusted, single.
+    tables : (2, b, m+1, m+1), w and g.  log_partition : where an item is not trusted, the constant
+    that its centering took out.
     """
-    work = np.empty(limit * (limit + 16))
+    size = scores.shape[1]
+    work = np.empty((size + 2) * (size + 6))
     left = 0
-    for item in range(start, stop):
+    for item in range(len(lengths)):
         n = lengths[item]
-        flags[0, item] = False
-        flags[1, item] = single
-        if n <= limit:
-            w, g, mu = tables[0, item], tables[1, item], tables[2, item]
-            width = n + (-n) % 16
-            a = work[: n * width].reshape(n, width)
-            a[:] = 0.0
-            laplacian(w, n, single, a)
-            values[0, item] = invert(a, n)
-            if values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
-                flags[0, item] = differentiate(a, w, n, single, g, mu)
-        left += not flags[0, item]
+        w, g, mu = tables[0, item], tables[1, item], marginals[item]
+        shift, root = center(scores[item], n, single, w)
+        flat = w.reshape(-1)
+        exponentiate(flat, work[: flat.size])
+        rows, width = n + (-n) % 4, n + (-n) % 8
+        inverse = work[: rows * width].reshape(rows, width)
+        laplacian(w, n, single, inverse)
+        value = invert(inverse)
+        trusted[item] = False
+        if value > -np.inf and root < ROOT_LIMIT:
+            trusted[item] = differentiate(inverse, w, n, single, g, mu)
+        log_partition[item] = value + shift if trusted[item] else shift
+        left += not trusted[item]
     return left
 
 
-@kernel
-def laplacian_long(
+@fused_kernel
+def entropies(
+    scores: FloatArray,
+    marginals: FloatArray,
     lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    matrices: FloatArray,
+    log_partition: FloatArray,
+    centered: FloatArray,
+    out: FloatArray,
 ) -> None:
-    """Write the Laplacians of long items for LAPACK, each n by n in front of its (m * m) row."""
-    for item in range(start, stop):
+    """Write entropies, and the scores less each dependent's largest, -inf as 0.
+
+    scores, marginals, centered : (b, m+1, (m+1) * y).  What every tree shares is taken out of
+    log Z - <mu, scores> before its digits are lost.
+    """
+    size, width = scores.shape[1:]
+    labels = width // size
+    for item in range(len(lengths)):
         n = lengths[item]
-        if n > limit:
-            matrix = matrices[item - start, : n * n].reshape(n, n)
-            laplacian(tables[0, item], n, single, matrix)
+        top, expected = np.full(width, -np.inf), np.zeros(width)
+        centered[item] = -np.inf
+        for i in range(n + 1):
+            row, source = centered[item, i], scores[item, i]
+            for k in range(labels, (n + 1) * labels):
+                row[k] = source[k]
+            for k in range(i * labels, (i + 1) * labels):
+                row[k] = -np.inf
+            for k in range(width):
+                top[k] = row[k] if row[k] > top[k] else top[k]
+        entropy = log_partition[item]
+        for j in range(n + 1):
+            column = top[j * labels : (j + 1) * labels]
+            largest = column.max()
+            column[:] = largest if largest > -np.inf else 0.0
+            entropy -= column[0]
+        for i in range(size):
+            row, mu = centered[item, i], marginals[item, i]
+            for k in range(width):
+                value = row[k] - top[k]
+                row[k] = value if row[k] > -np.inf else 0.0
+                expected[k] += mu[k] * row[k]
+        entropy -= expected.sum()
+        out[item] = entropy if entropy > 0.0 else 0.0
 
 
-@kernel
-def differentiate_long(
-    lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-    flags: BoolArray,
-    matrices: FloatArray,
-    pivots: FloatArray,
-) -> int:
-    """Finish the long items from their inverses; return how many of all are not trusted."""
-    left = 0
-    for item in range(start, stop):
-        n = lengths[item]
-        if n > limit:
-            for k in range(n):
-                values[0, item] += np.log(abs(pivots[item - start, k]))
-        if n > limit and values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
-            b = matrices[item - start, : n * n].reshape(n, n)
-            flags[0, item] = differentiate(
-                b, tables[0, item], n, single, tables[1, item], tables[2, item]
-            )
-        left += not flags[0, item]
-    return left
-
-
-@kernel
+@fused_kernel
 def hessian_product(
     w: FloatArray,
     g: FloatArray,
@@ -309,45 +233,55 @@ def hessian_product(
     v: FloatArray,
     n: int,
     single: bool,
+    work: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write Cov v for one item.
+    """Write Cov v for one item: O(n^3), two matrix products.
 
-    With U = w v and A = g'U - (g' scaled by U's column sums), Cov v is
-    mu v + w (-g A' + 1 diag(g A')).  Single root: the root's row of U stays out of the sums
-    and the root's row of the result takes no diagonal.
+    With U = w v, less its column sums on the diagonal, and A = g U' g, Cov v is
+    mu v + w (1 diag(A) - A).  Single root: the root's row of U stays out of the sums and the root's
+    row of the result takes no diagonal.
     """
-    first = 1 if single else 0
-    gradient = g[: n + 1, : n + 1].copy()
-    weighted = np.empty((n + 1, n + 1))  # U', so that A' is a product of arrays in C order
-    total = np.zeros(n + 1)
+    area = (n + 1) * (n + 1)
+    gradient = work[:area].reshape(n + 1, n + 1)
+    weighted = work[area : 2 * area].reshape(n + 1, n + 1)
+    product = work[2 * area : 3 * area].reshape(n + 1, n + 1)
+    total, diagonal = np.zeros((2, n + 1))
     for i in range(n + 1):
         for j in range(n + 1):
-            value = w[i, j] * v[i, j]
-            weighted[j, i] = value
-            if i >= first:
-                total[j] += value
-    transposed = np.dot(weighted, gradient)
-    for l in range(n + 1):
-        for j in range(n + 1):
-            transposed[l, j] -= total[l] * gradient[l, j]
-    change = np.dot(gradient, transposed)
-    out[n + 1 :] = 0.0
-    out[:, n + 1 :] = 0.0
-    diagonal = np.empty(n + 1)
+            gradient[i, j] = g[i, j]
+            weighted[i, j] = w[i, j] * v[i, j]
+        if i > 0 or not single:
+            for j in range(n + 1):
+                total[j] += weighted[i, j]
     for j in range(n + 1):
-        diagonal[j] = change[j, j]
+        weighted[j, j] = -total[j]
+    np.dot(weighted.T, gradient, product)
+    np.dot(gradient, product, weighted)
+    for j in range(n + 1):
+        diagonal[j] = weighted[j, j]
+    out[:] = 0.0
     for i in range(n + 1):
+        if i > 0 or not single:
+            for j in range(n + 1):
+                out[i, j] = w[i, j] * diagonal[j]
         for j in range(n + 1):
-            add = diagonal[j] if i >= first else 0.0
-            out[i, j] = w[i, j] * (add - change[i, j]) + mu[i, j] * v[i, j]
+            out[i, j] += mu[i, j] * v[i, j] - w[i, j] * weighted[i, j]
 
 
 @kernel
 def hessian_batch(
-    tables: FloatArray, v: FloatArray, lengths: IntArray, single: bool, out: FloatArray
+    tables: FloatArray,
+    marginals: FloatArray,
+    v: FloatArray,
+    lengths: IntArray,
+    single: bool,
+    out: FloatArray,
 ) -> None:
     """Write Cov v for every item."""
+    work = np.empty(3 * v.shape[1] * v.shape[1])
     for item in range(len(lengths)):
-        w, g, mu = tables[0, item], tables[1, item], tables[2, item]
-        hessian_product(w, g, mu, v[item], lengths[item], single, out[item])
+        hessian_product(
+            tables[0, item], tables[1, item], marginals[item], v[item], lengths[item], single, work,
+            out[item],
+        )  # fmt: skip
