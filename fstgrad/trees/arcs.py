@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.trees import structures
+from fstgrad.trees import kernels, structures
 
 
 class Moments(Protocol):
@@ -25,7 +25,7 @@ class Moments(Protocol):
         """Return Cov v."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ArcTable:
     """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,).
 
@@ -35,6 +35,7 @@ class ArcTable:
     scores: FloatArray
     flat: FloatArray
     lengths: IntArray
+    batch_shape: tuple[int, ...]
     labeled: bool
 
     @classmethod
@@ -42,16 +43,15 @@ class ArcTable:
         cls, scores: npt.ArrayLike, lengths: npt.ArrayLike | None, labeled: bool | None
     ) -> "ArcTable":
         """Check shapes, and that every score within the lengths is finite or -inf."""
-        from fstgrad.trees.kernels import matrix_tree
-
         array = checks.float_array("scores", scores)
-        is_labeled = _is_labeled(array.shape) if labeled is None else bool(labeled)
-        events = 3 if is_labeled else 2
-        event, batch = array.shape[-events:], array.shape[:-events]
-        if array.ndim < events or event[0] != event[1] or event[0] < 2 or not array.size:
+        shape = array.shape
+        is_labeled = _is_labeled(shape) if labeled is None else bool(labeled)
+        axes = 3 if is_labeled else 2
+        event, batch = shape[-axes:], shape[:-axes]
+        if len(event) < axes or event[0] != event[1] or event[0] < 2 or not array.size:
             kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
             raise InvalidInputError(
-                f"scores has shape {array.shape}; the shape must be {kind} with n >= 1 dependents "
+                f"scores has shape {shape}; the shape must be {kind} with n >= 1 dependents "
                 "and the root at index 0"
             )
         flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
@@ -60,21 +60,16 @@ class ArcTable:
             sizes.fill(event[0] - 1)
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
-        table = cls(array, flat, sizes, is_labeled)
-        bad = matrix_tree.find_unclean(table.wide(flat), sizes)
+        table = cls(array, flat, sizes, batch, is_labeled)
+        bad = kernels.matrix_tree.find_unclean(table.wide(flat), sizes)
         if bad >= 0:
-            where = [int(i) for i in np.unravel_index(bad, array.shape)]
+            where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
             raise InvalidInputError(
                 f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
                 "finite, or -inf to forbid"
             )
         return table
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
-        return self.scores.shape[: -3 if self.labeled else -2]
 
     @property
     def arcs(self) -> FloatArray:
@@ -111,13 +106,14 @@ class ArcTable:
         """Yield each item as a table of its own length."""
         for scores, n in zip(self.flat, self.lengths, strict=True):
             inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
-            yield ArcTable(inner, inner[None], np.array([n]), self.labeled)
+            yield ArcTable(inner, inner[None], np.array([n]), (), self.labeled)
 
     def spread(self, marginals: FloatArray) -> FloatArray:
-        """Return the probabilities of arcs (b, n+1, n+1) as a table like the scores."""
+        """Return the probabilities of arcs (b, n+1, n+1) as a read-only table like the scores."""
         if self.labeled:
             marginals = marginals[..., None] * self.shares
-        return marginals.reshape(self.scores.shape)
+            marginals.setflags(write=False)
+        return marginals if len(self.batch_shape) == 1 else marginals.reshape(self.scores.shape)
 
     def wide(self, table: FloatArray) -> FloatArray:
         """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
@@ -126,18 +122,17 @@ class ArcTable:
     def entropies(
         self, marginals: FloatArray, log_partition: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and the scores less what every tree shares, -inf as 0.
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores.
 
         marginals : like the scores.  log_partition : (b,).
         """
-        from fstgrad.trees.kernels import matrix_tree
-
-        centered, values = np.empty(self.flat.shape), np.empty(len(self.flat))
-        matrix_tree.entropies(
-            self.wide(self.flat), self.wide(marginals.reshape(self.flat.shape)), self.lengths,
-            log_partition, self.wide(centered), values,
-        )  # fmt: skip
-        return values, centered.reshape(self.scores.shape)
+        flat = self.flat
+        regrets, values = np.empty(flat.shape), np.empty(len(flat))
+        mu = marginals.reshape(flat.shape)
+        kernels.matrix_tree.entropies(
+            self.wide(flat), self.wide(mu), self.lengths, log_partition, self.wide(regrets), values
+        )
+        return values, regrets.reshape(self.scores.shape)
 
     def covariance_product(self, direction: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a table v like the scores.

@@ -4,7 +4,6 @@ A family writes `_solve`, `_best_heads`, `sample` and `_best_trees`; the rest is
 """
 
 from abc import abstractmethod
-from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -42,6 +41,11 @@ class Solved(Protocol):
 
 class TreeDistribution(MomentDistribution):
     """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
+
+    # What is computed on first use, kept by the properties at the end.
+    _solved: Solved | None = None
+    _marginals: FloatArray | None = None
+    _with_regrets: tuple[FloatArray, FloatArray] | None = None
 
     def __init__(
         self,
@@ -104,6 +108,8 @@ class TreeDistribution(MomentDistribution):
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
+        if self._marginals is None:
+            self._marginals = self._table.spread(self._solution.marginals)
         return self._marginals
 
     def entropy(self) -> Scalar:
@@ -120,7 +126,7 @@ class TreeDistribution(MomentDistribution):
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
         parts = self._parts(gold, "gold")
-        return self.log_partition() - self.inner(parts, self.scores), self._marginals - parts
+        return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
 
     def mode(self) -> IntArray:
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
@@ -152,25 +158,24 @@ class TreeDistribution(MomentDistribution):
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the best heads (b, n) of tables (b, n+1, n+1), and which items have any (b,)."""
 
-    @cached_property
+    @property
     def _solution(self) -> Solved:
-        solution = self._solve()
-        if solution.infeasible >= 0:
-            self._raise_infeasible(solution.infeasible)
-        return solution
-
-    @cached_property
-    def _marginals(self) -> FloatArray:
-        table = self._table.spread(self._solution.marginals)
-        table.setflags(write=False)
-        return table
-
-    @cached_property
-    def _entropies(self) -> tuple[FloatArray, FloatArray]:
-        return self._table.entropies(self._marginals, self._solution.log_partition)
+        if self._solved is None:
+            solved = self._solve()
+            if solved.infeasible >= 0:
+                self._raise_infeasible(solved.infeasible)
+            self._solved = solved
+        return self._solved
 
     @property
-    def _centered(self) -> FloatArray:
+    def _entropies(self) -> tuple[FloatArray, FloatArray]:
+        if self._with_regrets is None:
+            log_partition = self._solution.log_partition
+            self._with_regrets = self._table.entropies(self.marginals(), log_partition)
+        return self._with_regrets
+
+    @property
+    def _regrets(self) -> FloatArray:
         return self._entropies[1]
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
@@ -178,7 +183,10 @@ class TreeDistribution(MomentDistribution):
 
     def _shaped(self, values: FloatArray) -> Scalar:
         """Return per-item values in the batch's shape, a float where there is no batch."""
-        return values.reshape(self.batch_shape) if self.batch_shape else float(values[0])
+        axes = len(self.batch_shape)
+        if axes == 0:
+            return float(values[0])
+        return values if axes == 1 else values.reshape(self.batch_shape)
 
     def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
         heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)

@@ -32,8 +32,8 @@ class MomentDistribution(ArrayDistribution):
 
     @property
     @abstractmethod
-    def _centered(self) -> FloatArray:
-        """The scores less what is constant over structures, -inf as 0."""
+    def _regrets(self) -> FloatArray:
+        """What is constant over structures less the scores, -inf as 0: -scores to a covariance."""
 
     @abstractmethod
     def with_scores(self, scores: npt.ArrayLike) -> "MomentDistribution":
@@ -154,7 +154,7 @@ class MomentDistribution(ArrayDistribution):
 
     def entropy_and_gradient(self) -> tuple[Scalar, FloatArray]:
         """Return the entropy in nats and its gradient in the scores, -Cov scores."""
-        return self.entropy(), -self._covariance_product(self._centered)
+        return self.entropy(), self._covariance_product(self._regrets)
 
     def cross_entropy_and_gradients(
         self, other: "MomentDistribution"
@@ -165,7 +165,7 @@ class MomentDistribution(ArrayDistribution):
         is 0, whatever the score in q.
         """
         value = self.cross_entropy(other)
-        gradient = -self._covariance_product(self._supported(other._centered, other))
+        gradient = self._covariance_product(self._supported(other._regrets, other))
         return value, gradient, other.marginals() - self.marginals()
 
     def kl_and_gradients(
@@ -176,7 +176,7 @@ class MomentDistribution(ArrayDistribution):
         The gradients are Cov_p(scores of p - scores of q) and mu_q - mu_p.
         """
         value = self.kl(other)
-        gap = self._centered - self._supported(other._centered, other)
+        gap = self._supported(other._regrets, other) - self._regrets
         return value, self._covariance_product(gap), other.marginals() - self.marginals()
 
     def renyi(self, order: float) -> Scalar:

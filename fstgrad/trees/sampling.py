@@ -3,6 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.solution import Solution, solve
 from fstgrad.trees.structures import PADDING
@@ -20,15 +21,15 @@ def sample_heads(solution: Solution, count: int, rng: np.random.Generator, metho
 def _sample_item(
     solution: Solution, item: int, count: int, rng: np.random.Generator, method: str
 ) -> IntArray:
-    from fstgrad.trees.kernels import sampling
-
     n, single = int(solution.lengths[item]), solution.is_single(item)
     weights = np.ascontiguousarray(solution.weights[item, : n + 1, : n + 1])
     heads = np.empty((count, n), dtype=np.int64)
     if method == "wilson" or (method == "auto" and expected_steps(solution, item) < 10 * n * n):
         chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
-        sampling.wilson(weights, chance, n, single, rng, heads)
-    elif not (solution.gradient[item].any() and sampling.colbourn(weights, n, single, rng, heads)):
+        kernels.sampling.wilson(weights, chance, n, single, rng, heads)
+        return heads
+    in_range = solution.gradient[item].any()
+    if not (in_range and kernels.sampling.colbourn(weights, n, single, rng, heads)):
         _split(solution.scores[item], heads, 0, solution.single_root, rng)
     return heads
 

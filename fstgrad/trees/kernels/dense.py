@@ -10,7 +10,8 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.kernels.compiler import fused_kernel
 
-SMALLEST_PIVOT = 1e-280
+# Four such pivots still have a product in the range of float64.
+SMALLEST_PIVOT = 1e-70
 # exp(-708) is the last that is no subnormal.
 LOWEST = -708.0
 # ln 2 in two parts, of which multiples of the first by small integers are exact.
@@ -55,16 +56,16 @@ def exponentiate(x: FloatArray, work: FloatArray) -> None:
 
 @fused_kernel
 def invert_corner(a: FloatArray, k: int, p: FloatArray) -> float:
-    """Write the inverse of the four rows and columns from k; return its log-determinant or -inf."""
+    """Write the inverse of the four rows and columns from k; return their determinant or 0."""
     for i in range(4):
         for j in range(4):
             p[i, j] = a[k + i, k + j]
-    log_determinant = 0.0
+    determinant = 1.0
     for i in range(4):
         pivot = p[i, i]
         if not pivot > SMALLEST_PIVOT:
-            return -np.inf
-        log_determinant += np.log(pivot)
+            return 0.0
+        determinant *= pivot
         p[i, i] = 1.0
         scale = 1.0 / pivot
         for j in range(4):
@@ -75,7 +76,7 @@ def invert_corner(a: FloatArray, k: int, p: FloatArray) -> float:
                 p[other, i] = 0.0
                 for j in range(4):
                     p[other, j] -= factor * p[i, j]
-    return log_determinant
+    return determinant
 
 
 @fused_kernel
@@ -115,7 +116,7 @@ def clear_rows(a: FloatArray, k: int, i: int) -> None:
 
 @fused_kernel
 def invert(a: FloatArray) -> float:
-    """Invert in place; return the log-determinant, -inf if a pivot is not positive.
+    """Invert in place; return the log-determinant, -inf if a pivot is not positive or tiny.
 
     Gauss-Jordan elimination without exchanges, for matrices whose columns are diagonally dominant.
     The rows must be a multiple of four; columns past them are padding.
@@ -124,10 +125,10 @@ def invert(a: FloatArray) -> float:
     p = np.empty((4, 4))
     log_determinant = 0.0
     for k in range(0, n, 4):
-        value = invert_corner(a, k, p)
-        if value == -np.inf:
-            return value
-        log_determinant += value
+        determinant = invert_corner(a, k, p)
+        if determinant == 0.0:
+            return -np.inf
+        log_determinant += np.log(determinant)
         solve_rows(a, k, p)
         for i in range(0, k, 2):
             clear_rows(a, k, i)

@@ -10,7 +10,7 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import exponentiate, invert
 
@@ -47,31 +47,33 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
     the root.
     """
     top = np.full(n + 1, -np.inf)
-    for i in range(len(out)):
-        row = out[i]
-        for j in range(len(row)):
-            row[j] = scores[i, j] if i <= n and 0 < j <= n and i != j else -np.inf
-        if 0 < i <= n or not single:
-            for j in range(n + 1):
-                top[j] = row[j] if row[j] > top[j] else top[j]
-    root = out[0]
-    for j in range(n + 1):
+    for i in range(1 if single else 0, n + 1):
+        row = scores[i]
+        for j in range(n + 1):
+            value = row[j] if j != i else -np.inf
+            top[j] = value if value > top[j] else top[j]
+    root = scores[0]
+    child, largest = 0, -np.inf
+    for j in range(1, n + 1):
         if top[j] == -np.inf:
             top[j] = root[j] if root[j] > -np.inf else 0.0
-    for i in range(n + 1):
+        if single and root[j] - top[j] > largest:
+            child, largest = j, root[j] - top[j]
+    if child == 0:
+        largest = 0.0
+    for i in range(len(out)):
         row = out[i]
-        for j in range(n + 1):
-            row[j] -= top[j]
-    largest = 0.0
-    child = np.argmax(root) if single else 0
-    if single and root[child] > -np.inf:
-        largest = root[child]
-        for j in range(n + 1):
-            root[j] -= largest
-    else:
-        child = 0
+        if i <= n:
+            source = scores[i]
+            for j in range(n + 1):
+                row[j] = source[j] - top[j]
+        row[n + 1 if i <= n else 0 :] = -np.inf
+        row[0] = -np.inf
+        row[i] = -np.inf
+    for j in range(n + 1):
+        out[0, j] -= largest
     # the constants of the child and of the root add up to one score, whose digits they may lack
-    shift = scores[0, child] if child > 0 else 0.0
+    shift = root[child] if child > 0 else 0.0
     for j in range(1, n + 1):
         if j != child:
             shift += top[j]
@@ -113,36 +115,35 @@ def differentiate(
     b: FloatArray, w: FloatArray, n: int, single: bool, g: FloatArray, mu: FloatArray
 ) -> bool:
     """Write g and mu from the inverse b of `laplacian`; return whether they can be trusted."""
-    g[:] = 0.0
-    mu[:] = 0.0
+    if n + 1 < len(w):
+        g[:] = 0.0
+        mu[:] = 0.0
     own = np.zeros(n + 1)
     for j in range(n - 1 if single else n):
         own[j + 1] = b[j, j]
     for j in range(n):
         g[0, j + 1] = b[j, n - 1] if single else own[j + 1]
-    for block in range(1, n + 1, 8):  # a transpose, a few rows of b a time
-        end = min(block + 8, n + 1)
+    for j in range(1, n + 1):
+        row = b[j - 1]
         for i in range(1, n + 1):
-            for j in range(block, end):
-                g[i, j] = own[j] - b[j - 1, i - 1]
+            g[i, j] = own[j] - row[i - 1]
     if single:
         g[n, 1 : n + 1] = own[1:]
-    total, least, largest = np.zeros((3, n + 1))
+    total = np.zeros(n + 1)
+    bad = 0  # counts NaN too
     for i in range(n + 1):
         weights, slopes, out = w[i], g[i], mu[i]
+        slopes[0] = 0.0
         slopes[i] = 0.0
         for j in range(n + 1):
             part = weights[j] * slopes[j]
-            size = abs(slopes[j])
-            largest[j] = size if size > largest[j] else largest[j]
-            least[j] = part if part < least[j] else least[j]
+            bad += (not part > -1e-12) | (not abs(slopes[j]) < CONDITION_LIMIT)
             total[j] += part
             part = part if part > 0.0 else 0.0
             out[j] = part if part < 1.0 else 1.0
-    for j in range(1, n + 1):  # false for NaN too
-        if not (abs(total[j] - 1.0) < 1e-11 and largest[j] < CONDITION_LIMIT):
-            return False
-    return bool(least.min() > -1e-12)
+    for j in range(1, n + 1):
+        bad += not abs(total[j] - 1.0) < 1e-11
+    return bad == 0
 
 
 @kernel
@@ -153,12 +154,10 @@ def solve_batch(
     tables: FloatArray,
     marginals: FloatArray,
     log_partition: FloatArray,
-    trusted: BoolArray,
 ) -> int:
     """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
 
-    tables : (2, b, m+1, m+1), w and g.  log_partition : where an item is not trusted, the constant
-    that its centering took out.
+    tables : (2, b, m+1, m+1), w and g.  log_partition : NaN where an item is not trusted.
     """
     size = scores.shape[1]
     work = np.empty((size + 2) * (size + 6))
@@ -173,11 +172,11 @@ def solve_batch(
         inverse = work[: rows * width].reshape(rows, width)
         laplacian(w, n, single, inverse)
         value = invert(inverse)
-        trusted[item] = False
-        if value > -np.inf and root < ROOT_LIMIT:
-            trusted[item] = differentiate(inverse, w, n, single, g, mu)
-        log_partition[item] = value + shift if trusted[item] else shift
-        left += not trusted[item]
+        trusted = value > -np.inf and root < ROOT_LIMIT
+        if trusted:
+            trusted = differentiate(inverse, w, n, single, g, mu)
+        log_partition[item] = value + shift if trusted else np.nan
+        left += not trusted
     return left
 
 
@@ -187,41 +186,46 @@ def entropies(
     marginals: FloatArray,
     lengths: IntArray,
     log_partition: FloatArray,
-    centered: FloatArray,
+    regrets: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write entropies, and the scores less each dependent's largest, -inf as 0.
+    """Write entropies, and each dependent's largest score less the scores, 0 where they are -inf.
 
-    scores, marginals, centered : (b, m+1, (m+1) * y).  What every tree shares is taken out of
-    log Z - <mu, scores> before its digits are lost.
+    scores, marginals, regrets : (b, m+1, (m+1) * y).  The entropy is log Z - <mu, scores>; without
+    what every tree shares it keeps its digits.
     """
     size, width = scores.shape[1:]
     labels = width // size
     for item in range(len(lengths)):
         n = lengths[item]
-        top, expected = np.full(width, -np.inf), np.zeros(width)
-        centered[item] = -np.inf
+        count = (n + 1) * labels
+        top, expected = np.full(count, -np.inf), np.zeros(count)
         for i in range(n + 1):
-            row, source = centered[item, i], scores[item, i]
-            for k in range(labels, (n + 1) * labels):
+            row, source = regrets[item, i], scores[item, i]
+            for k in range(count):
                 row[k] = source[k]
-            for k in range(i * labels, (i + 1) * labels):
+            for k in range(labels):
                 row[k] = -np.inf
-            for k in range(width):
+                row[i * labels + k] = -np.inf
+            for k in range(count):
                 top[k] = row[k] if row[k] > top[k] else top[k]
         entropy = log_partition[item]
-        for j in range(n + 1):
-            column = top[j * labels : (j + 1) * labels]
-            largest = column.max()
-            column[:] = largest if largest > -np.inf else 0.0
-            entropy -= column[0]
-        for i in range(size):
-            row, mu = centered[item, i], marginals[item, i]
-            for k in range(width):
-                value = row[k] - top[k]
-                row[k] = value if row[k] > -np.inf else 0.0
+        for start in range(0, count, labels):
+            largest = top[start : start + labels].max()
+            for k in range(start, start + labels):
+                top[k] = largest
+            entropy -= largest if largest > -np.inf else 0.0
+        for i in range(n + 1):
+            row, mu = regrets[item, i], marginals[item, i]
+            for k in range(count):
+                row[k] = top[k] - row[k] if row[k] > -np.inf else 0.0
                 expected[k] += mu[k] * row[k]
-        entropy -= expected.sum()
+            for k in range(count, width):
+                row[k] = 0.0
+        for i in range(n + 1, size):
+            for k in range(width):
+                regrets[item, i, k] = 0.0
+        entropy += expected.sum()
         out[item] = entropy if entropy > 0.0 else 0.0
 
 
