@@ -21,8 +21,8 @@ class Moments(Protocol):
     def marginals(self) -> FloatArray:
         """The probability of every arc."""
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return Cov v."""
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v; the table v may be overwritten."""
 
 
 @dataclass
@@ -134,18 +134,18 @@ class ArcTable:
         )
         return values, regrets.reshape(self.scores.shape)
 
-    def covariance_product(self, direction: FloatArray, moments: Moments) -> FloatArray:
-        """Return Cov v for a table v like the scores.
+    def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
+        """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.
 
         With labels, v is averaged over them for the arcs; each label takes its share of its arc's
         change, and what its own v adds to the average.
         """
-        v = direction.reshape(self.flat.shape)
+        v = v.reshape(self.flat.shape)
         if not self.labeled:
             return moments.covariance_product(v).reshape(self.scores.shape)
         mean = (self.shares * v).sum(axis=-1)
-        change = moments.covariance_product(mean)[..., None]
         own = moments.marginals[..., None] * (v - mean[..., None])
+        change = moments.covariance_product(mean)[..., None]
         labeled: FloatArray = self.shares * (change + own)
         return labeled.reshape(self.scores.shape)
 

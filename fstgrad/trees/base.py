@@ -35,17 +35,16 @@ class Solved(Protocol):
     def infeasible(self) -> int:
         """The first item without a tree, -1 if all have one."""
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return Cov v."""
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v; the table v may be overwritten."""
 
 
 class TreeDistribution(MomentDistribution):
     """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
 
-    # What is computed on first use, kept by the properties at the end.
+    # What is computed on first use.
     _solved: Solved | None = None
     _marginals: FloatArray | None = None
-    _with_regrets: tuple[FloatArray, FloatArray] | None = None
 
     def __init__(
         self,
@@ -114,7 +113,7 @@ class TreeDistribution(MomentDistribution):
 
     def entropy(self) -> Scalar:
         """Return log Z - <mu, scores> in nats, between 0 and the log number of trees: O(n^3)."""
-        return self._shaped(self._entropies[0])
+        return self._entropy_and_regrets()[0]
 
     def parts(self, structure: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
@@ -167,16 +166,10 @@ class TreeDistribution(MomentDistribution):
             self._solved = solved
         return self._solved
 
-    @property
-    def _entropies(self) -> tuple[FloatArray, FloatArray]:
-        if self._with_regrets is None:
-            log_partition = self._solution.log_partition
-            self._with_regrets = self._table.entropies(self.marginals(), log_partition)
-        return self._with_regrets
-
-    @property
-    def _regrets(self) -> FloatArray:
-        return self._entropies[1]
+    def _entropy_and_regrets(self) -> tuple[Scalar, FloatArray]:
+        log_partition = self._solution.log_partition
+        values, regrets = self._table.entropies(self.marginals(), log_partition)
+        return self._shaped(values), regrets
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         return self._table.covariance_product(v, self._solution)
@@ -219,7 +212,7 @@ class TreeDistribution(MomentDistribution):
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.real_array(name, values)
         try:
-            return np.broadcast_to(array, self.scores.shape)
+            return np.array(np.broadcast_to(array, self.scores.shape), order="C")
         except ValueError as error:
             raise InvalidInputError(
                 f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"

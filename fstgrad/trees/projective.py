@@ -26,9 +26,9 @@ class ProjectiveSolution:
         item = int(np.argmin(self.log_partition))
         return item if self.log_partition[item] == -np.inf else -1
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
+    def covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v: the derivative along v carried through both passes, O(n^3)."""
-        return _solve(self.scores, self.lengths, self.single_root, direction)[2]
+        return _solve(self.scores, self.lengths, self.single_root, v)[2]
 
 
 class ProjectiveTrees(TreeDistribution):

@@ -27,8 +27,9 @@ CERTAIN = -45.0
 class Solution(NamedTuple):
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
-    tables : (2, b, m+1, m+1), the weights and the gradient of log Z in them.
-    marginals : (b, m+1, m+1), the product of the two, read-only.
+    gradient : (b, m+1, m+1), of log Z in the weights; 0 where it left the range of float64.
+    marginals : (b, m+1, m+1), the weights times the gradient; read-only.
+    tables : (2, b, m+1, m+1), the two of them.
     log_partition : (b,) in nats, -inf where no tree is allowed.
     stable : the items that level 1 did not solve.
     certain : those whose single root arc is certain and was fixed.
@@ -46,66 +47,58 @@ class Solution(NamedTuple):
     infeasible: int = -1
 
     @property
-    def weights(self) -> FloatArray:
-        """The exponentials of the centered scores, (b, m+1, m+1)."""
-        return self.tables[0]
-
-    @property
     def gradient(self) -> FloatArray:
-        """The derivative of log Z in the weights; 0 where it left the range of float64."""
-        return self.tables[1]
+        """The gradient of log Z in the weights."""
+        return self.tables[0]
 
     def is_single(self, item: int) -> bool:
         """Whether one arc leaves the root and it is open which."""
         return self.single_root and item not in self.certain
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return Cov v for a table v (b, m+1, m+1), finite: O(n^3), two matrix products."""
-        v = np.ascontiguousarray(direction)
-        change = np.empty(v.shape)
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Replace a finite table v (b, m+1, m+1) by Cov v: O(n^3), two matrix products."""
+        directions = {item: self._inner(v, item).copy() for item in self.stable}
         kernels.matrix_tree.hessian_batch(
-            self.tables, self.marginals, v, self.lengths, self.single_root, change
+            self.scores, self.lengths, self.single_root, self.tables, v
         )
-        for item in self.stable:
-            n = int(self.lengths[item])
-            inner = np.s_[item, : n + 1, : n + 1]
-            change[item] = 0.0
-            change[inner] = self._stable_product(item, np.ascontiguousarray(v[inner]))
-        return change
+        for item, direction in directions.items():
+            v[item] = 0.0
+            self._inner(v, item)[:] = self._stable_product(item, direction)
+        return v
 
     def _stable_product(self, item: int, v: FloatArray) -> FloatArray:
-        n = len(v) - 1
-        single = self.is_single(item)
-        weights = np.ascontiguousarray(self.weights[item, : n + 1, : n + 1])
-        change = np.zeros_like(v)
-        gradient, marginals = np.zeros((2, *v.shape))
-        solve_along = kernels.elimination.solve
-        if solve_along(weights, v, n, single, True, gradient, marginals, change) > -np.inf:
-            return change
         log_weights, _ = self.log_weights(item)
-        return logdomain.solve(log_weights, v, single=single).change
+        single = self.is_single(item)
+        gradient, marginals, change = np.zeros((3, *v.shape))
+        value = kernels.elimination.solve(
+            np.exp(log_weights), v, len(v) - 1, single, True, gradient, marginals, change
+        )
+        return change if value > -np.inf else logdomain.solve(log_weights, v, single=single).change
 
     def log_weights(self, item: int) -> tuple[FloatArray, float]:
         """Return the logarithms of one item's weights, (n+1, n+1), and the shift of log Z.
 
         Where the single root arc was fixed its rivals are gone, and it counts as any other arc.
         """
-        n = int(self.lengths[item])
-        scores = self.scores[item, : n + 1, : n + 1].copy()
+        scores = self._inner(self.scores, item).copy()
         if item in self.certain:
-            scores[0, self.marginals[item, 0, : n + 1] == 0] = -np.inf
-        table = np.empty((n + 1, n + 1))
-        shift, _ = kernels.matrix_tree.center(scores, n, self.is_single(item), table)
+            scores[0, self._inner(self.marginals, item)[0] == 0] = -np.inf
+        table = np.empty(scores.shape)
+        shift, _ = kernels.matrix_tree.center(scores, len(table) - 1, self.is_single(item), table)
         return table, shift
+
+    def _inner(self, tables: FloatArray, item: int) -> FloatArray:
+        """Return an item's table, (n+1, n+1), without what lies beyond its length."""
+        n = int(self.lengths[item])
+        return tables[item, : n + 1, : n + 1]
 
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
     """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
-    shape = scores.shape
-    tables, marginals, log_partition = np.empty((2, *shape)), np.empty(shape), np.empty(shape[0])
-    solve_batch = kernels.matrix_tree.solve_batch
-    left = solve_batch(scores, lengths, single_root, tables, marginals, log_partition)
+    tables, log_partition = np.empty((2, *scores.shape)), np.empty(len(scores))
+    left = kernels.matrix_tree.solve_batch(scores, lengths, single_root, tables, log_partition)
     stable = np.flatnonzero(np.isnan(log_partition)).tolist() if left else []
+    marginals = tables[1]
     solution = Solution(
         scores, lengths, single_root, tables, marginals, log_partition, stable, set()
     )
@@ -124,9 +117,8 @@ def _solve_stably(solution: Solution, item: int) -> None:
     The root arc is fixed if it is certain: without its rivals there are no pivots that nearly
     vanish and are made good by a large root weight.
     """
-    n = int(solution.lengths[item])
     log_weights, shift = solution.log_weights(item)
-    if _eliminate(solution, item, shift):
+    if _eliminate(solution, item, log_weights, shift):
         return
     zero = np.zeros_like(log_weights)
     result = logdomain.solve(log_weights, zero, single=solution.is_single(item))
@@ -138,29 +130,28 @@ def _solve_stably(solution: Solution, item: int) -> None:
             solution.marginals[item, 0] = 0.0
             solution.marginals[item, 0, child] = 1.0
             log_weights, shift = solution.log_weights(item)
-            solution.weights[item, : n + 1, : n + 1] = np.exp(log_weights)
-            if _eliminate(solution, item, shift):
+            if _eliminate(solution, item, log_weights, shift):
                 return
             result = logdomain.solve(log_weights, zero, single=False)
-    solution.log_partition[item] = shift + result.log_partition
-    solution.gradient[item] = 0.0
-    solution.marginals[item] = 0.0
-    solution.marginals[item, : n + 1, : n + 1] = result.marginals
+    _keep(solution, item, shift + result.log_partition, zero, result.marginals)
 
 
-def _eliminate(solution: Solution, item: int, shift: float) -> bool:
-    n = int(solution.lengths[item])
-    inner = np.s_[item, : n + 1, : n + 1]
-    gradient, marginals, unused = np.zeros((3, n + 1, n + 1))
-    weights = np.ascontiguousarray(solution.weights[inner])
+def _eliminate(solution: Solution, item: int, log_weights: FloatArray, shift: float) -> bool:
+    gradient, marginals, unused = np.zeros((3, *log_weights.shape))
+    n, single = len(log_weights) - 1, solution.is_single(item)
     value = kernels.elimination.solve(
-        weights, unused, n, solution.is_single(item), False, gradient, marginals, unused
+        np.exp(log_weights), unused, n, single, False, gradient, marginals, unused
     )
-    if value == -np.inf:
-        return False
-    solution.log_partition[item] = shift + value
-    solution.gradient[item] = 0.0
-    solution.marginals[item] = 0.0
-    solution.gradient[inner] = gradient
-    solution.marginals[inner] = marginals
-    return True
+    if value > -np.inf:
+        _keep(solution, item, shift + value, gradient, marginals)
+    return bool(value > -np.inf)
+
+
+def _keep(
+    solution: Solution, item: int, value: float, gradient: FloatArray, marginals: FloatArray
+) -> None:
+    size = len(gradient)
+    solution.log_partition[item] = value
+    solution.tables[:, item] = 0.0
+    solution.tables[0, item, :size, :size] = gradient
+    solution.tables[1, item, :size, :size] = marginals

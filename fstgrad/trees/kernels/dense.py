@@ -26,7 +26,7 @@ def exponentiate(x: FloatArray, work: FloatArray) -> None:
     """Replace each x <= 0 of a vector by exp(x), right to a unit in the last place; 0 below -708.
 
     exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, whose Taylor series ends at r^13.
-    work : as long as x.
+    work : at least as long as x.
     """
     bits = work.view(np.int64)
     for j in range(len(x)):

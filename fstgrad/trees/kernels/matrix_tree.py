@@ -115,7 +115,7 @@ def differentiate(
     b: FloatArray, w: FloatArray, n: int, single: bool, g: FloatArray, mu: FloatArray
 ) -> bool:
     """Write g and mu from the inverse b of `laplacian`; return whether they can be trusted."""
-    if n + 1 < len(w):
+    if n + 1 < len(g):
         g[:] = 0.0
         mu[:] = 0.0
     own = np.zeros(n + 1)
@@ -152,29 +152,27 @@ def solve_batch(
     lengths: IntArray,
     single: bool,
     tables: FloatArray,
-    marginals: FloatArray,
     log_partition: FloatArray,
 ) -> int:
     """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
 
-    tables : (2, b, m+1, m+1), w and g.  log_partition : NaN where an item is not trusted.
+    tables : (2, b, m+1, m+1), g and mu.  log_partition : NaN where an item is not trusted.
     """
     size = scores.shape[1]
-    work = np.empty((size + 2) * (size + 6))
+    buffer, weights = np.empty((size + 2) * (size + 6)), np.empty(size * size)
     left = 0
     for item in range(len(lengths)):
         n = lengths[item]
-        w, g, mu = tables[0, item], tables[1, item], marginals[item]
+        w = weights[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
         shift, root = center(scores[item], n, single, w)
-        flat = w.reshape(-1)
-        exponentiate(flat, work[: flat.size])
+        exponentiate(w.reshape(-1), buffer)
         rows, width = n + (-n) % 4, n + (-n) % 8
-        inverse = work[: rows * width].reshape(rows, width)
+        inverse = buffer[: rows * width].reshape(rows, width)
         laplacian(w, n, single, inverse)
         value = invert(inverse)
         trusted = value > -np.inf and root < ROOT_LIMIT
         if trusted:
-            trusted = differentiate(inverse, w, n, single, g, mu)
+            trusted = differentiate(inverse, w, n, single, tables[0, item], tables[1, item])
         log_partition[item] = value + shift if trusted else np.nan
         left += not trusted
     return left
@@ -238,18 +236,14 @@ def hessian_product(
     n: int,
     single: bool,
     work: FloatArray,
-    out: FloatArray,
 ) -> None:
-    """Write Cov v for one item: O(n^3), two matrix products.
+    """Replace v by Cov v for one item: O(n^3), two matrix products.
 
     With U = w v, less its column sums on the diagonal, and A = g U' g, Cov v is
     mu v + w (1 diag(A) - A).  Single root: the root's row of U stays out of the sums and the root's
     row of the result takes no diagonal.
     """
-    area = (n + 1) * (n + 1)
-    gradient = work[:area].reshape(n + 1, n + 1)
-    weighted = work[area : 2 * area].reshape(n + 1, n + 1)
-    product = work[2 * area : 3 * area].reshape(n + 1, n + 1)
+    gradient, weighted, product = work[0], work[1], work[2]
     total, diagonal = np.zeros((2, n + 1))
     for i in range(n + 1):
         for j in range(n + 1):
@@ -264,28 +258,27 @@ def hessian_product(
     np.dot(gradient, product, weighted)
     for j in range(n + 1):
         diagonal[j] = weighted[j, j]
-    out[:] = 0.0
     for i in range(n + 1):
-        if i > 0 or not single:
-            for j in range(n + 1):
-                out[i, j] = w[i, j] * diagonal[j]
+        own = 0.0 if i == 0 and single else 1.0
         for j in range(n + 1):
-            out[i, j] += mu[i, j] * v[i, j] - w[i, j] * weighted[i, j]
+            change = w[i, j] * (own * diagonal[j] - weighted[i, j])
+            v[i, j] = mu[i, j] * v[i, j] + change
+        v[i, n + 1 :] = 0.0
+    v[n + 1 :] = 0.0
 
 
 @kernel
 def hessian_batch(
-    tables: FloatArray,
-    marginals: FloatArray,
-    v: FloatArray,
-    lengths: IntArray,
-    single: bool,
-    out: FloatArray,
+    scores: FloatArray, lengths: IntArray, single: bool, tables: FloatArray, v: FloatArray
 ) -> None:
-    """Write Cov v for every item."""
-    work = np.empty(3 * v.shape[1] * v.shape[1])
+    """Replace v by Cov v for every item, g and mu being those of `solve_batch`."""
+    size = scores.shape[1]
+    buffer, weights = np.empty(3 * size * size), np.empty(size * size)
     for item in range(len(lengths)):
-        hessian_product(
-            tables[0, item], tables[1, item], marginals[item], v[item], lengths[item], single, work,
-            out[item],
-        )  # fmt: skip
+        n = lengths[item]
+        area = (n + 1) * (n + 1)
+        w = weights[:area].reshape(n + 1, n + 1)
+        center(scores[item], n, single, w)
+        exponentiate(w.reshape(-1), buffer)
+        work = buffer[: 3 * area].reshape(3, n + 1, n + 1)
+        hessian_product(w, tables[0, item], tables[1, item], v[item], n, single, work)
