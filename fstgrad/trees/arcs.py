@@ -56,12 +56,11 @@ class ArcTable:
             )
         flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.empty(len(flat), np.int64)
-            sizes.fill(event[0] - 1)
+            sizes = np.zeros(len(flat), np.int64)  # which `find_unclean` sets to n
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
         table = cls(array, flat, sizes, batch, is_labeled)
-        bad = kernels.matrix_tree.find_unclean(table.wide(flat), sizes)
+        bad = kernels.matrix_tree.find_unclean(table._wide(flat), sizes)
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
@@ -113,11 +112,7 @@ class ArcTable:
         if self.labeled:
             marginals = marginals[..., None] * self.shares
             marginals.setflags(write=False)
-        return marginals if len(self.batch_shape) == 1 else marginals.reshape(self.scores.shape)
-
-    def wide(self, table: FloatArray) -> FloatArray:
-        """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
-        return table.reshape(*table.shape[:2], -1) if self.labeled else table
+        return self._like_scores(marginals)
 
     def entropies(
         self, marginals: FloatArray, log_partition: FloatArray
@@ -126,13 +121,13 @@ class ArcTable:
 
         marginals : like the scores.  log_partition : (b,).
         """
-        flat = self.flat
+        flat, mu = self.flat, self._like_flat(marginals)
         regrets, values = np.empty(flat.shape), np.empty(len(flat))
-        mu = marginals.reshape(flat.shape)
         kernels.matrix_tree.entropies(
-            self.wide(flat), self.wide(mu), self.lengths, log_partition, self.wide(regrets), values
-        )
-        return values, regrets.reshape(self.scores.shape)
+            self._wide(flat), self._wide(mu), self.lengths, log_partition, self._wide(regrets),
+            values,
+        )  # fmt: skip
+        return values, self._like_scores(regrets)
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.
@@ -140,14 +135,13 @@ class ArcTable:
         With labels, v is averaged over them for the arcs; each label takes its share of its arc's
         change, and what its own v adds to the average.
         """
-        v = v.reshape(self.flat.shape)
+        v = self._like_flat(v)
         if not self.labeled:
-            return moments.covariance_product(v).reshape(self.scores.shape)
+            return self._like_scores(moments.covariance_product(v))
         mean = (self.shares * v).sum(axis=-1)
         own = moments.marginals[..., None] * (v - mean[..., None])
         change = moments.covariance_product(mean)[..., None]
-        labeled: FloatArray = self.shares * (change + own)
-        return labeled.reshape(self.scores.shape)
+        return self._like_scores(self.shares * (change + own))
 
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool
@@ -190,6 +184,16 @@ class ArcTable:
             table[(..., *dependent)] = -np.inf
             table[(..., *arc)] = kept
         return table
+
+    def _like_flat(self, table: FloatArray) -> FloatArray:
+        return table if len(self.batch_shape) == 1 else table.reshape(self.flat.shape)
+
+    def _like_scores(self, table: FloatArray) -> FloatArray:
+        return table if len(self.batch_shape) == 1 else table.reshape(self.scores.shape)
+
+    def _wide(self, table: FloatArray) -> FloatArray:
+        """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
+        return table.reshape(*table.shape[:2], -1) if self.labeled else table
 
     def _checked_arcs(self, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
         array = np.asarray(arcs)

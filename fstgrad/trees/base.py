@@ -176,10 +176,10 @@ class TreeDistribution(MomentDistribution):
 
     def _shaped(self, values: FloatArray) -> Scalar:
         """Return per-item values in the batch's shape, a float where there is no batch."""
-        axes = len(self.batch_shape)
-        if axes == 0:
+        shape = self._table.batch_shape
+        if not shape:
             return float(values[0])
-        return values if axes == 1 else values.reshape(self.batch_shape)
+        return values if len(shape) == 1 else values.reshape(shape)
 
     def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
         heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)

@@ -30,9 +30,9 @@ def exponentiate(x: FloatArray, work: FloatArray) -> None:
     """
     bits = work.view(np.int64)
     for j in range(len(x)):
-        work[j] = (x[j] if x[j] > LOWEST else LOWEST) * LOG2_E + ROUND
-    for j in range(len(x)):
-        k = work[j] - ROUND
+        rounded = (x[j] if x[j] > LOWEST else LOWEST) * LOG2_E + ROUND
+        work[j] = rounded
+        k = rounded - ROUND
         r = (x[j] - k * LN2) - k * LN2_REST
         p = r * (1 / 6227020800) + 1 / 479001600
         p = p * r + 1 / 39916800

@@ -22,10 +22,15 @@ ROOT_LIMIT = 1e4
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1."""
+    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1.
+
+    A length of 0 is set to m.
+    """
     size, width = scores.shape[1:]
     labels = width // size
     for item in range(len(lengths)):
+        if lengths[item] == 0:
+            lengths[item] = size - 1
         count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
             row = scores[item, i]
@@ -43,6 +48,7 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
 def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float]:
     """Write scores - c_j (single root: the root's row less its maximum c_0); return sum c and c_0.
 
+    out : (n+1, n+1), -inf on the diagonal and in column 0.
     A column's constant c_j is its largest score, over non-root heads if only one arc may leave
     the root.
     """
@@ -61,13 +67,10 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
             child, largest = j, root[j] - top[j]
     if child == 0:
         largest = 0.0
-    for i in range(len(out)):
-        row = out[i]
-        if i <= n:
-            source = scores[i]
-            for j in range(n + 1):
-                row[j] = source[j] - top[j]
-        row[n + 1 if i <= n else 0 :] = -np.inf
+    for i in range(n + 1):
+        row, source = out[i], scores[i]
+        for j in range(n + 1):
+            row[j] = source[j] - top[j]
         row[0] = -np.inf
         row[i] = -np.inf
     for j in range(n + 1):
@@ -93,17 +96,15 @@ def laplacian(w: FloatArray, n: int, single: bool, out: FloatArray) -> None:
         row = w[i]
         for j in range(n + 1):
             total[j] += row[j]
-    for i in range(len(out)):
-        row = out[i]
-        if i < n:
-            row[n:] = 0.0
-            head = w[i + 1]
-            for j in range(n):
-                row[j] = -head[j + 1]
-            row[i] = total[i + 1]
-        else:
-            row[:] = 0.0
-            row[i] = 1.0
+    for i in range(n):
+        row, head = out[i], w[i + 1]
+        row[n:] = 0.0
+        for j in range(n):
+            row[j] = -head[j + 1]
+        row[i] = total[i + 1]
+    for i in range(n, len(out)):
+        out[i] = 0.0
+        out[i, i] = 1.0
     if single:
         row, head = out[n - 1], w[0]
         for j in range(n):
