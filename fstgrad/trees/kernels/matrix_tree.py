@@ -119,17 +119,15 @@ def differentiate(
     if n + 1 < len(g):
         g[:] = 0.0
         mu[:] = 0.0
-    own = np.zeros(n + 1)
-    for j in range(n - 1 if single else n):
-        own[j + 1] = b[j, j]
-    for j in range(n):
-        g[0, j + 1] = b[j, n - 1] if single else own[j + 1]
     for j in range(1, n + 1):
         row = b[j - 1]
+        own = 0.0 if single and j == n else row[j - 1]
         for i in range(1, n + 1):
-            g[i, j] = own[j] - row[i - 1]
-    if single:
-        g[n, 1 : n + 1] = own[1:]
+            g[i, j] = own - row[i - 1]
+        g[0, j] = own
+        if single:  # the last row of the Laplacian is the root's, and not node n's
+            g[0, j] = row[n - 1]
+            g[n, j] = own
     total = np.zeros(n + 1)
     bad = 0  # counts NaN too
     for i in range(n + 1):
@@ -210,7 +208,9 @@ def entropies(
                 top[k] = row[k] if row[k] > top[k] else top[k]
         entropy = log_partition[item]
         for start in range(0, count, labels):
-            largest = top[start : start + labels].max()
+            largest = -np.inf
+            for k in range(start, start + labels):
+                largest = top[k] if top[k] > largest else largest
             for k in range(start, start + labels):
                 top[k] = largest
             entropy -= largest if largest > -np.inf else 0.0
@@ -224,7 +224,8 @@ def entropies(
         for i in range(n + 1, size):
             for k in range(width):
                 regrets[item, i, k] = 0.0
-        entropy += expected.sum()
+        for k in range(count):
+            entropy += expected[k]
         out[item] = entropy if entropy > 0.0 else 0.0
 
 
