@@ -49,7 +49,8 @@ class Solution(NamedTuple):
     @property
     def gradient(self) -> FloatArray:
         """The gradient of log Z in the weights."""
-        return self.tables[0]
+        table: FloatArray = self.tables[0]
+        return table
 
     def is_single(self, item: int) -> bool:
         """Whether one arc leaves the root and it is open which."""
