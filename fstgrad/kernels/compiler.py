@@ -17,6 +17,12 @@ def kernel(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
+def fused_kernel(function: Function) -> Function:
+    """Compile as `kernel` does, but let a product and the sum it enters share one rounding."""
+    options: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"contract"}}
+    return cast(Function, numba.njit(**options)(function))
+
+
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it."""
     options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}

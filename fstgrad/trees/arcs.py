@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.trees import structures
+from fstgrad.trees import kernels, structures
 
 
 class Moments(Protocol):
@@ -21,11 +21,11 @@ class Moments(Protocol):
     def marginals(self) -> FloatArray:
         """The probability of every arc."""
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return Cov v."""
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v; the table v may be overwritten."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ArcTable:
     """Scores (..., n+1, n+1) or (..., n+1, n+1, y), and their lengths flattened to (b,).
 
@@ -35,6 +35,7 @@ class ArcTable:
     scores: FloatArray
     flat: FloatArray
     lengths: IntArray
+    batch_shape: tuple[int, ...]
     labeled: bool
 
     @classmethod
@@ -42,28 +43,26 @@ class ArcTable:
         cls, scores: npt.ArrayLike, lengths: npt.ArrayLike | None, labeled: bool | None
     ) -> "ArcTable":
         """Check shapes, and that every score within the lengths is finite or -inf."""
-        from fstgrad.trees.kernels import matrix_tree
-
         array = checks.float_array("scores", scores)
-        is_labeled = _is_labeled(array.shape) if labeled is None else bool(labeled)
-        events = 3 if is_labeled else 2
-        event, batch = array.shape[-events:], array.shape[:-events]
-        if array.ndim < events or event[0] != event[1] or event[0] < 2 or not array.size:
+        shape = array.shape
+        is_labeled = _is_labeled(shape) if labeled is None else bool(labeled)
+        axes = 3 if is_labeled else 2
+        event, batch = shape[-axes:], shape[:-axes]
+        if len(event) < axes or event[0] != event[1] or event[0] < 2 or not array.size:
             kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
             raise InvalidInputError(
-                f"scores has shape {array.shape}; the shape must be {kind} with n >= 1 dependents "
+                f"scores has shape {shape}; the shape must be {kind} with n >= 1 dependents "
                 "and the root at index 0"
             )
-        flat = np.ascontiguousarray(array.reshape(-1, *event))
+        flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.empty(len(flat), dtype=np.int64)
-            sizes.fill(event[0] - 1)
+            sizes = np.zeros(len(flat), np.int64)  # which `find_unclean` sets to n
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
-        table = cls(array, flat, sizes, is_labeled)
-        bad = matrix_tree.find_unclean(flat.reshape(*flat.shape[:3], -1), sizes)
+        table = cls(array, flat, sizes, batch, is_labeled)
+        bad = kernels.matrix_tree.find_unclean(table._wide(flat), sizes)
         if bad >= 0:
-            where = [int(i) for i in np.unravel_index(bad, array.shape)]
+            where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
             raise InvalidInputError(
                 f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
@@ -72,15 +71,12 @@ class ArcTable:
         return table
 
     @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes."""
-        return self.scores.shape[: -3 if self.labeled else -2]
-
-    @cached_property
     def arcs(self) -> FloatArray:
         """Scores (b, n+1, n+1), labels summed out: log sum_y exp score."""
-        if not self.labeled:
-            return self.flat
+        return self._arcs_of_labels if self.labeled else self.flat
+
+    @cached_property
+    def _arcs_of_labels(self) -> FloatArray:
         top = self.flat.max(axis=-1)
         safe = np.where(np.isfinite(top), top, 0.0)
         with np.errstate(divide="ignore"):
@@ -109,47 +105,43 @@ class ArcTable:
         """Yield each item as a table of its own length."""
         for scores, n in zip(self.flat, self.lengths, strict=True):
             inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
-            yield ArcTable(inner, inner[None], np.array([n]), self.labeled)
+            yield ArcTable(inner, inner[None], np.array([n]), (), self.labeled)
 
     def spread(self, marginals: FloatArray) -> FloatArray:
-        """Return the probabilities of arcs (b, n+1, n+1) as a table like the scores."""
+        """Return the probabilities of arcs (b, n+1, n+1) as a read-only table like the scores."""
         if self.labeled:
             marginals = marginals[..., None] * self.shares
-        return marginals.reshape(self.scores.shape)
+            marginals.setflags(write=False)
+        return self._like_scores(marginals)
 
-    def centered(self) -> tuple[FloatArray, FloatArray]:
-        """Return the scores less what every tree shares, -inf as 0, and that total (b,).
+    def entropies(
+        self, marginals: FloatArray, log_partition: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores.
 
-        Expectations of centered scores lose no digits to a constant of each dependent.
+        marginals : like the scores.  log_partition : (b,).
         """
-        from fstgrad.trees.kernels import matrix_tree
+        flat, mu = self.flat, self._like_flat(marginals)
+        regrets, values = np.empty(flat.shape), np.empty(len(flat))
+        kernels.matrix_tree.entropies(
+            self._wide(flat), self._wide(mu), self.lengths, log_partition, self._wide(regrets),
+            values,
+        )  # fmt: skip
+        return values, self._like_scores(regrets)
 
-        centered, shift = np.empty_like(self.arcs), np.empty(len(self.arcs))
-        matrix_tree.center_batch(self.arcs, self.lengths, False, centered, shift)
-        allowed = centered > -np.inf
-        if not self.labeled:
-            return np.where(allowed, centered, 0.0).reshape(self.scores.shape), shift
-        constants = np.subtract(self.arcs, centered, out=np.zeros_like(centered), where=allowed)
-        allowed = allowed[..., None] & (self.flat > -np.inf)
-        table = np.subtract(
-            self.flat, constants[..., None], out=np.zeros_like(self.flat), where=allowed
-        )
-        return table.reshape(self.scores.shape), shift
-
-    def covariance_product(self, direction: FloatArray, moments: Moments) -> FloatArray:
-        """Return Cov v for a table v like the scores.
+    def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
+        """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.
 
         With labels, v is averaged over them for the arcs; each label takes its share of its arc's
         change, and what its own v adds to the average.
         """
-        v = direction.reshape(self.flat.shape)
+        v = self._like_flat(v)
         if not self.labeled:
-            return moments.covariance_product(v).reshape(self.scores.shape)
+            return self._like_scores(moments.covariance_product(v))
         mean = (self.shares * v).sum(axis=-1)
-        change = moments.covariance_product(mean)[..., None]
         own = moments.marginals[..., None] * (v - mean[..., None])
-        labeled: FloatArray = self.shares * (change + own)
-        return labeled.reshape(self.scores.shape)
+        change = moments.covariance_product(mean)[..., None]
+        return self._like_scores(self.shares * (change + own))
 
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool
@@ -192,6 +184,16 @@ class ArcTable:
             table[(..., *dependent)] = -np.inf
             table[(..., *arc)] = kept
         return table
+
+    def _like_flat(self, table: FloatArray) -> FloatArray:
+        return table if len(self.batch_shape) == 1 else table.reshape(self.flat.shape)
+
+    def _like_scores(self, table: FloatArray) -> FloatArray:
+        return table if len(self.batch_shape) == 1 else table.reshape(self.scores.shape)
+
+    def _wide(self, table: FloatArray) -> FloatArray:
+        """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
+        return table.reshape(*table.shape[:2], -1) if self.labeled else table
 
     def _checked_arcs(self, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
         array = np.asarray(arcs)

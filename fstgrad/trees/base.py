@@ -4,7 +4,6 @@ A family writes `_solve`, `_best_heads`, `sample` and `_best_trees`; the rest is
 """
 
 from abc import abstractmethod
-from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -32,12 +31,20 @@ class Solved(Protocol):
     def marginals(self) -> FloatArray:
         """The probability of every arc."""
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
-        """Return Cov v."""
+    @property
+    def infeasible(self) -> int:
+        """The first item without a tree, -1 if all have one."""
+
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v; the table v may be overwritten."""
 
 
 class TreeDistribution(MomentDistribution):
     """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
+
+    # What is computed on first use.
+    _solved: Solved | None = None
+    _marginals: FloatArray | None = None
 
     def __init__(
         self,
@@ -100,13 +107,13 @@ class TreeDistribution(MomentDistribution):
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
+        if self._marginals is None:
+            self._marginals = self._table.spread(self._solution.marginals)
         return self._marginals
 
     def entropy(self) -> Scalar:
         """Return log Z - <mu, scores> in nats, between 0 and the log number of trees: O(n^3)."""
-        expected = np.reshape(self.inner(self._marginals, self._centered), -1)
-        log_partition = self._solution.log_partition - self._shift
-        return self._shaped(np.maximum(log_partition - expected, 0.0))
+        return self._entropy_and_regrets()[0]
 
     def parts(self, structure: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
@@ -118,7 +125,7 @@ class TreeDistribution(MomentDistribution):
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
         parts = self._parts(gold, "gold")
-        return self.log_partition() - self.inner(parts, self.scores), self._marginals - parts
+        return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
 
     def mode(self) -> IntArray:
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
@@ -150,37 +157,29 @@ class TreeDistribution(MomentDistribution):
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the best heads (b, n) of tables (b, n+1, n+1), and which items have any (b,)."""
 
-    @cached_property
+    @property
     def _solution(self) -> Solved:
-        solution = self._solve()
-        if np.minimum.reduce(solution.log_partition) == -np.inf:
-            self._raise_infeasible(int(np.argmin(solution.log_partition)))
-        return solution
+        if self._solved is None:
+            solved = self._solve()
+            if solved.infeasible >= 0:
+                self._raise_infeasible(solved.infeasible)
+            self._solved = solved
+        return self._solved
 
-    @cached_property
-    def _marginals(self) -> FloatArray:
-        table = self._table.spread(self._solution.marginals)
-        table.setflags(write=False)
-        return table
-
-    @cached_property
-    def _centering(self) -> tuple[FloatArray, FloatArray]:
-        return self._table.centered()
-
-    @property
-    def _centered(self) -> FloatArray:
-        return self._centering[0]
-
-    @property
-    def _shift(self) -> FloatArray:
-        return self._centering[1]
+    def _entropy_and_regrets(self) -> tuple[Scalar, FloatArray]:
+        log_partition = self._solution.log_partition
+        values, regrets = self._table.entropies(self.marginals(), log_partition)
+        return self._shaped(values), regrets
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         return self._table.covariance_product(v, self._solution)
 
     def _shaped(self, values: FloatArray) -> Scalar:
         """Return per-item values in the batch's shape, a float where there is no batch."""
-        return values.reshape(self.batch_shape) if self.batch_shape else float(values[0])
+        shape = self._table.batch_shape
+        if not shape:
+            return float(values[0])
+        return values if len(shape) == 1 else values.reshape(shape)
 
     def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
         heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)
@@ -213,7 +212,7 @@ class TreeDistribution(MomentDistribution):
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.real_array(name, values)
         try:
-            return np.broadcast_to(array, self.scores.shape)
+            return np.array(np.broadcast_to(array, self.scores.shape), order="C")
         except ValueError as error:
             raise InvalidInputError(
                 f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"

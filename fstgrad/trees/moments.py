@@ -24,16 +24,18 @@ class MomentDistribution(ArrayDistribution):
 
     @abstractmethod
     def _covariance_product(self, v: FloatArray) -> FloatArray:
-        """Return Cov v for a finite table v like the scores."""
+        """Return Cov v for a finite C-contiguous table v like the scores, which is used up."""
 
     @abstractmethod
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
-        """Return checked finite values, broadcast to the shape of the scores."""
+        """Return checked finite values as a new table of the shape of the scores."""
 
-    @property
     @abstractmethod
-    def _centered(self) -> FloatArray:
-        """The scores less what is constant over structures, -inf as 0."""
+    def _entropy_and_regrets(self) -> tuple[Scalar, FloatArray]:
+        """Return the entropy and a new table like the scores, which is -scores to a covariance.
+
+        It is something constant over structures less the scores, -inf as 0.
+        """
 
     @abstractmethod
     def with_scores(self, scores: npt.ArrayLike) -> "MomentDistribution":
@@ -63,7 +65,7 @@ class MomentDistribution(ArrayDistribution):
         for column in range(size):
             unit = np.zeros(size)
             unit[column] = 1.0
-            v = np.ascontiguousarray(np.broadcast_to(unit.reshape(event), self.scores.shape))
+            v = np.array(np.broadcast_to(unit.reshape(event), self.scores.shape), order="C")
             matrix[..., column] = self._covariance_product(v).reshape(*batch, size)
         return matrix.reshape(*batch, *event, *event)
 
@@ -124,7 +126,8 @@ class MomentDistribution(ArrayDistribution):
         score.
         """
         table = self._table_like_scores("costs", costs)
-        return self.inner(self.marginals(), table), self._covariance_product(table)
+        value = self.inner(self.marginals(), table)
+        return value, self._covariance_product(table)
 
     def generalized_expectation(
         self, features: Any, target: npt.ArrayLike
@@ -154,7 +157,8 @@ class MomentDistribution(ArrayDistribution):
 
     def entropy_and_gradient(self) -> tuple[Scalar, FloatArray]:
         """Return the entropy in nats and its gradient in the scores, -Cov scores."""
-        return self.entropy(), -self._covariance_product(self._centered)
+        value, regrets = self._entropy_and_regrets()
+        return value, self._covariance_product(regrets)
 
     def cross_entropy_and_gradients(
         self, other: "MomentDistribution"
@@ -165,7 +169,7 @@ class MomentDistribution(ArrayDistribution):
         is 0, whatever the score in q.
         """
         value = self.cross_entropy(other)
-        gradient = -self._covariance_product(self._supported(other._centered, other))
+        gradient = self._covariance_product(self._supported_regrets(other))
         return value, gradient, other.marginals() - self.marginals()
 
     def kl_and_gradients(
@@ -176,7 +180,7 @@ class MomentDistribution(ArrayDistribution):
         The gradients are Cov_p(scores of p - scores of q) and mu_q - mu_p.
         """
         value = self.kl(other)
-        gap = self._centered - self._supported(other._centered, other)
+        gap = self._supported_regrets(other) - self._entropy_and_regrets()[1]
         return value, self._covariance_product(gap), other.marginals() - self.marginals()
 
     def renyi(self, order: float) -> Scalar:
@@ -199,8 +203,8 @@ class MomentDistribution(ArrayDistribution):
         change = tempered.marginals() - self.marginals()
         return self.renyi(a), a / (1 - a) * change
 
-    def _supported(self, table: FloatArray, other: "MomentDistribution") -> FloatArray:
-        """Return `table` with 0 where this distribution forbids a part; q must allow the others."""
+    def _supported_regrets(self, other: "MomentDistribution") -> FloatArray:
+        """Return those of q = `other`, 0 where p forbids a part; q must allow the others."""
         lost = (self.marginals() > 0) & (other.scores == -np.inf)
         if lost.any():
             where = [int(i) for i in np.argwhere(lost)[0]]
@@ -208,7 +212,7 @@ class MomentDistribution(ArrayDistribution):
                 f"other forbids the part {where}, which this distribution allows: the divergence "
                 "is +inf and has no gradient"
             )
-        return np.where(self.scores > -np.inf, table, 0.0)
+        return np.where(self.scores > -np.inf, other._entropy_and_regrets()[1], 0.0)
 
     def _features(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.real_array(name, values)

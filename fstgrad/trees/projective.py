@@ -6,6 +6,7 @@ import numpy as np
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.trees import kernels
 from fstgrad.trees.base import TreeDistribution
 
 
@@ -19,9 +20,15 @@ class ProjectiveSolution:
     log_partition: FloatArray
     marginals: FloatArray
 
-    def covariance_product(self, direction: FloatArray) -> FloatArray:
+    @property
+    def infeasible(self) -> int:
+        """The first item without a tree, -1 if all have one."""
+        item = int(np.argmin(self.log_partition))
+        return item if self.log_partition[item] == -np.inf else -1
+
+    def covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v: the derivative along v carried through both passes, O(n^3)."""
-        return _solve(self.scores, self.lengths, self.single_root, direction)[2]
+        return _solve(self.scores, self.lengths, self.single_root, v)[2]
 
 
 class ProjectiveTrees(TreeDistribution):
@@ -50,7 +57,6 @@ class ProjectiveTrees(TreeDistribution):
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent trees (k, ..., n) or (k, ..., n, 2), drawn top down."""
-        from fstgrad.trees.kernels import projective
         from fstgrad.trees.sampling import sample_labels
 
         count = checks.positive_integer("k", k)
@@ -58,7 +64,7 @@ class ProjectiveTrees(TreeDistribution):
         _ = self._solution  # there is a tree, or the error says why not
         items, size = self._table.arcs.shape[:2]
         heads = np.empty((count, items, size - 1), dtype=np.int64)
-        projective.sample_batch(
+        kernels.projective.sample_batch(
             self._table.arcs, self._table.lengths, self.single_root, generator, heads
         )
         labels = sample_labels(self._table.shares, heads, generator) if self.labeled else None
@@ -70,20 +76,18 @@ class ProjectiveTrees(TreeDistribution):
         return ProjectiveSolution(arcs, lengths, self.single_root, log_z, marginals)
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
-        from fstgrad.trees.kernels import projective
-
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
         found = np.empty(len(arcs), dtype=np.bool_)
-        projective.best_batch(arcs, lengths, self.single_root, heads, found)
+        kernels.projective.best_batch(arcs, lengths, self.single_root, heads, found)
         return heads, found
 
 
 def _solve(
     scores: FloatArray, lengths: IntArray, single: bool, direction: FloatArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    from fstgrad.trees.kernels import projective
-
     log_z, (mu, change) = np.empty(len(scores)), np.empty((2, *scores.shape))
     v = np.zeros_like(scores) if direction is None else np.ascontiguousarray(direction)
-    projective.solve_batch(scores, v, lengths, single, direction is not None, log_z, mu, change)
+    along = direction is not None
+    kernels.projective.solve_batch(scores, v, lengths, single, along, log_z, mu, change)
+    mu.setflags(write=False)
     return log_z, mu, change

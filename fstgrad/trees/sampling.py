@@ -3,6 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.solution import Solution, solve
 from fstgrad.trees.structures import PADDING
@@ -10,7 +11,7 @@ from fstgrad.trees.structures import PADDING
 
 def sample_heads(solution: Solution, count: int, rng: np.random.Generator, method: str) -> IntArray:
     """Return heads (count, b, n), -1 past an item's length."""
-    items, size = solution.weights.shape[:2]
+    items, size = solution.scores.shape[:2]
     heads = np.full((count, items, size - 1), PADDING)
     for item, n in enumerate(solution.lengths):
         heads[:, item, :n] = _sample_item(solution, item, count, rng, method)
@@ -20,15 +21,15 @@ def sample_heads(solution: Solution, count: int, rng: np.random.Generator, metho
 def _sample_item(
     solution: Solution, item: int, count: int, rng: np.random.Generator, method: str
 ) -> IntArray:
-    from fstgrad.trees.kernels import sampling
-
-    n, single = int(solution.lengths[item]), bool(solution.single[item])
-    weights = np.ascontiguousarray(solution.weights[item, : n + 1, : n + 1])
+    n, single = int(solution.lengths[item]), solution.is_single(item)
+    weights = np.exp(solution.log_weights(item)[0])
     heads = np.empty((count, n), dtype=np.int64)
     if method == "wilson" or (method == "auto" and expected_steps(solution, item) < 10 * n * n):
         chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
-        sampling.wilson(weights, chance, n, single, rng, heads)
-    elif not (solution.gradient[item].any() and sampling.colbourn(weights, n, single, rng, heads)):
+        kernels.sampling.wilson(weights, chance, n, single, rng, heads)
+        return heads
+    in_range = solution.gradient[item].any()
+    if not (in_range and kernels.sampling.colbourn(weights, n, single, rng, heads)):
         _split(solution.scores[item], heads, 0, solution.single_root, rng)
     return heads
 
@@ -39,13 +40,15 @@ def expected_steps(solution: Solution, item: int) -> float:
     The walks visit j, in the mean, s_j B_jj times, s_j the weight that enters j (Wilson 1996,
     theorem 3).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
     """
-    weights, gradient = solution.weights[item], solution.gradient[item]
+    weights = np.exp(solution.log_weights(item)[0])
+    n = len(weights) - 1
+    gradient = solution.gradient[item, : n + 1, : n + 1]
     if not gradient.any():
         return np.inf
-    if not solution.single[item]:
+    if not solution.is_single(item):
         return float(weights.sum(axis=0) @ gradient[0])
     visits = weights[1:].sum(axis=0) @ (gradient + gradient.T)
-    return float(solution.marginals[item, 0, 1:] @ visits[1:])
+    return float(solution.marginals[item, 0, 1 : n + 1] @ visits[1:])
 
 
 def _split(

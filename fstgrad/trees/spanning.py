@@ -6,6 +6,7 @@ import numpy as np
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.trees import kernels
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.solution import Solution, solve
 
@@ -98,9 +99,7 @@ class SpanningTrees(TreeDistribution):
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
-        from fstgrad.trees.kernels import arborescence
-
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), np.int64)
         roots = np.empty(len(arcs), np.int64)
-        arborescence.best_batch(arcs, lengths, self.single_root, heads, roots)
+        kernels.arborescence.best_batch(arcs, lengths, self.single_root, heads, roots)
         return heads, (roots > 0) & ((roots == 1) | (not self.single_root))

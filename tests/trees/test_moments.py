@@ -282,3 +282,23 @@ def test_the_older_algorithms_agree(n):
     expected = oracle.druck_smith_gradient(scores, features, target)
     _, gradient = distribution.generalized_expectation(features, target)
     np.testing.assert_allclose(gradient, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("labeled", [False, True])
+def test_directions_are_read_and_kept(labeled):
+    """Products are taken in place, but not in a table of the caller's; any layout will do."""
+    rng = np.random.default_rng(3)
+    scores, v = rng.normal(size=(2, 5, 5, 3) if labeled else (2, 5, 5))
+    trees = fg.SpanningTrees(scores, single_root=True, labeled=labeled)
+    kept = v.copy()
+    expected = trees.covariance_product(v)
+    np.testing.assert_array_equal(v, kept)
+    fixed = v.copy()
+    fixed.setflags(write=False)
+    for other in (fixed, np.asfortranarray(v), np.repeat(v, 2, axis=0)[::2]):
+        np.testing.assert_array_equal(trees.covariance_product(other), expected)
+    value, gradient = trees.risk(fixed)
+    assert value == pytest.approx((trees.marginals() * v).sum(), abs=1e-12)
+    np.testing.assert_array_equal(gradient, expected)
+    one = np.broadcast_to(1.0, scores.shape)
+    np.testing.assert_allclose(trees.covariance_product(one), 0, atol=1e-12)  # n arcs, always

@@ -260,14 +260,14 @@ def test_the_three_levels_agree(single_root):
         scores = rng.normal(size=(1, n + 1, n + 1))
         v = rng.normal(size=(n + 1, n + 1))
         first = solve(scores, np.array([n]), single_root=single_root)
-        assert first.trusted[0]
-        weights = first.weights[0]
+        assert not first.stable
+        weights = np.exp(first.log_weights(0)[0])
         gradient, marginals, change = np.zeros((3, n + 1, n + 1))
         second = elimination.solve(weights, v, n, single_root, True, gradient, marginals, change)
         with np.errstate(divide="ignore"):
             third = logdomain.solve(np.log(weights), v, single=single_root)
         assert second == pytest.approx(third.log_partition, abs=1e-12)
-        product = first.covariance_product(v[None])[0]
+        product = first.covariance_product(v[None].copy())[0]
         for mine in (first.marginals[0], third.marginals):
             np.testing.assert_allclose(mine, marginals, atol=1e-13)
         for mine in (product, third.change):
@@ -287,3 +287,21 @@ def test_a_bad_item_leaves_the_batch_alone():
         np.testing.assert_array_equal(
             batch.entropy_and_gradient()[1][i], alone.entropy_and_gradient()[1]
         )
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_long_sentences_keep_their_digits(single_root):
+    """The inverse, without exchanges of rows, against the elimination without subtractions."""
+    from fstgrad.trees.kernels import elimination
+
+    for n, sd in ((63, 2.0), (130, 1.0), (131, 3.0)):
+        scores = normal(sd, n=n, seed=n)
+        found = solve(scores[None], np.array([n]), single_root=single_root)
+        assert not found.stable
+        log_weights, shift = found.log_weights(0)
+        gradient, marginals, unused = np.zeros((3, n + 1, n + 1))
+        value = elimination.solve(
+            np.exp(log_weights), unused, n, single_root, False, gradient, marginals, unused
+        )
+        assert found.log_partition[0] == pytest.approx(value + shift, abs=1e-11)
+        np.testing.assert_allclose(found.marginals[0], marginals, atol=1e-12)

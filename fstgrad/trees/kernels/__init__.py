@@ -1,1 +1,9 @@
-"""Compiled loops of the spanning-tree family."""
+"""Compiled loops of the tree families.
+
+A module is loaded when it is first named, as in `kernels.matrix_tree`: importing the families
+does not load the compiler.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,6 +1,6 @@
-"""The matrix-tree theorem on small matrices: log Z, its gradient, and Hessian-vector products.
+"""The matrix-tree theorem: log Z, its gradient, entropies and Hessian-vector products.
 
-Tables have the layout of the scores, (M+1, M+1) with [head, dependent] and the root at 0; the
+Tables have the layout of the scores, (m+1, m+1) with [head, dependent] and the root at 0; the
 diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  The letters are
 
     w  weights, each column divided by its largest (single root: by its largest non-root one),
@@ -10,31 +10,37 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.kernels.compiler import fused_kernel, kernel
+from fstgrad.trees.kernels.dense import exponentiate, invert
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits.
 CONDITION_LIMIT = 100.0
 # With a root arc so far above its rivals, marginals of 1e-17 in place of 0 would count.
 ROOT_LIMIT = 1e4
-SMALLEST_PIVOT = 1e-280
 
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, m+1, y), or -1."""
-    width = scores.shape[2] * scores.shape[3]
-    rows = scores.reshape(-1, width)
+    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1.
+
+    A length of 0 is set to m.
+    """
+    size, width = scores.shape[1:]
+    labels = width // size
     for item in range(len(lengths)):
+        if lengths[item] == 0:
+            lengths[item] = size - 1
+        count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
-            row = rows[item * scores.shape[1] + i, : (lengths[item] + 1) * scores.shape[3]]
+            row = scores[item, i]
             bad = 0
-            for value in row:
-                bad += not value < np.inf
+            for k in range(count):
+                bad += not row[k] < np.inf
             if bad > 0:
-                for k in range(len(row)):
+                for k in range(count):
                     if not row[k] < np.inf:
-                        return int((item * scores.shape[1] + i) * width + k)
+                        return int((item * size + i) * width + k)
     return -1
 
 
@@ -42,266 +48,188 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
 def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float]:
     """Write scores - c_j (single root: the root's row less its maximum c_0); return sum c and c_0.
 
+    out : (n+1, n+1), -inf on the diagonal and in column 0.
     A column's constant c_j is its largest score, over non-root heads if only one arc may leave
     the root.
     """
     top = np.full(n + 1, -np.inf)
     for i in range(1 if single else 0, n + 1):
-        for j in range(1, i):
-            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
-        for j in range(i + 1, n + 1):
-            top[j] = scores[i, j] if scores[i, j] > top[j] else top[j]
-    for j in range(1, n + 1):
-        if top[j] == -np.inf and scores[0, j] > -np.inf:
-            top[j] = scores[0, j]
-        if top[j] == -np.inf:
-            top[j] = 0.0
-    top[0] = 0.0
-    for i in range(n + 1):
+        row = scores[i]
         for j in range(n + 1):
-            out[i, j] = scores[i, j] - top[j]
-        out[i, 0] = -np.inf
-        out[i, i] = -np.inf
-    out[n + 1 :] = -np.inf
-    out[:, n + 1 :] = -np.inf
-    root = 0.0
-    child = np.argmax(out[0]) if single else 0
-    if single and out[0, child] > -np.inf:
-        root = out[0, child]
-        for j in range(1, n + 1):
-            out[0, j] -= root
-    else:
-        child = 0
+            value = row[j] if j != i else -np.inf
+            top[j] = value if value > top[j] else top[j]
+    root = scores[0]
+    child, largest = 0, -np.inf
+    for j in range(1, n + 1):
+        if top[j] == -np.inf:
+            top[j] = root[j] if root[j] > -np.inf else 0.0
+        if single and root[j] - top[j] > largest:
+            child, largest = j, root[j] - top[j]
+    if child == 0:
+        largest = 0.0
+    for i in range(n + 1):
+        row, source = out[i], scores[i]
+        for j in range(n + 1):
+            row[j] = source[j] - top[j]
+        row[0] = -np.inf
+        row[i] = -np.inf
+    for j in range(n + 1):
+        out[0, j] -= largest
     # the constants of the child and of the root add up to one score, whose digits they may lack
-    shift = scores[0, child] if child > 0 else 0.0
+    shift = root[child] if child > 0 else 0.0
     for j in range(1, n + 1):
         if j != child:
             shift += top[j]
-    return shift, root
+    return shift, largest
 
 
-@kernel
-def center_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, out: FloatArray, shift: FloatArray
-) -> None:
-    """Center every item."""
-    for item in range(scores.shape[0]):
-        shift[item], _ = center(scores[item], lengths[item], single, out[item])
-
-
-@kernel
+@fused_kernel
 def laplacian(w: FloatArray, n: int, single: bool, out: FloatArray) -> None:
     """Write the Laplacian of the dependents; single root: its last row is the root's weights.
 
     L_jj is the weight that enters j, L_ij = -w_ij.  With one root arc allowed the root's weight
-    stays out of the diagonal (Koo et al. 2007, section 3.2, there in the first row).
+    stays out of the diagonal (Koo et al. 2007, section 3.2, there in the first row).  Rows past n
+    are those of the identity, columns past them zero.
     """
-    first = 1 if single else 0
-    total = np.zeros(n)
-    for i in range(first, n + 1):
-        for j in range(n):
-            total[j] += w[i, j + 1]
+    total = np.zeros(n + 1)
+    for i in range(1 if single else 0, n + 1):
+        row = w[i]
+        for j in range(n + 1):
+            total[j] += row[j]
     for i in range(n):
+        row, head = out[i], w[i + 1]
+        row[n:] = 0.0
         for j in range(n):
-            out[i, j] = -w[i + 1, j + 1]
-        out[i, i] = total[i]
+            row[j] = -head[j + 1]
+        row[i] = total[i + 1]
+    for i in range(n, len(out)):
+        out[i] = 0.0
+        out[i, i] = 1.0
     if single:
+        row, head = out[n - 1], w[0]
         for j in range(n):
-            out[n - 1, j] = w[0, j + 1]
+            row[j] = head[j + 1]
 
 
-@kernel
-def invert(a: FloatArray, n: int) -> float:
-    """Invert the leading n rows and columns in place; return the log-determinant, -inf if it fails.
-
-    Gauss-Jordan elimination without exchanges, two pivots a pass: the columns of a Laplacian are
-    diagonally dominant, and the root's row comes last.  Columns past n are padding.
-    """
-    width = a.shape[1]
-    log_determinant = 0.0
-    for k in range(0, n - 1, 2):
-        one, two = a[k], a[k + 1]
-        for step in range(2):
-            row, other = (one, two) if step == 0 else (two, one)
-            pivot = row[k + step]
-            if not pivot > SMALLEST_PIVOT:
-                return -np.inf
-            log_determinant += np.log(pivot)
-            row[k + step] = 1.0
-            factor = -other[k + step]
-            other[k + step] = 0.0
-            scale = 1.0 / pivot
-            for j in range(width):
-                row[j] *= scale
-                other[j] += factor * row[j]
-        for i in range(n):
-            if i < k or i > k + 1:
-                row = a[i]
-                left, right = -row[k], -row[k + 1]
-                row[k] = 0.0
-                row[k + 1] = 0.0
-                for j in range(width):
-                    row[j] += left * one[j] + right * two[j]
-    if n % 2 == 1:
-        row = a[n - 1]
-        pivot = row[n - 1]
-        if not pivot > SMALLEST_PIVOT:
-            return -np.inf
-        log_determinant += np.log(pivot)
-        row[n - 1] = 1.0
-        scale = 1.0 / pivot
-        for j in range(width):
-            row[j] *= scale
-        for i in range(n - 1):
-            other = a[i]
-            factor = -other[n - 1]
-            other[n - 1] = 0.0
-            for j in range(width):
-                other[j] += factor * row[j]
-    return log_determinant
-
-
-@kernel
+@fused_kernel
 def differentiate(
     b: FloatArray, w: FloatArray, n: int, single: bool, g: FloatArray, mu: FloatArray
 ) -> bool:
     """Write g and mu from the inverse b of `laplacian`; return whether they can be trusted."""
-    own = np.zeros(n + 1)
-    for j in range(n - 1 if single else n):
-        own[j + 1] = b[j, j]
-    for j in range(n):
-        g[0, j + 1] = b[j, n - 1] if single else own[j + 1]
-    for block in range(1, n + 1, 8):  # a transpose, a few rows of b a time
-        end = min(block + 8, n + 1)
+    if n + 1 < len(g):
+        g[:] = 0.0
+        mu[:] = 0.0
+    for j in range(1, n + 1):
+        row = b[j - 1]
+        own = 0.0 if single and j == n else row[j - 1]
         for i in range(1, n + 1):
-            for j in range(block, end):
-                g[i, j] = own[j] - b[j - 1, i - 1]
-    if single:
-        g[n, 1 : n + 1] = own[1:]
-    for i in range(1, n + 1):
-        g[i, i] = 0.0
-    g[: n + 1, 0] = 0.0
-    total, least, largest = np.zeros((3, n + 1))
+            g[i, j] = own - row[i - 1]
+        g[0, j] = own
+        if single:  # the last row of the Laplacian is the root's, and not node n's
+            g[0, j] = row[n - 1]
+            g[n, j] = own
+    total = np.zeros(n + 1)
+    bad = 0  # counts NaN too
     for i in range(n + 1):
+        weights, slopes, out = w[i], g[i], mu[i]
+        slopes[0] = 0.0
+        slopes[i] = 0.0
         for j in range(n + 1):
-            value = g[i, j]
-            part = w[i, j] * value
-            size = abs(value)
-            largest[j] = size if size > largest[j] else largest[j]
-            least[j] = part if part < least[j] else least[j]
+            part = weights[j] * slopes[j]
+            bad += (not part > -1e-12) | (not abs(slopes[j]) < CONDITION_LIMIT)
             total[j] += part
             part = part if part > 0.0 else 0.0
-            mu[i, j] = part if part < 1.0 else 1.0
-    for table in (g, mu):
-        table[n + 1 :] = 0.0
-        table[:, n + 1 :] = 0.0
-    for j in range(1, n + 1):  # false for NaN too
-        if not (abs(total[j] - 1.0) < 1e-11 and largest[j] < CONDITION_LIMIT):
-            return False
-    return bool(least.min() > -1e-12)
+            out[j] = part if part < 1.0 else 1.0
+    for j in range(1, n + 1):
+        bad += not abs(total[j] - 1.0) < 1e-11
+    return bad == 0
 
 
 @kernel
-def prepare(
+def solve_batch(
     scores: FloatArray,
     lengths: IntArray,
     single: bool,
-    start: int,
-    stop: int,
     tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-) -> None:
-    """Center the items start .. stop-1 into w; numpy takes the exponentials, many at once."""
-    for item in range(start, stop):
-        values[1, item], roots[item] = center(scores[item], lengths[item], single, tables[0, item])
-
-
-@kernel
-def solve_short(
-    lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-    flags: BoolArray,
+    log_partition: FloatArray,
 ) -> int:
-    """Solve the items of at most `limit` dependents; return how many of all are not trusted.
+    """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
 
-    tables : (3, b, m+1, m+1), w, g, mu.  values : (2, b), log Z of w, shift.  flags : (2, b),
-    trusted, single.
+    tables : (2, b, m+1, m+1), g and mu.  log_partition : NaN where an item is not trusted.
     """
-    work = np.empty(limit * (limit + 16))
+    size = scores.shape[1]
+    buffer, weights = np.empty((size + 2) * (size + 6)), np.empty(size * size)
     left = 0
-    for item in range(start, stop):
+    for item in range(len(lengths)):
         n = lengths[item]
-        flags[0, item] = False
-        flags[1, item] = single
-        if n <= limit:
-            w, g, mu = tables[0, item], tables[1, item], tables[2, item]
-            width = n + (-n) % 16
-            a = work[: n * width].reshape(n, width)
-            a[:] = 0.0
-            laplacian(w, n, single, a)
-            values[0, item] = invert(a, n)
-            if values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
-                flags[0, item] = differentiate(a, w, n, single, g, mu)
-        left += not flags[0, item]
+        w = weights[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
+        shift, root = center(scores[item], n, single, w)
+        exponentiate(w.reshape(-1), buffer)
+        rows, width = n + (-n) % 4, n + (-n) % 8
+        inverse = buffer[: rows * width].reshape(rows, width)
+        laplacian(w, n, single, inverse)
+        value = invert(inverse)
+        trusted = value > -np.inf and root < ROOT_LIMIT
+        if trusted:
+            trusted = differentiate(inverse, w, n, single, tables[0, item], tables[1, item])
+        log_partition[item] = value + shift if trusted else np.nan
+        left += not trusted
     return left
 
 
-@kernel
-def laplacian_long(
+@fused_kernel
+def entropies(
+    scores: FloatArray,
+    marginals: FloatArray,
     lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    matrices: FloatArray,
+    log_partition: FloatArray,
+    regrets: FloatArray,
+    out: FloatArray,
 ) -> None:
-    """Write the Laplacians of long items for LAPACK, each n by n in front of its (m * m) row."""
-    for item in range(start, stop):
+    """Write entropies, and each dependent's largest score less the scores, 0 where they are -inf.
+
+    scores, marginals, regrets : (b, m+1, (m+1) * y).  The entropy is log Z - <mu, scores>; without
+    what every tree shares it keeps its digits.
+    """
+    size, width = scores.shape[1:]
+    labels = width // size
+    for item in range(len(lengths)):
         n = lengths[item]
-        if n > limit:
-            matrix = matrices[item - start, : n * n].reshape(n, n)
-            laplacian(tables[0, item], n, single, matrix)
+        count = (n + 1) * labels
+        top, expected = np.full(count, -np.inf), np.zeros(count)
+        for i in range(n + 1):
+            row, source = regrets[item, i], scores[item, i]
+            for k in range(count):
+                row[k] = source[k]
+            for k in range(labels):
+                row[k] = -np.inf
+                row[i * labels + k] = -np.inf
+            for k in range(count):
+                top[k] = row[k] if row[k] > top[k] else top[k]
+        entropy = log_partition[item]
+        for start in range(0, count, labels):
+            largest = -np.inf
+            for k in range(start, start + labels):
+                largest = top[k] if top[k] > largest else largest
+            for k in range(start, start + labels):
+                top[k] = largest
+            entropy -= largest if largest > -np.inf else 0.0
+        for i in range(n + 1):
+            row, mu = regrets[item, i], marginals[item, i]
+            for k in range(count):
+                row[k] = top[k] - row[k] if row[k] > -np.inf else 0.0
+                expected[k] += mu[k] * row[k]
+            for k in range(count, width):
+                row[k] = 0.0
+        for i in range(n + 1, size):
+            for k in range(width):
+                regrets[item, i, k] = 0.0
+        for k in range(count):
+            entropy += expected[k]
+        out[item] = entropy if entropy > 0.0 else 0.0
 
 
-@kernel
-def differentiate_long(
-    lengths: IntArray,
-    single: bool,
-    start: int,
-    stop: int,
-    limit: int,
-    tables: FloatArray,
-    values: FloatArray,
-    roots: FloatArray,
-    flags: BoolArray,
-    matrices: FloatArray,
-    pivots: FloatArray,
-) -> int:
-    """Finish the long items from their inverses; return how many of all are not trusted."""
-    left = 0
-    for item in range(start, stop):
-        n = lengths[item]
-        if n > limit:
-            for k in range(n):
-                values[0, item] += np.log(abs(pivots[item - start, k]))
-        if n > limit and values[0, item] > -np.inf and roots[item] < ROOT_LIMIT:
-            b = matrices[item - start, : n * n].reshape(n, n)
-            flags[0, item] = differentiate(
-                b, tables[0, item], n, single, tables[1, item], tables[2, item]
-            )
-        left += not flags[0, item]
-    return left
-
-
-@kernel
+@fused_kernel
 def hessian_product(
     w: FloatArray,
     g: FloatArray,
@@ -309,45 +237,50 @@ def hessian_product(
     v: FloatArray,
     n: int,
     single: bool,
-    out: FloatArray,
+    work: FloatArray,
 ) -> None:
-    """Write Cov v for one item.
+    """Replace v by Cov v for one item: O(n^3), two matrix products.
 
-    With U = w v and A = g'U - (g' scaled by U's column sums), Cov v is
-    mu v + w (-g A' + 1 diag(g A')).  Single root: the root's row of U stays out of the sums
-    and the root's row of the result takes no diagonal.
+    With U = w v, less its column sums on the diagonal, and A = g U' g, Cov v is
+    mu v + w (1 diag(A) - A).  Single root: the root's row of U stays out of the sums and the root's
+    row of the result takes no diagonal.
     """
-    first = 1 if single else 0
-    gradient = g[: n + 1, : n + 1].copy()
-    weighted = np.empty((n + 1, n + 1))  # U', so that A' is a product of arrays in C order
-    total = np.zeros(n + 1)
+    gradient, weighted, product = work[0], work[1], work[2]
+    total, diagonal = np.zeros((2, n + 1))
     for i in range(n + 1):
         for j in range(n + 1):
-            value = w[i, j] * v[i, j]
-            weighted[j, i] = value
-            if i >= first:
-                total[j] += value
-    transposed = np.dot(weighted, gradient)
-    for l in range(n + 1):
-        for j in range(n + 1):
-            transposed[l, j] -= total[l] * gradient[l, j]
-    change = np.dot(gradient, transposed)
-    out[n + 1 :] = 0.0
-    out[:, n + 1 :] = 0.0
-    diagonal = np.empty(n + 1)
+            gradient[i, j] = g[i, j]
+            weighted[i, j] = w[i, j] * v[i, j]
+        if i > 0 or not single:
+            for j in range(n + 1):
+                total[j] += weighted[i, j]
     for j in range(n + 1):
-        diagonal[j] = change[j, j]
+        weighted[j, j] = -total[j]
+    np.dot(weighted.T, gradient, product)
+    np.dot(gradient, product, weighted)
+    for j in range(n + 1):
+        diagonal[j] = weighted[j, j]
     for i in range(n + 1):
+        own = 0.0 if i == 0 and single else 1.0
         for j in range(n + 1):
-            add = diagonal[j] if i >= first else 0.0
-            out[i, j] = w[i, j] * (add - change[i, j]) + mu[i, j] * v[i, j]
+            change = w[i, j] * (own * diagonal[j] - weighted[i, j])
+            v[i, j] = mu[i, j] * v[i, j] + change
+        v[i, n + 1 :] = 0.0
+    v[n + 1 :] = 0.0
 
 
 @kernel
 def hessian_batch(
-    tables: FloatArray, v: FloatArray, lengths: IntArray, single: bool, out: FloatArray
+    scores: FloatArray, lengths: IntArray, single: bool, tables: FloatArray, v: FloatArray
 ) -> None:
-    """Write Cov v for every item."""
+    """Replace v by Cov v for every item, g and mu being those of `solve_batch`."""
+    size = scores.shape[1]
+    buffer, weights = np.empty(3 * size * size), np.empty(size * size)
     for item in range(len(lengths)):
-        w, g, mu = tables[0, item], tables[1, item], tables[2, item]
-        hessian_product(w, g, mu, v[item], lengths[item], single, out[item])
+        n = lengths[item]
+        area = (n + 1) * (n + 1)
+        w = weights[:area].reshape(n + 1, n + 1)
+        center(scores[item], n, single, w)
+        exponentiate(w.reshape(-1), buffer)
+        work = buffer[: 3 * area].reshape(3, n + 1, n + 1)
+        hessian_product(w, tables[0, item], tables[1, item], v[item], n, single, work)
