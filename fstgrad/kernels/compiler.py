@@ -9,17 +9,19 @@ from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# no entry for callers in C, which nobody uses and which costs time to compile
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
 _INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
 
 
 def kernel(function: Function) -> Function:
     """Compile plain loops on arrays: cached on disk, without the interpreter lock."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+    return cast(Function, numba.njit(**_OPTIONS)(function))
 
 
 def inner_kernel(function: Function) -> Function:
-    """Compile the innermost part of a kernel into the kernels that call it."""
-    options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}
+    """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
+    options = {**_OPTIONS, **_INLINE, "no_cpython_wrapper": True}
     return cast(Function, numba.njit(**options)(function))
 
 

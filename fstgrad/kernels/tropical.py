@@ -39,7 +39,10 @@ def bounds(
     The lower bound is exact; the upper one takes for each symbol the cheapest arc.
     """
     size = len(final)
-    lower, upper = np.full((length + 1, size), INF), np.zeros((length + 1, size), np.int64)
+    lower, upper = (
+        np.full((length + 1, size), INF, np.int64),
+        np.zeros((length + 1, size), np.int64),
+    )
     for j in range(size):
         lower[0, j], upper[0, j] = final[j], final[j]
     low, high = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -172,12 +175,12 @@ def advanced(
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
     capacity = 2 * states + 2 * classes
     slots = new_slots(capacity)
-    before, implied = np.full(size, INF), np.full(size, INF)
-    cells = np.full((classes, size), INF)
+    before, implied = np.full(size, INF, np.int64), np.full(size, INF, np.int64)
+    cells = np.full((classes, size), INF, np.int64)
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
     hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
     twin = np.empty(classes, np.int64)
-    count, used, at = 0, 0, 0
+    count, used, at = np.int64(0), np.int64(0), 0  # typed, or what they go into is compiled twice
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
@@ -305,7 +308,7 @@ def _cheapest(cells: IntArray, start: int, stop: int, upper: IntArray, cap_cell:
     return best
 
 
-@inner_kernel
+@kernel
 def canonical(
     cells: IntArray,
     start: int,
