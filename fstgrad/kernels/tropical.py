@@ -151,6 +151,7 @@ def advanced(
     upper: IntArray,
     cap_cell: int,
     limit: int,
+    room: int,
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
     """Return the next level: number of states, pool; target, cost and fall (S, C).
 
@@ -168,6 +169,9 @@ def advanced(
         the weight that it had; elsewhere `fall` is -1.
     limit : int
         Stop when there are more states.
+    room : int
+        Cells that rows may take.  Where more are needed it stops before, and minus their number is
+        returned for that of the states.
     """
     classes, size = kinds.shape
     target = np.full((states, classes), -1, np.int64)
@@ -224,6 +228,9 @@ def advanced(
         if count > limit:
             break
         if used + classes * (size + HEAD) > len(found):
+            if 3 * len(found) > room:  # the old pool and one of twice its size
+                count = -3 * len(found)
+                break
             found = longer(found)
         if count + classes > capacity:
             capacity *= 2
