@@ -21,8 +21,12 @@ def kernel(function: Function) -> Function:
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
-    options = {**_OPTIONS, **_INLINE, "no_cpython_wrapper": True}
-    return cast(Function, numba.njit(**options)(function))
+    return cast(Function, numba.njit(**_OPTIONS, **_INLINE, no_cpython_wrapper=True)(function))
+
+
+def shared_kernel(function: Function) -> Function:
+    """Compile an inner kernel that Python calls too."""
+    return cast(Function, numba.njit(**_OPTIONS, **_INLINE)(function))
 
 
 class _Announcement(event.Listener):

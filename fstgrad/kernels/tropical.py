@@ -8,7 +8,7 @@ weights of M's states for one state of the result.  The twins in numpy are in `f
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.kernels.compiler import inner_kernel, kernel
+from fstgrad.kernels.compiler import inner_kernel, kernel, shared_kernel
 from fstgrad.kernels.tables import (
     HEAD,
     SPAN,
@@ -315,7 +315,7 @@ def _cheapest(cells: IntArray, start: int, stop: int, upper: IntArray, cap_cell:
     return best
 
 
-@kernel
+@shared_kernel
 def canonical(
     cells: IntArray,
     start: int,
