@@ -22,7 +22,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.cache import MAX_BYTES, AutomatonCache
 from fstgrad.checks import FloatArray, positive_integer
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.objective import Method, PairObjective
+from fstgrad.objective import NAN, Method, PairObjective
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
@@ -43,13 +43,17 @@ class Outcome(NamedTuple):
 
     place: int
     seconds: float
-    value: float = float("nan")
-    log_partition: float = float("nan")
+    value: float = NAN
+    log_partition: float = NAN
     states: int = 0
     method: Method = "exact"
     standard_error: float = 0.0
-    effective_samples: float = float("nan")
+    effective_samples: float = NAN
     error: FstgradError | None = None
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
 
 
 @dataclass
@@ -57,7 +61,7 @@ class Sums:
     """Sums over the pairs so far, in the order of the input.
 
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
-    sampling.
+    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
     """
 
     gradient: FloatArray
@@ -65,6 +69,7 @@ class Sums:
     variance: float = 0.0
     done: int = 0
     failed: int = 0
+    gap: float = 0.0
 
     def add(self, other: "Sums") -> None:
         """Add the sums of the next chunk."""
@@ -73,6 +78,7 @@ class Sums:
         self.variance += other.variance
         self.done += other.done
         self.failed += other.failed
+        self.gap += other.gap
 
     def mean(self) -> tuple[float, FloatArray]:
         """Return the mean objective and gradient of the pairs without an error.
@@ -247,20 +253,12 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
             outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
             continue
         seconds = time.perf_counter() - start
-        outcomes.append(
-            Outcome(
-                index,
-                seconds,
-                part.value,
-                part.log_partition,
-                part.states,
-                part.method,
-                part.standard_error,
-                part.effective_samples,
-            )
-        )
+        numbers = part._asdict()
+        del numbers["gradient"]
+        outcomes.append(Outcome(index, seconds, **numbers))
         sums.value += part.value
         sums.variance += part.standard_error**2
+        sums.gap += part.upper - part.lower if part.reason else 0.0
         sums.done += 1
     return Chunk(tuple(outcomes), sums)
 

@@ -11,7 +11,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # no entry for callers in C, which nobody uses and which costs time to compile
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
-_INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
+_INLINED = _OPTIONS | ({"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {})
+_NO_ENTRY: dict[str, Any] = {"no_cpython_wrapper": True}
 
 
 def kernel(function: Function) -> Function:
@@ -21,12 +22,12 @@ def kernel(function: Function) -> Function:
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
-    return cast(Function, numba.njit(**_OPTIONS, **_INLINE, no_cpython_wrapper=True)(function))
+    return cast(Function, numba.njit(**_INLINED, **_NO_ENTRY)(function))
 
 
 def shared_kernel(function: Function) -> Function:
     """Compile an inner kernel that Python calls too."""
-    return cast(Function, numba.njit(**_OPTIONS, **_INLINE)(function))
+    return cast(Function, numba.njit(**_INLINED)(function))
 
 
 class _Announcement(event.Listener):

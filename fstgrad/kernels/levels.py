@@ -24,7 +24,7 @@ def merged_level(
     slots = new_slots(states)
     own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
     cells = np.empty(width, np.int64)
-    begin = count = np.int64(0)  # typed, or what they go into is compiled twice
+    begin = count = int(0.0)  # a literal 0 would be a type of its own
     for s in range(states):
         least = INF
         for c in range(classes):

@@ -184,7 +184,7 @@ def advanced(
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
     hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
     twin = np.empty(classes, np.int64)
-    count, used, at = np.int64(0), np.int64(0), 0  # typed, or what they go into is compiled twice
+    count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be a type of its own
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
