@@ -1,9 +1,10 @@
 """Batch: one objective over many pairs, with compiled losses kept, in one process or several.
 
-Pairs are worked through in chunks of fixed size, four consecutive ones a task.  A task always goes
-to the same process, which keeps the automata of its own pairs from one pass to the next, so that
-only pairs, weights and sums travel between processes.  Sums are taken chunk by chunk in the order
-of the input: the result is the same to the last bit for every number of processes.
+Pairs are worked through in chunks of fixed size, four a task.  A chunk goes to the process that has
+the least to do, and from then on always to the same one, which keeps the automata of its own pairs
+from one pass to the next, so that only pairs, weights and sums travel between processes.  Sums are
+taken chunk by chunk in the order of the input: the result is the same to the last bit for every
+number of processes.
 """
 
 import signal
@@ -11,9 +12,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +27,10 @@ from fstgrad.objective import NAN, Method, PairObjective
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
-_TASK = 4 * CHUNK  # pairs that travel to a process together
-_AHEAD = 2  # tasks that wait for each process
+_TASK = 4  # chunks that travel to a process together
+_AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
 
 XY = tuple[Any, SequenceLike]
-_T = TypeVar("_T")
 Item = XY | FstgradError  # an error stands for a pair that could not be read
 
 
@@ -132,6 +132,7 @@ class Batch:
     cache_bytes: int = MAX_BYTES
     cache_directory: str | None = None
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
 
     def __post_init__(self) -> None:
         """Check the numbers and make the cache of a single process."""
@@ -210,14 +211,21 @@ class Batch:
             for index, chunk in numbered:
                 yield work(self.objective, weights, index, chunk)
             return
-        waiting: deque[Any] = deque()
-        for process, chunks in groupby(numbered, lambda item: item[0] // _TASK % self.jobs):
-            for task in _cut(chunks, _TASK // CHUNK):
-                waiting.append(self._processes()[process].submit(_work, weights, task))
-                if len(waiting) >= _AHEAD * self.jobs:
-                    yield from waiting.popleft().result()
+        lines = [_Line(executor, weights) for executor in self._processes()]
+        waiting: deque[_Line] = deque()
+        for index, chunk in numbered:
+            home = self._homes.get(index // CHUNK)
+            if home is None:
+                home = min(range(self.jobs), key=lambda i: lines[i].load)
+                self._homes[index // CHUNK] = home
+            lines[home].give((index, chunk))
+            waiting.append(lines[home])
+            if len(waiting) >= _AHEAD * _TASK * self.jobs:
+                yield waiting.popleft().take()
+        for line in lines:
+            line.send()
         while waiting:
-            yield from waiting.popleft().result()
+            yield waiting.popleft().take()
 
     def _processes(self) -> list[Any]:
         """Return one executor of one process for each job, started on first use."""
@@ -235,6 +243,43 @@ class Batch:
                 for _ in range(self.jobs)
             )
         return self._workers
+
+
+@dataclass
+class _Line:
+    """The chunks of one process, which come back in the order in which they are given."""
+
+    executor: Any
+    weights: FloatArray
+    _collected: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
+    _tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    _back: deque[Chunk] = field(default_factory=deque)
+
+    @property
+    def load(self) -> int:
+        """Number of chunks that are not done."""
+        return len(self._collected) + sum(size for task, size in self._tasks if not task.done())
+
+    def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
+        """Send a chunk to the process, together with the next ones."""
+        self._collected.append(chunk)
+        if len(self._collected) == _TASK:
+            self.send()
+
+    def send(self) -> None:
+        """Send what is collected."""
+        if self._collected:
+            task = self.executor.submit(_work, self.weights, self._collected)
+            self._tasks.append((task, len(self._collected)))
+            self._collected = []
+
+    def take(self) -> Chunk:
+        """Return the result of the chunk that was given longest ago."""
+        if not self._back:
+            if not self._tasks:
+                self.send()
+            self._back.extend(self._tasks.popleft()[0].result())
+        return self._back.popleft()
 
 
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
@@ -261,12 +306,6 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
         sums.gap += part.upper - part.lower if part.reason else 0.0
         sums.done += 1
     return Chunk(tuple(outcomes), sums)
-
-
-def _cut(items: Iterator[_T], size: int) -> Iterator[list[_T]]:
-    """Yield lists of up to `size` consecutive items."""
-    while part := list(islice(items, size)):
-        yield part
 
 
 def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:

@@ -93,6 +93,24 @@ def test_nothing_to_average():
         batch.sums(W, [("x", "")], on_error=lambda o: None).mean()
 
 
+def test_chunks_stay_with_the_process_that_had_least_to_do():
+    """64 pairs keep two processes busy, and later passes, in any order, go where the first went."""
+    pairs = make_pairs(64)
+    with fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)), jobs=2) as batch:
+        values = [o.value for o in outcomes(batch, pairs)]
+        assert batch._homes == {0: 0, 1: 1, 2: 0, 3: 1}
+        chunks = [(first, pairs[first : first + 16]) for first in (48, 0, 32, 16)]
+        done = [o for chunk in batch.numbered(W, chunks) for o in chunk.outcomes]
+        assert [o.place for o in done] == [
+            *range(48, 64),
+            *range(16),
+            *range(32, 48),
+            *range(16, 32),
+        ]
+        assert [o.value for o in done] == [values[o.place] for o in done]
+        assert batch._homes == {0: 0, 1: 1, 2: 0, 3: 1}
+
+
 def test_automata_are_compiled_once():
     batch = fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)))
     pairs = [("x", "abc"), ("y", "abc"), ("x", "cab")]
