@@ -11,6 +11,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import TracebackType
@@ -216,7 +217,7 @@ class Batch:
         for index, chunk in numbered:
             home = self._homes.get(index // CHUNK)
             if home is None:
-                home = min(range(self.jobs), key=lambda i: lines[i].load)
+                home = _least_busy(lines)
                 self._homes[index // CHUNK] = home
             lines[home].give((index, chunk))
             waiting.append(lines[home])
@@ -256,9 +257,14 @@ class _Line:
     _back: deque[Chunk] = field(default_factory=deque)
 
     @property
+    def undone(self) -> list[tuple[Any, int]]:
+        """The tasks on the way, and their numbers of chunks."""
+        return [(task, size) for task, size in self._tasks if not task.done()]
+
+    @property
     def load(self) -> int:
         """Number of chunks that are not done."""
-        return len(self._collected) + sum(size for task, size in self._tasks if not task.done())
+        return len(self._collected) + sum(size for _, size in self.undone)
 
     def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
         """Send a chunk to the process, together with the next ones."""
@@ -280,6 +286,18 @@ class _Line:
                 self.send()
             self._back.extend(self._tasks.popleft()[0].result())
         return self._back.popleft()
+
+
+def _least_busy(lines: Sequence[_Line]) -> int:
+    """Return the number of the line with least to do, once that is less than two tasks.
+
+    Who works on what is decided late: some pairs take a thousand times as long as others.
+    """
+    loads = [line.load for line in lines]
+    while min(loads) >= 2 * _TASK:
+        wait([task for line in lines for task, _ in line.undone], return_when=FIRST_COMPLETED)
+        loads = [line.load for line in lines]
+    return loads.index(min(loads))
 
 
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
