@@ -250,8 +250,8 @@ class CountFrontier:
         """Go on by one symbol, as `TropicalFrontier.advance`."""
         arcs = 2 * 8 * len(self._rows) * self._arcs[0]  # target and cost
         room = (max_bytes - arcs) // 8
-        if 4 * self._rows.size > room:
-            return -arcs - 4 * self._rows.nbytes, _NOTHING
+        if 2 * self._rows.size > room:
+            return -arcs - 2 * self._rows.nbytes, _NOTHING
         count, rows, target = self._advance(
             self._rows, *self._arcs, self._useful[remaining], limit, room
         )
