@@ -177,8 +177,7 @@ def advanced(
     target = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
-    capacity = 2 * states + 2 * classes
-    slots = new_slots(capacity)
+    capacity, slots = 2 * (states + classes), new_slots(2 * (states + classes))
     before, implied = np.full(size, INF, np.int64), np.full(size, INF, np.int64)
     cells = np.full((classes, size), INF, np.int64)
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
@@ -221,16 +220,14 @@ def advanced(
                     used += HEAD + stops[c] - starts[c]
             else:
                 cost[s, c] = 0
-            for j in range(starts[c], stops[c]):
-                cells[c, j] = INF
+            cells[c, starts[c] : stops[c]] = INF
         for i in range(number):
             before[live[i]] = INF
         if count > limit:
             break
         if used + classes * (size + HEAD) > len(found):
             if 3 * len(found) > room:  # the old pool and one of twice its size
-                count = -3 * len(found)
-                break
+                return -3 * len(found), found, target, cost, fall
             found = longer(found)
         if count + classes > capacity:
             capacity *= 2
