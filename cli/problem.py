@@ -79,7 +79,10 @@ def _description(options: ProblemOptions, objective: PairObjective) -> str:
         return f"{objective.kind}, {options.choice.loss} loss, {objective.samples:,} samples a pair"
     if objective.method == "auto":
         return f"{objective.kind}, {options.choice.loss} loss, auto"
-    exactness = "exact" if objective.cap is None else f"capped at {objective.cap}"
-    if objective.cap == "auto":
+    if objective.cap is None:
+        exactness = "exact"
+    elif isinstance(objective.cap, str):
         exactness = f"cap raised until within {objective.tolerance:g} nats"
+    else:
+        exactness = f"capped at {objective.cap:g}"
     return f"{objective.kind}, {options.choice.loss} loss, {exactness}"
