@@ -84,7 +84,7 @@ def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int,
     return low, high
 
 
-@inner_kernel
+@kernel
 def _trimmed(
     pool: IntArray,
     count: int,
