@@ -3,7 +3,8 @@
 Softmax margin, edit distance, exact, bigram counts.  The first epoch compiles every loss, later
 ones take it from the cache.  The floor is the same pass without a loss (`crf`): what reading the
 weights, one pass over a chain and adding up the gradient cost.  Memory is the peak of the largest
-process.
+process.  On a machine that is shared the CPU seconds say more than the wall: those of the process
+that gives out the pairs, and those of the busiest worker, which bounds the wall from below.
 
     python benchmarks/corpus.py [--quick] [--json FILE] [--data FILE.tsv] [--pairs N]
 
@@ -48,9 +49,15 @@ def read(path: str | None, number: int | None) -> list[tuple[str, list[str]]]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of each epoch, the sum of the objective, and megabytes."""
+    """Seconds of each epoch, the sum of the objective, and megabytes.
+
+    `parent` and `busiest` are CPU seconds: of the process that gives out the pairs, and of the one
+    that works longest on them, which with one process is the same.
+    """
 
     seconds: list[float]
+    parent: list[float]
+    busiest: list[float]
     value: float
     cache: float | None
     peak: float
@@ -58,16 +65,25 @@ class Measured:
 
 def epochs(objective, pairs, w, jobs: int, number: int) -> Measured:
     """Run some epochs in this process and its workers."""
-    seconds, value = [], 0.0
+    seconds, parent, busiest, value = [], [], [], 0.0
     with fg.Batch(objective, jobs=jobs, cache_bytes=CACHE_BYTES) as batch:
         batch.sums(w, pairs[:32])  # processes start, kernels are loaded
         for _ in range(number):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), cpu_seconds(batch)
             value = batch.sums(w, pairs).value
             seconds.append(time.perf_counter() - start)
+            spent = [b - a for a, b in zip(before, cpu_seconds(batch), strict=True)]
+            parent.append(spent[0])
+            busiest.append(max(spent))
     cache = batch.objective.cache.nbytes / 2**20 if jobs == 1 else None
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    return Measured(seconds, value, cache, max(peak_megabytes(), children))
+    return Measured(seconds, parent, busiest, value, cache, max(peak_megabytes(), children))
+
+
+def cpu_seconds(batch: fg.Batch) -> list[float]:
+    """Return the CPU seconds so far of this process and of each worker."""
+    workers = [worker.submit(time.process_time).result() for worker in batch._workers]
+    return [time.process_time(), *workers]
 
 
 def in_new_process(*arguments) -> Measured:
@@ -91,9 +107,12 @@ def rows(pairs, number: int) -> Iterator[Row]:
         for jobs in (1, 2):
             run = in_new_process(objectives[name], pairs, w, jobs, number)
             seconds, later = run.seconds, float(np.median(run.seconds[1:]))
+            cpu_later = float(np.median(run.busiest[1:]))
             assert values.setdefault(name, run.value) == run.value, "sums depend on the processes"
             one.setdefault(f"{name} first", seconds[0])
             one.setdefault(f"{name} later", later)
+            one.setdefault(f"{name} first CPU", run.busiest[0])
+            one.setdefault(f"{name} later CPU", cpu_later)
             yield {
                 "loss": name,
                 "processes": jobs,
@@ -106,6 +125,9 @@ def rows(pairs, number: int) -> Iterator[Row]:
                 "ratio first/later": seconds[0] / later,
                 "ratio processes, first": one[f"{name} first"] / seconds[0],
                 "ratio processes, later": one[f"{name} later"] / later,
+                "ratio by CPU, first": one[f"{name} first CPU"] / run.busiest[0],
+                "ratio by CPU, later": one[f"{name} later CPU"] / cpu_later,
+                "seconds CPU parent": float(np.median(run.parent[1:])) if jobs > 1 else None,
                 "cache MB": run.cache,
                 "peak MB": run.peak,
             }

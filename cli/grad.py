@@ -105,8 +105,10 @@ def mean_gradient(
             pairs=sums.done,
         )
     error = f" +- {np.sqrt(sums.variance) / sums.done:.2g}" if sums.variance else ""
+    if sums.gap:
+        error += f" (of the whole loss: up to {sums.gap / sums.done:.2g} more)"
     print_table(
-        f"{problem.description}{_chosen(problem, run.methods)}: mean {value:.6f}{error} nats over "
+        f"{problem.description}{_chosen(problem, run)}: mean {value:.6f}{error} nats over "
         f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "
         f"{gradient.size:,} entries",
         (f"{gradient.ndim}-gram", "gradient", "weight"),
@@ -122,6 +124,7 @@ class _Run:
 
     def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
         self.methods: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()  # why caps were not raised further
         self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
         self._rows: deque[Row] = deque()  # those on the way to their results
 
@@ -160,6 +163,7 @@ class _Run:
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.error is None:
                 self.methods[outcome.method] += 1
+                self.reasons.update([outcome.reason] if outcome.reason else [])
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
                 click.echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
@@ -182,8 +186,9 @@ def _settings(problem: Problem, reading: Reading) -> str:
     function = problem.objective
     settings = (
         function.kind, function.cap, function.engine, function.max_states, function.method,
-        function.samples, function.seed, problem.alphabet.symbols, problem.weights.shape,
-        function.loss and function.loss.fingerprint, reading.tokens_x, reading.tokens_y,
+        function.samples, function.seed, function.tolerance, problem.alphabet.symbols,
+        problem.weights.shape, function.loss and function.loss.fingerprint,
+        reading.tokens_x, reading.tokens_y,
     )  # fmt: skip
     return hashlib.sha256(repr(settings).encode() + problem.weights.tobytes()).hexdigest()
 
@@ -201,14 +206,21 @@ def _json_line(row: Row, outcome: Outcome) -> str:
     if outcome.method == "sampled":
         line["standard_error"] = outcome.standard_error
         line["effective_samples"] = round(outcome.effective_samples, 1)
+    if outcome.method == "capped":
+        line["cap"] = outcome.cap
+    if outcome.reason:
+        line |= {"lower": outcome.lower, "upper": outcome.upper, "reason": outcome.reason}
     return json.dumps(line, ensure_ascii=False)
 
 
-def _chosen(problem: Problem, methods: Counter[str]) -> str:
-    """Return what `auto` chose and why."""
-    function = problem.objective
-    if function.method != "auto" or not methods:
-        return ""
-    chosen = ", ".join(f"{name} for {number:,}" for name, number in methods.items())
-    why = "" if set(methods) == {"exact"} else f" (exact passes {function.max_states:,} states)"
-    return f" chose {chosen}{why}"
+def _chosen(problem: Problem, run: _Run) -> str:
+    """Return what `auto` chose, as a method or as caps, and why."""
+    function, text = problem.objective, ""
+    if function.method == "auto" and run.methods:
+        why = f" (exact passes {function.max_states:,} states)"
+        text = f" chose {_counts(run.methods)}{'' if set(run.methods) == {'exact'} else why}"
+    return text + (f" (caps end by {_counts(run.reasons)})" if run.reasons else "")
+
+
+def _counts(numbers: Counter[str]) -> str:
+    return ", ".join(f"{name} for {number:,}" for name, number in numbers.items())

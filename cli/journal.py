@@ -82,7 +82,7 @@ class Journal:
                 write_arrays(
                     self._checkpoint,
                     gradient=self.sums.gradient,
-                    numbers=[self.sums.value, self.sums.variance],
+                    numbers=[self.sums.value, self.sums.variance, self.sums.gap],
                     counts=[self.sums.done, self.sums.failed, self.rows, self._file.tell()],
                     digests=[self._settings, self._rows_digest.hexdigest()],
                 )
@@ -129,9 +129,9 @@ class Journal:
                 f"{self._checkpoint} is of a run with other options or weights; repeat those of "
                 "that run, or give another file"
             )
-        value, variance = (float(number) for number in numbers)
+        value, variance, gap = (float(number) for number in numbers)
         done, failed, self.rows, size = (int(count) for count in counts)
-        self.sums = Sums(gradient, value, variance, done, failed)
+        self.sums = Sums(gradient, value, variance, done, failed, gap)
         self._expected = str(digests[1])
         return size
 

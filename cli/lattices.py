@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.bounds import fixed_cap
 from fstgrad.checks import FloatArray
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
@@ -86,8 +87,9 @@ def _solved(
     target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
     b = None
     if loss is not None and kind != "crf":
-        compilation = options.compilation
-        b = lattice.compile(loss, target, cap=compilation.cap, max_states=compilation.max_states)
+        cap, max_states = options.compilation.cap, options.compilation.max_states
+        fixed = None if cap is None else fixed_cap(cap)
+        b = lattice.compile(loss, target, cap=fixed, max_states=max_states)
     if kind == "risk" and b is not None:
         value, gradient = b.risk(lattice.graph, lattice.scores)
         posterior = lattice.marginals()

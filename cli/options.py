@@ -12,7 +12,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -84,7 +84,8 @@ class LossChoice:
 class Compilation:
     """How a loss becomes an automaton."""
 
-    cap: float | None
+    cap: float | Literal["auto"] | None
+    tolerance: float
     engine: str
     max_states: int
 
@@ -133,6 +134,16 @@ class Lattices:
     source: str | None
     posteriors: str | None
     gradients: str | None
+
+
+def nats(text: str) -> float | Literal["auto"]:
+    """Return a cap: a number, or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no number; give nats, or auto") from error
 
 
 FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -232,10 +243,26 @@ loss_options = group(
     ),
 )
 
+cap_options = (
+    click.option(
+        "--cap",
+        type=nats,
+        metavar="NATS|auto",
+        help="Use min(loss, cap); auto: raised until --tolerance.  [default: exact]",
+    ),
+    click.option(
+        "--tolerance",
+        type=click.FloatRange(0),
+        default=1e-3,
+        show_default=True,
+        help="Nats that a raised cap may leave to the value of the whole loss.",
+    ),
+)
+
 compile_options = group(
     "compilation",
     Compilation,
-    click.option("--cap", type=float, help="Use min(loss, cap).  [default: exact]"),
+    *cap_options,
     click.option(
         "--engine",
         type=click.Choice(["layered", "openfst"]),
@@ -258,8 +285,8 @@ method_options = group(
     click.option(
         "--method",
         type=click.Choice(["exact", "capped", "sampled", "auto"]),
-        help="auto: the first of exact, capped (with --cap) and sampled that --max-states allows, "
-        "for each pair.  [default: capped with --cap, else exact]",
+        help="auto: the first of exact, capped (at --cap, or within --tolerance) and sampled that "
+        "--max-states allows, for each pair.  [default: capped with --cap, else exact]",
     ),
     click.option(
         "--samples",

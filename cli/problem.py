@@ -60,6 +60,7 @@ def open_problem(
         compilation.cap,
         cast(Engine, compilation.engine),
         compilation.max_states,
+        tolerance=compilation.tolerance,
     )
     if estimation is not None:
         method = cast(Method | None, estimation.method)
@@ -78,5 +79,10 @@ def _description(options: ProblemOptions, objective: PairObjective) -> str:
         return f"{objective.kind}, {options.choice.loss} loss, {objective.samples:,} samples a pair"
     if objective.method == "auto":
         return f"{objective.kind}, {options.choice.loss} loss, auto"
-    exactness = "exact" if objective.cap is None else f"capped at {objective.cap:g}"
+    if objective.cap is None:
+        exactness = "exact"
+    elif isinstance(objective.cap, str):
+        exactness = f"cap raised until within {objective.tolerance:g} nats"
+    else:
+        exactness = f"capped at {objective.cap:g}"
     return f"{objective.kind}, {options.choice.loss} loss, {exactness}"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -13,6 +13,7 @@ from fstgrad.cli.options import (
     Estimation,
     LossChoice,
     Reading,
+    cap_options,
     group,
     loss_options,
     method_options,
@@ -40,7 +41,8 @@ class Model:
     span: int
     min_count: int
     l2: float
-    cap: float | None
+    cap: float | Literal["auto"] | None
+    tolerance: float
     max_states: int
 
 
@@ -78,7 +80,7 @@ model_options = group(
     _number("--span", 3, "The longest span of x that is a feature."),
     _number("--min-count", 1, "Leave out features of x that are rarer."),
     _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", float),
-    click.option("--cap", type=float, help="Use min(loss, cap).  [default: exact]"),
+    *cap_options,
     _number("--max-states", 2_000_000, "Stop a loss automaton here."),
 )
 

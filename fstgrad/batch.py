@@ -1,19 +1,21 @@
 """Batch: one objective over many pairs, with compiled losses kept, in one process or several.
 
-Pairs are worked through in chunks of fixed size, four consecutive ones a task.  A task always goes
-to the same process, which keeps the automata of its own pairs from one pass to the next, so that
-only pairs, weights and sums travel between processes.  Sums are taken chunk by chunk in the order
-of the input: the result is the same to the last bit for every number of processes.
+Pairs are worked through in chunks of fixed size, four a task.  A chunk goes to the process that has
+the least to do, and from then on always to the same one, which keeps the automata of its own pairs
+from one pass to the next, so that only pairs, weights and sums travel between processes.  Sums are
+taken chunk by chunk in the order of the input: the result is the same to the last bit for every
+number of processes.
 """
 
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +24,14 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.cache import MAX_BYTES, AutomatonCache
 from fstgrad.checks import FloatArray, positive_integer
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.objective import Method, PairObjective
+from fstgrad.objective import NAN, Method, PairObjective
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
-_TASK = 4 * CHUNK  # pairs that travel to a process together
-_AHEAD = 2  # tasks that wait for each process
+_TASK = 4  # chunks that travel to a process together
+_AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
 
 XY = tuple[Any, SequenceLike]
-_T = TypeVar("_T")
 Item = XY | FstgradError  # an error stands for a pair that could not be read
 
 
@@ -43,13 +44,17 @@ class Outcome(NamedTuple):
 
     place: int
     seconds: float
-    value: float = float("nan")
-    log_partition: float = float("nan")
+    value: float = NAN
+    log_partition: float = NAN
     states: int = 0
     method: Method = "exact"
     standard_error: float = 0.0
-    effective_samples: float = float("nan")
+    effective_samples: float = NAN
     error: FstgradError | None = None
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
 
 
 @dataclass
@@ -57,7 +62,7 @@ class Sums:
     """Sums over the pairs so far, in the order of the input.
 
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
-    sampling.
+    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
     """
 
     gradient: FloatArray
@@ -65,6 +70,7 @@ class Sums:
     variance: float = 0.0
     done: int = 0
     failed: int = 0
+    gap: float = 0.0
 
     def add(self, other: "Sums") -> None:
         """Add the sums of the next chunk."""
@@ -73,6 +79,7 @@ class Sums:
         self.variance += other.variance
         self.done += other.done
         self.failed += other.failed
+        self.gap += other.gap
 
     def mean(self) -> tuple[float, FloatArray]:
         """Return the mean objective and gradient of the pairs without an error.
@@ -126,6 +133,7 @@ class Batch:
     cache_bytes: int = MAX_BYTES
     cache_directory: str | None = None
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
 
     def __post_init__(self) -> None:
         """Check the numbers and make the cache of a single process."""
@@ -204,14 +212,21 @@ class Batch:
             for index, chunk in numbered:
                 yield work(self.objective, weights, index, chunk)
             return
-        waiting: deque[Any] = deque()
-        for process, chunks in groupby(numbered, lambda item: item[0] // _TASK % self.jobs):
-            for task in _cut(chunks, _TASK // CHUNK):
-                waiting.append(self._processes()[process].submit(_work, weights, task))
-                if len(waiting) >= _AHEAD * self.jobs:
-                    yield from waiting.popleft().result()
+        lines = [_Line(executor, weights) for executor in self._processes()]
+        waiting: deque[_Line] = deque()
+        for index, chunk in numbered:
+            home = self._homes.get(index // CHUNK)
+            if home is None:
+                home = _least_busy(lines)
+                self._homes[index // CHUNK] = home
+            lines[home].give((index, chunk))
+            waiting.append(lines[home])
+            if len(waiting) >= _AHEAD * _TASK * self.jobs:
+                yield waiting.popleft().take()
+        for line in lines:
+            line.send()
         while waiting:
-            yield from waiting.popleft().result()
+            yield waiting.popleft().take()
 
     def _processes(self) -> list[Any]:
         """Return one executor of one process for each job, started on first use."""
@@ -231,6 +246,60 @@ class Batch:
         return self._workers
 
 
+@dataclass
+class _Line:
+    """The chunks of one process, which come back in the order in which they are given."""
+
+    executor: Any
+    weights: FloatArray
+    _collected: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
+    _tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    _back: deque[Chunk] = field(default_factory=deque)
+
+    @property
+    def undone(self) -> list[tuple[Any, int]]:
+        """The tasks on the way, and their numbers of chunks."""
+        return [(task, size) for task, size in self._tasks if not task.done()]
+
+    @property
+    def load(self) -> int:
+        """Number of chunks that are not done."""
+        return len(self._collected) + sum(size for _, size in self.undone)
+
+    def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
+        """Send a chunk to the process, together with the next ones."""
+        self._collected.append(chunk)
+        if len(self._collected) == _TASK:
+            self.send()
+
+    def send(self) -> None:
+        """Send what is collected."""
+        if self._collected:
+            task = self.executor.submit(_work, self.weights, self._collected)
+            self._tasks.append((task, len(self._collected)))
+            self._collected = []
+
+    def take(self) -> Chunk:
+        """Return the result of the chunk that was given longest ago."""
+        if not self._back:
+            if not self._tasks:
+                self.send()
+            self._back.extend(self._tasks.popleft()[0].result())
+        return self._back.popleft()
+
+
+def _least_busy(lines: Sequence[_Line]) -> int:
+    """Return the number of the line with least to do, once that is less than two tasks.
+
+    Who works on what is decided late: some pairs take a thousand times as long as others.
+    """
+    loads = [line.load for line in lines]
+    while min(loads) >= 2 * _TASK:
+        wait([task for line in lines for task, _ in line.undone], return_when=FIRST_COMPLETED)
+        loads = [line.load for line in lines]
+    return loads.index(min(loads))
+
+
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
     sums = Sums(np.zeros(objective.features.shape))
@@ -247,28 +316,14 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
             outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
             continue
         seconds = time.perf_counter() - start
-        outcomes.append(
-            Outcome(
-                index,
-                seconds,
-                part.value,
-                part.log_partition,
-                part.states,
-                part.method,
-                part.standard_error,
-                part.effective_samples,
-            )
-        )
+        numbers = part._asdict()
+        del numbers["gradient"]
+        outcomes.append(Outcome(index, seconds, **numbers))
         sums.value += part.value
         sums.variance += part.standard_error**2
+        sums.gap += part.upper - part.lower if part.reason else 0.0
         sums.done += 1
     return Chunk(tuple(outcomes), sums)
-
-
-def _cut(items: Iterator[_T], size: int) -> Iterator[list[_T]]:
-    """Yield lists of up to `size` consecutive items."""
-    while part := list(islice(items, size)):
-        yield part
 
 
 def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:

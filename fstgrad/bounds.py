@@ -14,9 +14,9 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automaton import DEAD, Cap, Level, LossAutomaton
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, real_array
 from fstgrad.determinize import RawAutomaton, RawLevel, TropicalFrontier
-from fstgrad.errors import NotSupportedError
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.machine import TargetMachine
 from fstgrad.minimize import minimize
 
@@ -43,6 +43,12 @@ class TropicalCap:
         raw = minimize(_upper(self.machine, self.length))
         return in_nats(self.alphabet, self.machine.class_of, raw, self.machine.unit, None)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the automaton from above, 0 until it is made."""
+        upper = vars(self).get("upper")
+        return 0 if upper is None else int(upper.nbytes)
+
 
 @dataclass(frozen=True)
 class UncertifiedCap:
@@ -61,6 +67,23 @@ RATIONAL_CAP = UncertifiedCap(
 )
 REFERENCE_CAP = UncertifiedCap("the reference engine gives none; compile with engine='layered'")
 STORED_CAP = UncertifiedCap("the automaton was read from a file; compile it again for bounds")
+
+
+def fixed_cap(cap: float | str) -> float:
+    """Return a cap in nats where there are no scores that could choose one.
+
+    Raises
+    ------
+    InvalidInputError
+        It is not a number; for "auto" with what chooses it.
+    """
+    if isinstance(cap, str) and cap == "auto":
+        raise InvalidInputError(
+            "cap is 'auto', which only scores can choose: take fg.choose_cap(scores, loss, target, "
+            "tolerance=t).automaton or fg.PairObjective(..., cap='auto', tolerance=t); here, and "
+            "on lattices, give a number"
+        )
+    return float(real_array("cap", cap, ()))
 
 
 def in_nats(

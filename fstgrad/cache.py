@@ -87,14 +87,21 @@ class AutomatonCache:
         cap: float | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
+        bounded: bool = False,
     ) -> LossAutomaton:
-        """Return `loss.compile(target, length, ...)`, from the cache where it is there."""
+        """Return `loss.compile(target, length, ...)`, from the cache where it is there.
+
+        With `bounded` the automaton from above of a capped loss is made and kept with it.
+        """
         ids = loss.alphabet.encode(target, name="target")
         length = len(ids) if length is None else length
 
         def compiled() -> LossAutomaton:
             self.misses += 1
-            return loss.compile(ids, length, cap=cap, engine=engine, max_states=max_states)
+            b = loss.compile(ids, length, cap=cap, engine=engine, max_states=max_states)
+            if bounded and b.cap is not None:
+                _ = b.cap.upper
+            return b
 
         def made() -> LossAutomaton:
             # a file has no way back to the whole loss, which the bounds of a capped one need
@@ -102,7 +109,8 @@ class AutomatonCache:
                 return compiled()
             return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
 
-        key = _key("automaton", loss, ids.tobytes(), length, cap, engine, max_states)
+        kind = "bounded" if bounded else "automaton"
+        key = _key(kind, loss, ids.tobytes(), length, cap, engine, max_states)
         result: LossAutomaton = self._get(key, made)
         return result
 
@@ -135,9 +143,10 @@ class AutomatonCache:
         try:
             value = make()
         except (StateLimitError, InfeasibleError) as error:
-            value = error.with_traceback(None)
-        size = _SMALL + _WORKING_COPIES * int(getattr(value, "nbytes", 0))
-        return _Entry(value, size, self._requests)
+            return _Entry(error.with_traceback(None), _SMALL, self._requests)
+        held = (value, getattr(value, "cap", None))
+        arrays = sum(int(getattr(part, "nbytes", 0)) for part in held)
+        return _Entry(value, _SMALL + _WORKING_COPIES * arrays, self._requests)
 
     def _admit(self, key: str, entry: "_Entry") -> None:
         """Keep an entry if it fits, in place of those that are out of use."""

@@ -32,6 +32,8 @@ SPAN = 2**20  # as in fstgrad.kernels.tables
 
 Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
 _MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
+_STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
+_NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class RawLevel:
 
     target: IntArray
     cost: npt.NDArray[Any]
+
+
+_NOTHING = RawLevel(np.empty((0, 0), dtype=np.int64), np.empty((0, 0)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,8 @@ def determinize(
     Raises
     ------
     StateLimitError
-        The levels so far have more than `max_states` states.
+        The levels so far have more than `max_states` states, or the next one would bring memory
+        above 1 KiB for each state of the limit; that is known before it is allocated.
     InfeasibleError
         No hypothesis of this length has a path.
     """
@@ -102,11 +108,14 @@ def no_hypothesis(length: int) -> InfeasibleError:
     )
 
 
-def too_many_states(states: int, limit: int, position: int, length: int) -> StateLimitError:
+def too_many_states(
+    states: int, limit: int, position: int, length: int, nbytes: int | None = None
+) -> StateLimitError:
     """Return the error of a determinization that passed its limit at a position."""
     return StateLimitError(
         states,
         limit,
+        nbytes=nbytes,
         where=f"determinization at position {position} of {length}",
         remedy=(
             "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, "
@@ -120,13 +129,18 @@ def _compiled(machine: TargetMachine, length: int, max_states: int) -> RawAutoma
     form = TropicalFrontier if machine.semiring is TROPICAL else CountFrontier
     frontier = form(machine, length)
     levels: list[RawLevel] = []
-    states = 1
+    states, held = 1, 0
+    max_bytes = max(_LEAST_BYTES, _STATE_BYTES * max_states)
     for remaining in reversed(range(length)):
-        count, level = frontier.advance(remaining, max_states - states)
+        count, level = frontier.advance(remaining, max_states - states, max_bytes - held)
+        if count < 0:
+            needed = held - count
+            raise too_many_states(states, max_states, length - remaining, length, needed)
         states += count
         if states > max_states:
             raise too_many_states(states, max_states, length - remaining, length)
         levels.append(level)
+        held += level.target.nbytes + level.cost.nbytes
     return RawAutomaton(tuple(levels), frontier.offset, frontier.final)
 
 
@@ -170,8 +184,19 @@ class TropicalFrontier:
             1,
         )
 
-    def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
-        """Go on by one symbol; return the number of states, at most one above the limit."""
+    def advance(
+        self, remaining: int, limit: int, max_bytes: int = _NO_LIMIT
+    ) -> tuple[int, RawLevel]:
+        """Go on by one symbol; return the number of states, at most one above the limit.
+
+        Where the level would take more than `max_bytes`, minus the bytes that it would take are
+        returned for the number.
+        """
+        pool, states = self._rows
+        arcs = 3 * 8 * states * self._classes  # target, cost and fall
+        room = (max_bytes - arcs) // 8
+        if 2 * len(pool) > room:
+            return -arcs - 2 * pool.nbytes, _NOTHING
         now = [remaining + 1, remaining]
         count, pool, target, cost, self.fall = self._advance(
             *self._rows,
@@ -181,7 +206,10 @@ class TropicalFrontier:
             self._upper[now],
             self._cap,
             limit,
+            room,
         )
+        if count < 0:
+            return 8 * count - arcs, _NOTHING
         self._rows = pool, count
         return count, RawLevel(target, cost)
 
@@ -216,11 +244,20 @@ class CountFrontier:
         self._final = machine.final[order]
         self.offset = 1.0
 
-    def advance(self, remaining: int, limit: int) -> tuple[int, RawLevel]:
-        """Go on by one symbol; return the number of states, at most one above the limit."""
-        count, self._rows, target = self._advance(
-            self._rows, *self._arcs, self._useful[remaining], limit
+    def advance(
+        self, remaining: int, limit: int, max_bytes: int = _NO_LIMIT
+    ) -> tuple[int, RawLevel]:
+        """Go on by one symbol, as `TropicalFrontier.advance`."""
+        arcs = 2 * 8 * len(self._rows) * self._arcs[0]  # target and cost
+        room = (max_bytes - arcs) // 8
+        if 2 * self._rows.size > room:
+            return -arcs - 2 * self._rows.nbytes, _NOTHING
+        count, rows, target = self._advance(
+            self._rows, *self._arcs, self._useful[remaining], limit, room
         )
+        if count < 0:
+            return 8 * count - arcs, _NOTHING
+        self._rows = rows
         return count, RawLevel(target, np.zeros(target.shape, dtype=np.int64))
 
     @property

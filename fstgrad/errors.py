@@ -25,7 +25,7 @@ class InfeasibleError(FstgradError):
 
 
 class StateLimitError(FstgradError):
-    """A determinization would pass its state limit.
+    """A determinization would pass its state limit, or the memory that stands behind it.
 
     Parameters
     ----------
@@ -37,22 +37,36 @@ class StateLimitError(FstgradError):
         Which computation stopped, with its sizes.
     remedy : str
         What the caller can do instead.
+    nbytes : int, optional
+        Where it is the memory that would be passed: the bytes that were predicted, none of which
+        were allocated.
     """
 
-    def __init__(self, states: int, limit: int, *, where: str, remedy: str) -> None:
-        super().__init__(f"{where}: {states:,} states pass max_states={limit:,}. {remedy}")
+    def __init__(
+        self, states: int, limit: int, *, where: str, remedy: str, nbytes: int | None = None
+    ) -> None:
+        passed = f"{states:,} states pass max_states={limit:,}"
+        if nbytes is not None:
+            passed = (
+                f"after {states:,} states the next level would bring memory to {nbytes:,} bytes, "
+                f"more than goes with max_states={limit:,}"
+            )
+        super().__init__(f"{where}: {passed}. {remedy}")
         self.states = states
         self.limit = limit
         self.where = where
         self.remedy = remedy
+        self.nbytes = nbytes
 
     def __reduce__(self) -> tuple[object, ...]:
         """Errors cross process borders: pickle by the arguments, not by the message."""
-        return _state_limit_error, (self.states, self.limit, self.where, self.remedy)
+        return _state_limit_error, (self.states, self.limit, self.where, self.remedy, self.nbytes)
 
 
-def _state_limit_error(states: int, limit: int, where: str, remedy: str) -> StateLimitError:
-    return StateLimitError(states, limit, where=where, remedy=remedy)
+def _state_limit_error(
+    states: int, limit: int, where: str, remedy: str, nbytes: int | None
+) -> StateLimitError:
+    return StateLimitError(states, limit, where=where, remedy=remedy, nbytes=nbytes)
 
 
 class MemoryLimitError(FstgradError):

@@ -10,9 +10,17 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
+from fstgrad.bounds import fixed_cap
 from fstgrad.cache import AutomatonCache
-from fstgrad.checks import FloatArray, IntArray, one_of, positive_integer
-from fstgrad.errors import AlphabetError, InvalidInputError, StateLimitError
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.features import Features
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.strings import (
@@ -22,12 +30,14 @@ from fstgrad.strings import (
     sampled_softmax_margin,
     softmax_margin,
 )
+from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
 from fstgrad.strings.distribution import cells_of
 
 Kind = Literal["softmax-margin", "risk", "crf"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
 Method = Literal["exact", "capped", "sampled", "auto"]
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
+NAN = float("nan")
 
 
 class PairGradient(NamedTuple):
@@ -40,6 +50,10 @@ class PairGradient(NamedTuple):
     method : "exact", "capped" or "sampled"; what was computed.
     standard_error : float, nats; of `value`, 0 unless sampled.
     effective_samples : float; nan unless sampled.
+    cap : float, nats; nan without one.
+    lower, upper : float, nats; where the cap was chosen, bounds of the value of the whole loss, of
+        which the lower one is `value`; else nan.
+    reason : why a cap was not raised further, as in `CapChoice`; "" where it was not chosen.
     """
 
     value: float
@@ -48,7 +62,19 @@ class PairGradient(NamedTuple):
     states: int
     method: Method = "exact"
     standard_error: float = 0.0
-    effective_samples: float = float("nan")
+    effective_samples: float = NAN
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+
+
+class _Compiled(NamedTuple):
+    """The method for one pair, its automaton unless it is "sampled", and how its cap was chosen."""
+
+    method: Method
+    automaton: LossAutomaton | None = None
+    choice: CapChoice | None = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +95,18 @@ class PairObjective:
     loss : Loss, optional
         None stands for L = 0.
     kind : {"softmax-margin", "risk", "crf"}
-    cap, engine, max_states
+    cap : float or "auto", optional
+        As in `Loss.compile`; "auto" raises it for each pair and its scores until the value is
+        within `tolerance` of that of the whole loss, or the limit of states is reached.
+    engine, max_states
         As in `Loss.compile`.
     method : {"exact", "capped", "sampled", "auto"}, optional
         "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
-        strings.  "auto" takes for each pair the first that the limit of states allows: exact,
-        capped if a cap is given, sampled.  Left out, it is "capped" with a cap and "exact" without.
+        strings.  "auto" takes for each pair the first that the limit of states allows: exact; the
+        given cap, or else a cap that is raised until the value is within `tolerance`; sampled.
+        Left out, it is "capped" with a cap and "exact" without.
+    tolerance : float, nats
+        Of a cap that is raised.
     samples, seed : int
         Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
     cache : AutomatonCache, optional
@@ -97,13 +129,14 @@ class PairObjective:
     features: Features
     loss: Loss | None = None
     kind: Kind = "softmax-margin"
-    cap: float | None = None
+    cap: float | Literal["auto"] | None = None
     engine: Engine = "layered"
     max_states: int = MAX_STATES
     method: Method | None = None
     samples: int = 1000
     seed: int = 0
     cache: AutomatonCache | None = field(default=None, compare=False, repr=False)
+    tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -123,7 +156,19 @@ class PairObjective:
         if self.method == "exact" and self.cap is not None:
             raise InvalidInputError(f"cap is {self.cap} with method='exact'; leave one of them out")
         if self.method == "capped" and self.cap is None:
-            raise InvalidInputError("method is 'capped' without a cap; give one, in nats")
+            raise InvalidInputError(
+                "method is 'capped' without a cap; give one, in nats, or 'auto'"
+            )
+        if isinstance(self.cap, str):
+            one_of("cap", self.cap, ("auto",))
+            if self.loss is not None and self.loss.semiring != "tropical":
+                raise NotSupportedError(
+                    "cap is 'auto', but a rational loss has no bounds and gains nothing from a "
+                    "cap; leave it out"
+                )
+        elif self.cap is not None:
+            real_array("cap", self.cap, ())
+        positive_number("tolerance", self.tolerance, allow_zero=True)
         positive_integer("samples", self.samples, minimum=2)
         positive_integer("seed", self.seed, minimum=0)
 
@@ -139,7 +184,7 @@ class PairObjective:
         """
         out = np.zeros(self.features.shape) if out is None else out
         ids, scores = self._tables(w, x, y)
-        method, b = self._compiled(ids)
+        method, b, choice = self._compiled(ids, scores)
         if method == "sampled":
             return self._sampled(scores, x, ids, out)
         if b is not None and self.kind == "risk":
@@ -150,7 +195,11 @@ class PairObjective:
             log_partition = value + _gold_score(scores, ids)
         states = 0 if b is None else b.num_states
         self.features.accumulate(table, x, out)
-        return PairGradient(value, out, log_partition, states, method)
+        part = PairGradient(value, out, log_partition, states, method)
+        if choice is not None:
+            upper = value + choice.upper - choice.lower
+            return part._replace(cap=choice.cap, lower=value, upper=upper, reason=choice.reason)
+        return part if method == "exact" else part._replace(cap=cast(float, self.cap))
 
     def mean(
         self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
@@ -172,34 +221,71 @@ class PairObjective:
     def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
         """Return the distribution of one pair whose marginals the gradient is made of."""
         ids, scores = self._tables(w, x, y)
-        b = self.automaton(ids)
+        choice = self._raised(ids, scores) if self.cap == "auto" and self._has_loss else None
+        b = self.automaton(ids) if choice is None else choice.automaton
         return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
         """Return the loss automaton of one target; None where the objective has no loss."""
-        return self._automaton(y, self.cap)
-
-    def _automaton(self, y: SequenceLike, cap: float | None) -> LossAutomaton | None:
-        if self.loss is None or self.kind == "crf":
+        if not self._has_loss:
             return None
-        cache = self.cache
-        compiled = self.loss.compile if cache is None else partial(cache.automaton, self.loss)
+        return self._automaton(y, fixed_cap(self.cap) if self.cap is not None else None)
+
+    @property
+    def _has_loss(self) -> bool:
+        return self.loss is not None and self.kind != "crf"
+
+    def _automaton(
+        self, y: SequenceLike, cap: float | None, *, bounded: bool = False
+    ) -> LossAutomaton:
+        loss, cache = cast(Loss, self.loss), self.cache
+        compiled = loss.compile
+        if cache is not None:
+            compiled = partial(cache.automaton, loss, bounded=bounded)
         return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
 
-    def _compiled(self, ids: IntArray) -> tuple[Method, LossAutomaton | None]:
-        """Return the method for one target and, unless it is "sampled", its automaton."""
-        if self.loss is None or self.kind == "crf":
-            return "exact", None
+    def _raised(self, ids: IntArray, scores: FloatArray) -> CapChoice:
+        """Return the cap that is raised until the bounds meet, or the limit is reached."""
+        return choose_cap(
+            scores,
+            cast(Loss, self.loss),
+            ids,
+            tolerance=self.tolerance,
+            max_states=self.max_states,
+            objective="risk" if self.kind == "risk" else "softmax-margin",
+            compiled=lambda cap: self._automaton(ids, cap, bounded=True),
+        )
+
+    def _compiled(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+        """Return what is computed for one pair."""
+        if not self._has_loss:
+            return _Compiled("exact")
         if self.method == "sampled":
-            return "sampled", None
-        if self.method != "auto":
-            return ("exact" if self.cap is None else "capped"), self.automaton(ids)
-        for cap in (None,) if self.cap is None else (None, self.cap):
-            try:
-                return ("exact" if cap is None else "capped"), self._automaton(ids, cap)
-            except StateLimitError:
-                continue
-        return "sampled", None
+            return _Compiled("sampled")
+        if self.method == "auto":
+            return self._first_that_fits(ids, scores)
+        if self.cap is None:
+            return _Compiled("exact", self._automaton(ids, None))
+        if self.cap != "auto":
+            return _Compiled("capped", self._automaton(ids, self.cap))
+        choice = self._raised(ids, scores)
+        return _Compiled("capped", choice.automaton, choice)
+
+    def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+        """Return the first of exact, capped and sampled that the limit of states allows."""
+        try:
+            return _Compiled("exact", self._automaton(ids, None))
+        except StateLimitError:
+            pass
+        try:
+            if self.cap is not None and self.cap != "auto":
+                return _Compiled("capped", self._automaton(ids, self.cap))
+            choice = self._raised(ids, scores)
+            if choice.reason != "state limit":
+                return _Compiled("capped", choice.automaton, choice)
+        except (StateLimitError, NotSupportedError):
+            pass
+        return _Compiled("sampled")
 
     def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
         loss = cast(Loss, self.loss)

@@ -93,6 +93,24 @@ def test_nothing_to_average():
         batch.sums(W, [("x", "")], on_error=lambda o: None).mean()
 
 
+def test_chunks_stay_with_the_process_that_had_least_to_do():
+    """64 pairs keep two processes busy, and later passes, in any order, go where the first went."""
+    pairs = make_pairs(64)
+    with fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)), jobs=2) as batch:
+        values = [o.value for o in outcomes(batch, pairs)]
+        assert batch._homes == {0: 0, 1: 1, 2: 0, 3: 1}
+        chunks = [(first, pairs[first : first + 16]) for first in (48, 0, 32, 16)]
+        done = [o for chunk in batch.numbered(W, chunks) for o in chunk.outcomes]
+        assert [o.place for o in done] == [
+            *range(48, 64),
+            *range(16),
+            *range(32, 48),
+            *range(16, 32),
+        ]
+        assert [o.value for o in done] == [values[o.place] for o in done]
+        assert batch._homes == {0: 0, 1: 1, 2: 0, 3: 1}
+
+
 def test_automata_are_compiled_once():
     batch = fg.Batch(fg.PairObjective(FEATURES, fg.EditDistance(ABC)))
     pairs = [("x", "abc"), ("y", "abc"), ("x", "cab")]
@@ -159,3 +177,100 @@ def test_auto_takes_the_first_method_that_fits():
 def test_methods_that_do_not_fit(settings, message):
     with pytest.raises(fg.InvalidInputError, match=message):
         fg.PairObjective(FEATURES, fg.EditDistance(ABC), **settings)
+
+
+# a cap that is raised until its bounds meet
+
+
+@pytest.mark.parametrize("kind", ["softmax-margin", "risk"])
+@pytest.mark.parametrize("tolerance", [1.0, 0.05, 0.0])
+def test_auto_cap_is_within_its_tolerance_of_exact(kind, tolerance):
+    loss = fg.EditDistance(ABC)
+    exact = fg.PairObjective(FEATURES, loss, kind)
+    raised = fg.PairObjective(FEATURES, loss, kind, cap="auto", tolerance=tolerance)
+    for pair in make_pairs(8):
+        true, part = exact(W, *pair), raised(W, *pair)
+        assert part.method == "capped"
+        assert part.reason in ("tolerance", "exact")
+        assert part.lower == part.value <= true.value + 1e-10
+        assert true.value <= part.upper + 1e-10
+        assert part.upper - part.lower <= tolerance + 1e-12
+        fixed = fg.PairObjective(FEATURES, loss, kind, cap=part.cap)(W, *pair)
+        assert (part.value, part.states) == (fixed.value, fixed.states)
+        np.testing.assert_array_equal(part.gradient, fixed.gradient)
+        assert (fixed.cap, fixed.reason) == (part.cap, "")
+        assert np.isnan(true.cap)
+
+
+def test_auto_cap_says_that_it_met_the_state_limit():
+    objective = fg.PairObjective(
+        FEATURES, fg.EditDistance(ABC), cap="auto", tolerance=0.0, max_states=60
+    )
+    exact = fg.PairObjective(FEATURES, fg.EditDistance(ABC))(W, "x", "abcabcab")
+    part = objective(W, "x", "abcabcab")
+    assert part.reason == "state limit"
+    assert part.states <= 60
+    assert part.lower < exact.value < part.upper
+    table = objective.distribution(W, "x", "abcabcab").marginals()
+    np.testing.assert_allclose(table.sum(axis=(1, 2)), 1.0, atol=1e-12)
+    with pytest.raises(fg.StateLimitError):
+        fg.PairObjective(FEATURES, fg.EditDistance(ABC), cap="auto", max_states=3)(W, "x", "abc")
+    with pytest.raises(fg.InvalidInputError, match="choose_cap"):
+        objective.automaton("abc")
+
+
+def test_auto_raises_a_cap_before_it_samples():
+    """Determinization passes 288 states up to cap 5, 432 at cap 6, 539 without a cap."""
+    loss, pair = fg.EditDistance(ABC), ("x", "abcabcababca")
+
+    def part(limit, tolerance, loss=loss, **settings):
+        objective = fg.PairObjective(
+            FEATURES, loss, method="auto", max_states=limit, tolerance=tolerance, samples=10,
+            **settings,
+        )  # fmt: skip
+        return objective(W, *pair)
+
+    for cap in (None, "auto"):
+        chosen = part(400, 3.0, cap=cap)
+        assert (chosen.method, chosen.reason, chosen.cap) == ("capped", "tolerance", 5.0)
+        assert part(400, 1.0, cap=cap).method == "sampled"
+        assert part(539, 1.0, cap=cap).method == "exact"
+    fixed = part(400, 3.0, cap=1.0)
+    assert (fixed.method, fixed.reason, fixed.cap) == ("capped", "", 1.0)
+    rational = fg.NGram(ABC, 2, smoothing=1.0)
+    assert part(5, 3.0, rational).method == "sampled"
+    assert part(5, 3.0, loss).method == "sampled"
+    with pytest.raises(fg.NotSupportedError, match="rational"):
+        part(5, 3.0, rational, cap="auto")
+    for bad in ({"cap": "all"}, {"cap": float("nan")}, {"tolerance": -1.0}):
+        with pytest.raises(fg.InvalidInputError):
+            fg.PairObjective(FEATURES, loss, **bad)
+
+
+def test_gaps_add_up_in_any_number_of_processes():
+    pairs = make_pairs(40)
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC), cap="auto", tolerance=0.5)
+    exact = fg.PairObjective(FEATURES, fg.EditDistance(ABC)).mean(W, pairs)[0]
+    results = []
+    for jobs in (1, 2):
+        with fg.Batch(objective, jobs=jobs) as batch:
+            for _ in range(2):
+                sums = batch.sums(W, pairs)
+                results.append((sums.value, sums.gradient.tobytes(), sums.gap))
+            done = outcomes(batch, pairs)
+    assert len(set(results)) == 1
+    assert sums.value <= exact * 40 <= sums.value + sums.gap
+    assert sums.gap == pytest.approx(sum(o.upper - o.lower for o in done), rel=1e-12)
+    assert {o.reason for o in done} <= {"tolerance", "exact"}
+
+
+def test_the_automata_of_a_raised_cap_are_kept_and_counted():
+    objective = fg.PairObjective(FEATURES, fg.EditDistance(ABC), cap="auto", tolerance=0.0)
+    batch = fg.Batch(objective)
+    for _ in range(3):
+        batch.sums(W, [("x", "abcab")])
+    cache = batch.objective.cache
+    assert cache.misses == len(cache)
+    caps = [float(cap) for cap in range(1, cache.misses + 1)]
+    kept = [fg.EditDistance(ABC).compile("abcab", cap=cap) for cap in caps]
+    assert cache.nbytes > 3 * sum(b.nbytes + b.cap.upper.nbytes for b in kept)

@@ -89,6 +89,40 @@ def test_choose_cap_says_why_it_stopped():
         fg.choose_cap(scores, loss, target, max_states=5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_choose_cap_bounds_the_exact_risk(kind, seed):
+    rng = np.random.default_rng(seed)
+    target = tuple(int(i) for i in rng.integers(3, size=5))
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    scores = rng.normal(size=(5, 4, 3))
+    losses = [by_hand(y) for y in oracle.all_strings(3, 5)]
+    exact, _ = oracle.risk(scores, losses)
+    for tolerance in (0.0, 0.05, 0.5):
+        found = fg.choose_cap(scores, loss, target, tolerance=tolerance, objective="risk")
+        assert found.lower - 1e-9 <= exact <= found.upper + 1e-9
+        assert found.upper - found.lower <= tolerance
+        capped, _ = oracle.risk(scores, np.minimum(losses, found.cap))
+        assert found.lower == pytest.approx(capped, abs=1e-9)
+    found = fg.choose_cap(scores, loss, target, tolerance=0.0, objective="risk", max_states=50)
+    assert found.lower - 1e-9 <= exact <= found.upper + 1e-9
+
+
+def test_auto_where_there_are_no_scores_names_the_remedy():
+    loss, lattice = fg.EditDistance(ABC), fg.Lattice.from_nbest(["ab"], [0.0], ABC)
+    mixed = loss + fg.Hamming(ABC)
+    for call in (
+        lambda: loss.compile("ab", cap="auto"),
+        lambda: mixed.compile("ab", cap="auto"),
+        lambda: fg.AutomatonCache().automaton(loss, "ab", cap="auto"),
+        lambda: lattice.compile(loss, "ab", cap="auto"),
+    ):
+        with pytest.raises(fg.FstgradError, match=r"fg\.choose_cap\(scores, loss, target"):
+            call()
+    with pytest.raises(fg.InvalidInputError, match="cap"):
+        loss.compile("ab", cap="high")
+
+
 def test_losses_without_an_upper_bound():
     target, scores = np.array([0, 1, 2]), np.zeros((3, 4, 3))
     rational = fg.NGram(ABC, 2, smoothing=1.0)

@@ -172,6 +172,38 @@ def test_methods(run, pairs):
     assert "cap" in err
 
 
+def test_a_cap_that_is_raised(run, pairs, tmp_path):
+    exact = [json.loads(line) for line in run(pairs)[1].splitlines()]
+    options = ("--cap", "auto", "--tolerance", 0.5)
+    journal = tmp_path / "r.jsonl"
+    code, _, err = run(pairs, *options, "--resume", journal)
+    assert code == 0
+    assert "within 0.5 nats (caps end by tolerance for 50)" in " ".join(err.split())
+    assert "of the whole loss: up to" in " ".join(err.split())
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line, true in zip(lines, exact, strict=True):
+        assert (line["method"], line["reason"]) == ("capped", "tolerance")
+        assert line["cap"] == round(line["cap"]) >= 1
+        assert line["lower"] == line["objective"] <= true["objective"] + 1e-10
+        assert true["objective"] <= line["upper"] + 1e-10
+        assert line["upper"] - line["lower"] <= 0.5
+    again = run(pairs, *options, "--resume", journal)[2]
+    assert "of the whole loss: up to" in " ".join(again.split())
+    assert run(pairs, "--cap", "auto", "--tolerance", 0.4, "--resume", journal)[0] == 1
+
+    out = run(pairs, *options, "--max-states", 20)[1]
+    assert {json.loads(line)["reason"] for line in out.splitlines()} == {"state limit"}
+    pairs.write_text("x\tabca\nx\tabcabcababca\nx\tabcabcababcacabbacab\n")
+    options = ("--tolerance", 3, "--max-states", 400, "--random-weights", 0)
+    code, out, err = run(pairs, "--method", "auto", *options)
+    assert (code, "auto chose exact for 1, capped for 1" in " ".join(err.split())) == (0, True)
+    chosen = [json.loads(line) for line in out.splitlines()]
+    assert [line["method"] for line in chosen] == ["exact", "capped", "sampled"]
+    assert all(("reason" in line) == (line["method"] == "capped") for line in chosen)
+    assert "cap" not in exact[0]
+    assert run(pairs, "--cap", "much")[0] == 2
+
+
 def test_compiled_losses_are_kept_in_a_folder(run, pairs, tmp_path):
     first = run(pairs, "--cache", tmp_path / "kept")[1]
     kept = sorted((tmp_path / "kept").iterdir())

@@ -103,6 +103,17 @@ def test_errors_are_one_line(run, tmp_path, text, args, code, message):
     assert len(err.splitlines()) == 1
 
 
+def test_caps_that_are_raised_train_as_the_whole_loss_does(run, pairs, tmp_path):
+    """Tolerance 0: every value is that of the whole loss, and so are the weights."""
+    options = (*OPTIONS, "--epochs", 2)
+    assert run("train", pairs, *options, "-o", tmp_path / "whole")[0] == 0
+    raised = ("--cap", "auto", "--tolerance", 0)
+    assert run("train", pairs, *options, *raised, "-o", tmp_path / "raised")[0] == 0
+    whole, raised = (np.load(tmp_path / name)["coef"] for name in ("whole", "raised"))
+    assert np.abs(whole).max() > 0.1
+    np.testing.assert_allclose(raised, whole, atol=1e-10)
+
+
 def test_a_file_that_is_no_model(run, pairs):
     code, _, err = run("predict", pairs, pairs)
     assert code == 1

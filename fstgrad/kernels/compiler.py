@@ -9,12 +9,15 @@ from numba.core.options import DefaultOptions
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_INLINE = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
+# no entry for callers in C, which nobody uses and which costs time to compile
+_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_INLINED = _OPTIONS | ({"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {})
+_NO_ENTRY: dict[str, Any] = {"no_cpython_wrapper": True}
 
 
 def kernel(function: Function) -> Function:
     """Compile plain loops on arrays: cached on disk, without the interpreter lock."""
-    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+    return cast(Function, numba.njit(**_OPTIONS)(function))
 
 
 def fused_kernel(function: Function) -> Function:
@@ -24,9 +27,13 @@ def fused_kernel(function: Function) -> Function:
 
 
 def inner_kernel(function: Function) -> Function:
-    """Compile the innermost part of a kernel into the kernels that call it."""
-    options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}
-    return cast(Function, numba.njit(**options)(function))
+    """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
+    return cast(Function, numba.njit(**_INLINED, **_NO_ENTRY)(function))
+
+
+def shared_kernel(function: Function) -> Function:
+    """Compile an inner kernel that Python calls too."""
+    return cast(Function, numba.njit(**_INLINED)(function))
 
 
 class _Announcement(event.Listener):

@@ -32,11 +32,12 @@ def composed(
     no path is there twice (Mohri, Pereira and Riley 1996).  O(pairs + arcs log arcs of a state).
     """
     state, used = 0, 0
-    count = state + 1  # not a literal, for which numba would compile what is called once more
+    # not literals, for which numba would compile what is called once more
+    count, begin, end = int(1.0), int(0.0), int(3.0)
     capacity = 64 * count
     pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
     pool[1], pool[HEAD], pool[HEAD + 1] = 3, left_start, right_start
-    slots, cells = rehashed(pool, _STATE, capacity), np.empty(3, np.int64)
+    slots, cells = rehashed(pool, count * _STATE, capacity), np.empty(end, np.int64)
     while state < count:
         at = state * _STATE + HEAD
         p, q, has_moved = pool[at], pool[at + 1], pool[at + 2]
@@ -58,8 +59,8 @@ def composed(
                 cells[0] = left_goal[own] if own >= 0 else p
                 cells[1] = q if stays else right_goal[other]
                 cells[2] = own < 0
-                hashed = hashed_cells(cells, 0, 3)
-                target = numbered(slots, pool, count * _STATE, count, cells, 0, 3, hashed)
+                hashed = hashed_cells(cells, begin, end)
+                target = numbered(slots, pool, count * _STATE, count, cells, begin, end, hashed)
                 count += target == count
                 arcs[used], arcs[used + 1], arcs[used + 2] = state, target, own
                 arcs[used + 3] = -1 if stays else other
@@ -83,7 +84,7 @@ def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int,
     return low, high
 
 
-@inner_kernel
+@kernel
 def _trimmed(
     pool: IntArray,
     count: int,

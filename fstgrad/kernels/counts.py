@@ -41,10 +41,13 @@ def probability_level(
     weight: FloatArray,
     useful: BoolArray,
     limit: int,
+    room: int,
 ) -> tuple[int, FloatArray, IntArray]:
     """Return the number of states of the next level, their rows, and target (S, C).
 
-    M has no epsilon arcs.  `useful` (K,) says from which states an end can still be reached.
+    M has no epsilon arcs.  `useful` (K,) says from which states an end can still be reached.  Where
+    rows would take more than `room` cells it stops before, and minus their number is returned for
+    that of the states.
     """
     states, size = rows.shape
     target = np.full((states, classes), -1, np.int64)
@@ -75,6 +78,9 @@ def probability_level(
         if count > limit:
             return count, found[:0], target
         if count + classes > capacity:
+            needed = (3 * capacity + 2 * classes) * size  # the old rows and twice as many
+            if needed > room:
+                return -needed, found[:0], target
             capacity = 2 * (capacity + classes)
             found, slots = _grown(found, count, capacity, factors)
     return count, found[:count].copy(), target

@@ -24,7 +24,7 @@ def merged_level(
     slots = new_slots(states)
     own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
     cells = np.empty(width, np.int64)
-    count = 0
+    begin = count = int(0.0)  # a literal 0 would be a type of its own
     for s in range(states):
         least = INF
         for c in range(classes):
@@ -38,9 +38,9 @@ def merged_level(
         for c in range(classes):
             cells[classes + c] = cells[classes + c] - least if cells[c] >= 0 else 0
         own_potential[s] = least
-        hashed = hashed_cells(cells, 0, width)
+        hashed = hashed_cells(cells, begin, width)
         used = count * (width + HEAD)
-        own_number[s] = numbered(slots, pool, used, count, cells, 0, width, hashed)
+        own_number[s] = numbered(slots, pool, used, count, cells, begin, width, hashed)
         count += own_number[s] == count
     merged_target = np.empty((count, classes), np.int64)
     merged_cost = np.empty((count, classes), np.int64)

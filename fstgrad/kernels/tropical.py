@@ -8,7 +8,7 @@ weights of M's states for one state of the result.  The twins in numpy are in `f
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.kernels.compiler import inner_kernel, kernel
+from fstgrad.kernels.compiler import inner_kernel, kernel, shared_kernel
 from fstgrad.kernels.tables import (
     HEAD,
     SPAN,
@@ -39,7 +39,10 @@ def bounds(
     The lower bound is exact; the upper one takes for each symbol the cheapest arc.
     """
     size = len(final)
-    lower, upper = np.full((length + 1, size), INF), np.zeros((length + 1, size), np.int64)
+    lower, upper = (
+        np.full((length + 1, size), INF, np.int64),
+        np.zeros((length + 1, size), np.int64),
+    )
     for j in range(size):
         lower[0, j], upper[0, j] = final[j], final[j]
     low, high = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -148,6 +151,7 @@ def advanced(
     upper: IntArray,
     cap_cell: int,
     limit: int,
+    room: int,
 ) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
     """Return the next level: number of states, pool; target, cost and fall (S, C).
 
@@ -165,19 +169,21 @@ def advanced(
         the weight that it had; elsewhere `fall` is -1.
     limit : int
         Stop when there are more states.
+    room : int
+        Cells that rows may take.  Where more are needed it stops before, and minus their number is
+        returned for that of the states.
     """
     classes, size = kinds.shape
     target = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
-    capacity = 2 * states + 2 * classes
-    slots = new_slots(capacity)
-    before, implied = np.full(size, INF), np.full(size, INF)
-    cells = np.full((classes, size), INF)
+    capacity, slots = 2 * (states + classes), new_slots(2 * (states + classes))
+    before, implied = np.full(size, INF, np.int64), np.full(size, INF, np.int64)
+    cells = np.full((classes, size), INF, np.int64)
     starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
     hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
     twin = np.empty(classes, np.int64)
-    count, used, at = 0, 0, 0
+    count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be a type of its own
     for s in range(states):
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
@@ -214,13 +220,14 @@ def advanced(
                     used += HEAD + stops[c] - starts[c]
             else:
                 cost[s, c] = 0
-            for j in range(starts[c], stops[c]):
-                cells[c, j] = INF
+            cells[c, starts[c] : stops[c]] = INF
         for i in range(number):
             before[live[i]] = INF
         if count > limit:
             break
         if used + classes * (size + HEAD) > len(found):
+            if 3 * len(found) > room:  # the old pool and one of twice its size
+                return -3 * len(found), found, target, cost, fall
             found = longer(found)
         if count + classes > capacity:
             capacity *= 2
@@ -305,7 +312,7 @@ def _cheapest(cells: IntArray, start: int, stop: int, upper: IntArray, cap_cell:
     return best
 
 
-@inner_kernel
+@shared_kernel
 def canonical(
     cells: IntArray,
     start: int,

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automaton import Cap, LossAutomaton
-from fstgrad.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, in_nats
-from fstgrad.checks import FloatArray, one_of, positive_integer, real_array
+from fstgrad.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, fixed_cap, in_nats
+from fstgrad.checks import FloatArray, one_of, positive_integer
 from fstgrad.determinize import determinize
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.evaluation import SumTargetLoss, TargetLoss
@@ -112,7 +112,7 @@ class Loss(ABC):
         length : int
             Length l of the hypotheses; that of the target if left out.
         cap : float
-            Replaces the loss L by min(L, cap), in nats.
+            Replaces the loss L by min(L, cap), in nats.  `fg.choose_cap` chooses one for scores.
         engine : {"layered", "openfst"}
             OpenFst's determinization is the reference: slow, tropical costs in float32.
         max_states : int
@@ -132,7 +132,7 @@ class Loss(ABC):
             length = len(target)
         positive_integer("length", length)
         if cap is not None:
-            cap = float(real_array("cap", cap, ()))
+            cap = fixed_cap(cap)
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, max_states)
             return b if cap is None else replace(b, cap=REFERENCE_CAP)

@@ -19,6 +19,7 @@ from fstgrad.models.templates import Template, TemplateFeatures, Window
 from fstgrad.models.training import Callback, Optimizer, Settings, State, Trainer
 from fstgrad.objective import Kind, Method, PairObjective
 from fstgrad.strings import StringDistribution
+from fstgrad.strings.caps import TOLERANCE
 
 Sequences = Sequence[Sequence[str]]
 NAMED: dict[str, Callable[[Alphabet], Loss]] = {
@@ -65,7 +66,7 @@ class SequenceModel:
         Of the shuffling, and of the "sampled" method.
     patience : int, optional
         Stop after so many epochs without a better error rate on the validation pairs.
-    cap, method, samples, max_states
+    cap, tolerance, method, samples, max_states
         As in `PairObjective`.
     n_jobs : int
         Processes; the weights are the same for every number.
@@ -112,7 +113,8 @@ class SequenceModel:
         learning_rate: float = 0.05,
         seed: int = 0,
         patience: int | None = None,
-        cap: float | None = None,
+        cap: float | Literal["auto"] | None = None,
+        tolerance: float = TOLERANCE,
         method: Method | None = None,
         samples: int = 1000,
         max_states: int = MAX_STATES,
@@ -137,6 +139,7 @@ class SequenceModel:
         self.seed = seed
         self.patience = patience
         self.cap = cap
+        self.tolerance = tolerance
         self.method = method
         self.samples = samples
         self.max_states = max_states
@@ -204,6 +207,7 @@ class SequenceModel:
             method=self.method,
             samples=self.samples,
             seed=self.seed,
+            tolerance=self.tolerance,
         )
         path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
         digest = self._fingerprint(pairs, validation)

@@ -1,19 +1,22 @@
-"""A cap chosen for given scores: raised until the bounds of log Z meet."""
+"""A cap chosen for given scores: raised until the bounds of the whole loss's objective meet."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automaton import LossAutomaton
 from fstgrad.bounds import loss_range
-from fstgrad.checks import positive_integer, positive_number
+from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
 from fstgrad.losses.base import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 
+Bounded = Literal["softmax-margin", "risk"]
+Reason = Literal["tolerance", "exact", "state limit"]
+TOLERANCE = 1e-3  # nats
 _STEPS = 64
 
 
@@ -26,7 +29,7 @@ class CapChoice:
     automaton : LossAutomaton of min(L, cap)
     cap : float, nats
     lower, upper : float
-        Bounds of the uncapped log Z under the scores, nats.
+        Bounds of the uncapped log Z under the scores in nats, or of the uncapped risk.
     reason : {"tolerance", "exact", "state limit"}
         Why the search stopped: the bounds are within the tolerance, no loss is above the cap, or
         the next cap would pass the state limit.
@@ -36,7 +39,7 @@ class CapChoice:
     cap: float
     lower: float
     upper: float
-    reason: Literal["tolerance", "exact", "state limit"]
+    reason: Reason
 
 
 def choose_cap(
@@ -44,10 +47,12 @@ def choose_cap(
     loss: Loss,
     target: SequenceLike,
     *,
-    tolerance: float = 1e-3,
+    tolerance: float = TOLERANCE,
     max_states: int = MAX_STATES,
+    objective: Bounded = "softmax-margin",
+    compiled: Callable[[float], LossAutomaton] | None = None,
 ) -> CapChoice:
-    """Return the smallest cap tried whose bounds of log Z are within `tolerance` of each other.
+    """Return the smallest cap tried whose bounds are within `tolerance` of each other.
 
     Caps rise by the least positive cost of an arc, or by 1/64 of the largest loss if that is more.
 
@@ -62,6 +67,10 @@ def choose_cap(
     tolerance : float, nats
     max_states : int
         Limit of each determinization.
+    objective : {"softmax-margin", "risk"}
+        What is bounded: log Z of exp(L + w.Psi), or E[L] under exp(w.Psi) / Z.
+    compiled : callable, optional
+        From a cap to the automaton, such as a cache gives it; else `loss.compile`.
 
     Raises
     ------
@@ -69,26 +78,47 @@ def choose_cap(
         The loss is rational, or may be infinite.
     StateLimitError
         Even the first cap passes the limit.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> found = fg.choose_cap(
+    ...     np.zeros((4, 2)), fg.EditDistance(fg.Alphabet("ab")), "abba", tolerance=0.1
+    ... )
+    >>> found.cap, found.reason, found.upper - found.lower <= 0.1
+    (3.0, 'tolerance', True)
     """
     positive_number("tolerance", tolerance, allow_zero=True)
     positive_integer("max_states", max_states)
+    one_of("objective", objective, ("softmax-margin", "risk"))
     if loss.semiring != "tropical":
         raise NotSupportedError("a cap saves no states of a rational loss; compile it without cap=")
-    length = len(np.asarray(scores))
+    scores = StringDistribution(scores).scores
+    length = len(scores)
     lowest, highest, step = loss_range(loss.machine(target), length)
     step = max(step, (highest - lowest) / _STEPS)
     choice: CapChoice | None = None
     cap = lowest + step
     while True:
         try:
-            b = loss.compile(target, length, cap=cap, max_states=max_states)
+            if compiled is None:
+                b = loss.compile(target, length, cap=cap, max_states=max_states)
+            else:
+                b = compiled(cap)
         except StateLimitError:
             if choice is None:
                 raise
             return choice
-        lower, upper = StringDistribution(scores, b).log_partition_bounds()
+        lower, upper = _bounds(scores, b, objective)
         if upper - lower <= tolerance:
-            reason: Literal["tolerance", "exact"] = "exact" if cap > highest else "tolerance"
-            return CapChoice(b, cap, lower, upper, reason)
+            return CapChoice(b, cap, lower, upper, "exact" if cap > highest else "tolerance")
         choice = CapChoice(b, cap, lower, upper, "state limit")
         cap = min(cap + step, highest + step)
+
+
+def _bounds(scores: FloatArray, b: LossAutomaton, objective: Bounded) -> tuple[float, float]:
+    """Return bounds of log Z of the whole loss, or of its mean where nothing is weighted by it."""
+    if objective == "softmax-margin" or b.cap is None:
+        return StringDistribution(scores, b).log_partition_bounds()
+    free = StringDistribution(scores)
+    return free.expected_loss(b), free.expected_loss(b.cap.upper)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, real_array
+from fstgrad.bounds import fixed_cap
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.determinize import unique_columns
 from fstgrad.errors import (
     InfeasibleError,
@@ -171,7 +172,7 @@ def _composed(
     graph: Graph, label: IntArray, against: TargetLoss, cap: float | None, max_states: int
 ) -> LatticeLoss:
     if cap is not None:
-        cap = float(real_array("cap", cap, ()))
+        cap = fixed_cap(cap)
         if against.machine.semiring is TROPICAL:
             against, cap = replace(against, machine=against.machine.with_constant(cap)), None
     machine = against.machine
