@@ -17,6 +17,15 @@ def kernel(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
 
 
+def sum_kernel(function: Function) -> Function:
+    """Compile sums of products: their terms may be regrouped, products fused into the sum.
+
+    Infinities and NaN keep their meaning, and the same input gives the same result.
+    """
+    options: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"reassoc", "contract"}}
+    return cast(Function, numba.njit(**options)(function))
+
+
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it."""
     options: dict[str, Any] = {"cache": True, "nogil": True, **_INLINE}

@@ -1,17 +1,16 @@
-"""Forward, backward and Q over A o B for one table of scores: one fused pass in each domain.
+"""Forward, backward and Q over A o B for one table of scores: one fused pass on floats.
 
 A state of A o B is a state of B with a context of q - 1 symbols.  A context is a number k in base
 n + 1, oldest digit first, so that reading b leads from k = x R + r to r (n + 1) + b, R being the
-number of younger contexts r.  All levels of B lie behind one another:
+number of younger contexts r.  B is laid out as in `fstgrad.layout.Layout`; `table` (l, K, n) holds
+exp(score) for each context and symbol, and becomes Q in place.
 
-======== ============== =========================================================================
-offsets  (l + 2,)       level t holds the states offsets[t] .. offsets[t + 1]
-target   (N, C) int32   the state that an arc of a class leads to, -1 where dead
-weight   (N, C)         e^cost, divided by the largest of its level; or the cost itself
-table    (l, K, n)      exp(score) for each context and symbol, or the score; becomes Q in place
-======== ============== =========================================================================
+A level with several states is one matrix product for the states that have an entry for each
+context, and plain loops for those that have only one.  Dead arcs have the weight 0 and end
+somewhere, which spares a branch for each arc.  Places are unsigned where they index: a sign would
+be looked at for each arc.
 
-The twins in numpy are `fstgrad.strings.passes.Passes` with the algebras Real and Log.
+The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real.
 """
 
 import math
@@ -20,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.kernels.compiler import kernel, sum_kernel
 
+Int32Array = npt.NDArray[np.int32]
 REAL, LOG, EMPTY = 0, 1, 2
-BLAS_STATES = 2
+unsigned = np.uintp
 
 
 @kernel
@@ -103,155 +103,260 @@ def real_pass(
     table: FloatArray,
     class_of: IntArray,
     offsets: IntArray,
-    target: npt.NDArray[np.int32],
+    places: IntArray,
+    dense: IntArray,
+    symbol: Int32Array,
+    goal: Int32Array,
     weight: FloatArray,
     final: FloatArray,
     order: int,
+    work: FloatArray,
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q).  Every level is divided by its sum as it is read, so that alpha sums to one
-    and beta averages to one under it.
+    O(sum_t S_t n^q).  Every level is divided by its sum as it is read, on the way forward and on
+    the way back: alpha sums to one, and beta averages to one under it.
+
+    work : `Layout.work_size` numbers, whatever they are
     """
-    length, contexts, _ = table.shape
-    alpha = np.zeros((offsets[-1], contexts))
-    alpha[0, contexts - 1] = 1.0
-    total, log_scale = 1.0, 0.0
+    length, contexts, n = table.shape
+    step = 1 if order == 2 else contexts
+    alpha, beta, before, rows, mass, sums = _workspace(table, places, dense, order, work)
+    alpha[:contexts] = 0.0
+    alpha[contexts - 1] = 1.0
+    sums[0], log_scale = 1.0, 0.0
     for t in range(length):
-        first, last, end = offsets[t], offsets[t + 1], offsets[t + 2]
-        total = _step(alpha[first:last], table[t], class_of, target[first:last],
-                      weight[first:last], alpha[last:end], order, 1.0 / total)  # fmt: skip
-        if not total > 0.0:
+        lo, hi = offsets[t], offsets[t + 1]
+        here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
+        alpha[there:end] = 0.0
+        _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
+              weight[lo:hi], alpha[there:], order, 1.0 / sums[t], rows)  # fmt: skip
+        sums[t + 1] = _sum(alpha[there:end])
+        if not sums[t + 1] > 0.0:
             return -np.inf
-        log_scale += math.log(total)
-    last, whole = offsets[length], 0.0
-    for s in range(len(final)):
-        for k in range(contexts):
-            whole += alpha[last + s, k] * final[s]
+        log_scale += math.log(sums[t + 1])
+    whole = _ends(alpha[places[length] * step :], dense[length], final, contexts, beta)
     if not whole > 0.0:
         return -np.inf
-    log_z = log_scale + math.log(whole / total)
-    total = 1.0
-    beta = np.empty((len(final), contexts))
-    for s in range(len(final)):
-        for k in range(contexts):
-            beta[s, k] = final[s]
+    total = whole
     for t in range(length - 1, -1, -1):
-        first, last = offsets[t], offsets[t + 1]
-        beta, total = _back(alpha[first:last], table[t], class_of, target[first:last],
-                            weight[first:last], beta, order, 1.0 / total)  # fmt: skip
-    return log_z
+        lo, hi = offsets[t], offsets[t + 1]
+        here, there = places[t] * step, places[t + 1] * step
+        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
+                      weight[lo:hi], beta, before, order, 1.0 / (sums[t] * total), rows,
+                      mass)  # fmt: skip
+        beta, before = before, beta
+    return log_scale + math.log(whole / sums[length])
 
 
 @kernel
+def _workspace(
+    table: FloatArray, places: IntArray, dense: IntArray, order: int, work: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the parts of `work`: all alphas, two levels of beta, rows, masses, sums of levels.
+
+    A level has `contexts` numbers of room behind it, where dead arcs may end.
+    """
+    length, contexts, n = table.shape
+    step = 1 if order == 2 else contexts
+    younger = max(1, contexts // (n + 1))
+    widest = np.int64(0)
+    for t in range(length + 1):
+        widest = max(widest, places[t + 1] - places[t])
+    level, most = widest * step + contexts, dense.max()
+    first = places[length + 1] * step + contexts
+    second = first + level
+    third = second + level
+    fourth = third + most * n * younger
+    fifth = fourth + contexts * n
+    return (
+        work[:first],
+        work[first:second],
+        work[second:third],
+        work[third:fourth].reshape(most, n * younger),
+        work[fourth:fifth].reshape(contexts, n),
+        work[fifth : fifth + length + 1],
+    )
+
+
+@sum_kernel
+def _sum(values: FloatArray) -> float:
+    total = 0.0
+    for i in range(len(values)):
+        total += values[i]
+    return total
+
+
+@sum_kernel
+def _ends(alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray) -> float:
+    """Write the final weights as the last beta; return their sum under alpha."""
+    place, whole = 0, 0.0
+    for s in range(len(final)):
+        for _ in range(contexts if s < dense else 1):
+            beta[place] = final[s]
+            whole += alpha[place] * final[s]
+            place += 1
+    beta[place : place + contexts] = 0.0
+    return whole
+
+
+@sum_kernel
 def _step(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: npt.NDArray[np.int32],
+    dense: int,
+    symbol: Int32Array,
+    goal: Int32Array,
     weight: FloatArray,
     after: FloatArray,
     order: int,
     factor: float,
-) -> float:
-    """Multiply a level by its scores and scatter it along the arcs of B; return the sum."""
-    total = 0.0
-    states, contexts = alpha.shape
-    n = table.shape[1]
+    rows: FloatArray,
+) -> None:
+    """Multiply a level by its scores and by `factor`, and scatter it along the arcs of B."""
+    contexts, n = table.shape
+    if order != 2 or len(goal) == 1:
+        _plain_step(alpha, table, class_of, goal, weight, after, order, factor, rows[0])
+        return
+    if dense > 0:
+        np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
+        for s in range(dense):
+            for b in range(n):
+                c = unsigned(class_of[b])
+                after[unsigned(goal[s, c]) + unsigned(b)] += rows[s, b] * (weight[s, c] * factor)
+    for s in range(dense, len(goal)):
+        mass, k = alpha[dense * (contexts - 1) + s] * factor, unsigned(symbol[s])
+        for b in range(n):
+            c = unsigned(class_of[b])
+            after[unsigned(goal[s, c]) + unsigned(b)] += mass * table[k, b] * weight[s, c]
+
+
+@sum_kernel
+def _plain_step(
+    alpha: FloatArray,
+    table: FloatArray,
+    class_of: IntArray,
+    goal: Int32Array,
+    weight: FloatArray,
+    after: FloatArray,
+    order: int,
+    factor: float,
+    row: FloatArray,
+) -> None:
+    """Take the step of a level whose states all have an entry for each context, of any order."""
+    contexts, n = table.shape
     younger = contexts // (n + 1) if order > 1 else 1
     turn = 1 if order > 1 else 0
-    if order == 2 and states >= BLAS_STATES:
-        arrived = np.dot(alpha, table)
-        for s in range(states):
-            for b in range(n):
-                to = target[s, class_of[b]]
-                if to >= 0:
-                    mass = arrived[s, b] * weight[s, class_of[b]] * factor
-                    after[to, b] += mass
-                    total += mass
-        return total
-    row = np.empty(n)
-    for s in range(states):
+    step = 1 if order == 2 else contexts
+    for s in range(len(goal)):
         for r in range(younger):
             for b in range(n):
                 row[b] = 0.0
             for k in range(r, contexts, younger):
-                mass = alpha[s, k]
+                mass = alpha[s * contexts + k] * factor
                 if mass != 0.0:
                     for b in range(n):
                         row[b] += mass * table[k, b]
             for b in range(n):
-                to = target[s, class_of[b]]
-                if to >= 0:
-                    mass = row[b] * weight[s, class_of[b]] * factor
-                    after[to, (r * (n + 1) + b) * turn] += mass
-                    total += mass
-    return total
+                c = class_of[b]
+                after[goal[s, c] * step + (r * (n + 1) + b) * turn] += row[b] * weight[s, c]
 
 
-@kernel
+@sum_kernel
 def _back(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: npt.NDArray[np.int32],
+    dense: int,
+    symbol: Int32Array,
+    goal: Int32Array,
     weight: FloatArray,
     beta: FloatArray,
+    before: FloatArray,
     order: int,
     factor: float,
-) -> tuple[FloatArray, float]:
-    """Return the beta of a level and the sum under alpha; turn the level's `table` into Q."""
-    states, contexts = alpha.shape
-    n = table.shape[1]
+    rows: FloatArray,
+    mass: FloatArray,
+) -> float:
+    """Write the beta of a level, times `factor`, to `before`; turn the level's `table` into Q.
+
+    Returns the sum of the new beta under alpha.
+    """
+    contexts, n = table.shape
+    entries = len(alpha)
+    before[entries : entries + contexts] = 0.0
+    if order != 2 or len(goal) == 1:
+        return _plain_back(alpha, table, class_of, goal, weight, beta, before, order, factor, rows,
+                           mass[0])  # fmt: skip
+    if dense > 0:
+        for s in range(dense):
+            for b in range(n):
+                c = unsigned(class_of[b])
+                way = beta[unsigned(goal[s, c]) + unsigned(b)]
+                rows[s, b] = way * (weight[s, c] * factor)
+        entry = dense * contexts
+        np.dot(rows[:dense], table.T, before[:entry].reshape(dense, contexts))
+        np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
+    else:
+        mass[:] = 0.0
+    for s in range(dense, len(goal)):
+        entry, k = dense * (contexts - 1) + s, unsigned(symbol[s])
+        share, total = alpha[entry], 0.0
+        for b in range(n):
+            c = unsigned(class_of[b])
+            way = beta[unsigned(goal[s, c]) + unsigned(b)] * (weight[s, c] * factor)
+            total += table[k, b] * way
+            mass[k, b] += share * way
+        before[entry] = total
+    for k in range(contexts):
+        for b in range(n):
+            table[k, b] *= mass[k, b]
+    whole = 0.0
+    for i in range(entries):
+        whole += alpha[i] * before[i]
+    return whole
+
+
+@sum_kernel
+def _plain_back(
+    alpha: FloatArray,
+    table: FloatArray,
+    class_of: IntArray,
+    goal: Int32Array,
+    weight: FloatArray,
+    beta: FloatArray,
+    before: FloatArray,
+    order: int,
+    factor: float,
+    rows: FloatArray,
+    mass: FloatArray,
+) -> float:
+    """Take the way back over a level whose states all have an entry for each context."""
+    contexts, n = table.shape
     younger = contexts // (n + 1) if order > 1 else 1
     turn = 1 if order > 1 else 0
-    ahead = np.empty((states, younger * n))
+    step = 1 if order == 2 else contexts
+    states = len(goal)
     for s in range(states):
         for r in range(younger):
             for b in range(n):
-                to = target[s, class_of[b]]
-                if to >= 0:
-                    way = beta[to, (r * (n + 1) + b) * turn] * weight[s, class_of[b]]
-                    ahead[s, r * n + b] = way * factor
-                else:
-                    ahead[s, r * n + b] = 0.0
-    if order == 2 and states >= BLAS_STATES:
-        before = np.dot(ahead, table.T)
-        mass = np.dot(alpha.T, ahead)
-        for k in range(contexts):
-            for b in range(n):
-                table[k, b] *= mass[k, b]
-    else:
-        before = np.zeros((states, contexts))
-        _expand(alpha, table, ahead, before, younger)
-    total = 0.0
-    for k in range(contexts):
-        for b in range(n):
-            total += table[k, b]
-    for k in range(contexts):
-        for b in range(n):
-            table[k, b] *= 1.0 / total
-    return before, total
-
-
-@kernel
-def _expand(
-    alpha: FloatArray, table: FloatArray, ahead: FloatArray, before: FloatArray, younger: int
-) -> None:
-    """Fill `before` with the ways on from a context; multiply `table` by the mass of both."""
-    states, contexts = alpha.shape
-    n = table.shape[1]
-    mass = np.empty(n)
+                c = class_of[b]
+                way = beta[goal[s, c] * step + (r * (n + 1) + b) * turn]
+                rows[s, r * n + b] = way * (weight[s, c] * factor)
+    whole = 0.0
     for k in range(contexts):
         r = (k % younger) * n
         for b in range(n):
             mass[b] = 0.0
         for s in range(states):
-            if alpha[s, k] != 0.0:
-                total = 0.0
+            share, total = alpha[s * contexts + k], 0.0
+            if share != 0.0:
                 for b in range(n):
-                    total += table[k, b] * ahead[s, r + b]
-                    mass[b] += alpha[s, k] * ahead[s, r + b]
-                before[s, k] = total
+                    total += table[k, b] * rows[s, r + b]
+                    mass[b] += share * rows[s, r + b]
+            before[s * contexts + k] = total
+            whole += share * total
         for b in range(n):
             table[k, b] *= mass[b]
+    return whole

@@ -33,25 +33,27 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     """
     from fstgrad.kernels import log_passes, passes
 
-    flat = b.flat
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
     table = np.empty(rows.shape)
     used = used_contexts(order, n)
-    domain, position, shift = passes.shifted_scores(rows, used, flat.spread, SAFE_RANGE, table)
+    domain, position, shift = passes.shifted_scores(rows, used, b.signed_spread, SAFE_RANGE, table)
     if domain == passes.EMPTY:
         raise InfeasibleError(
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    arrays = (flat.class_of, flat.offsets, flat.target)
     real_pass: Callable[..., float] = passes.real_pass
     log_pass: Callable[..., float] = log_passes.log_pass
     if domain == passes.REAL:
         np.exp(table, out=table)
-        total = real_pass(table, *arrays, flat.weight, flat.final_weight, order)
-        shift += flat.shift
+        layout = b.bigram_layout if order == 2 else b.plain_layout
+        work = np.empty(layout.work_size(order))
+        total = real_pass(table, *layout.arrays, layout.weight, layout.final, order, work)
+        shift += layout.shift
     else:
+        flat = b.flat
+        arrays = (flat.class_of, flat.offsets, flat.target)
         total = log_pass(table, *arrays, flat.cost, flat.final, order)
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)
