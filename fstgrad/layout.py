@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,24 +100,6 @@ class Layout:
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """What a pass walks along, as its first arguments after the table."""
         return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.goal)
-
-    def work_size(self, order: int) -> int:
-        """Return how many numbers a pass with scores of an order works in.
-
-        All alphas, two levels of beta, the rows of a level and the masses of a position.
-        """
-        n = len(self.class_of)
-        contexts, younger = (n + 1) ** (order - 1), (n + 1) ** max(0, order - 2)
-        entries = self._entries * (1 if order == 2 else contexts)
-        return entries + (self._most_rows * younger + contexts) * n + 3 * contexts + len(self.places)
-
-    @cached_property
-    def _entries(self) -> int:
-        return int(self.places[-1] + 2 * np.diff(self.places).max())
-
-    @cached_property
-    def _most_rows(self) -> int:
-        return int(self.dense.max())
 
 
 def _only_symbols(

@@ -22,38 +22,36 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel, sum_kernel
 
 Int32Array = npt.NDArray[np.int32]
-REAL, LOG, EMPTY = 0, 1, 2
 unsigned = np.uintp
 
 
 @kernel
 def shifted_scores(
-    scores: FloatArray, used: BoolArray, spread: float, safe: float, table: FloatArray
-) -> tuple[int, int, float]:
-    """Write scores minus the largest of each position into `table`, -inf where a context is unused.
+    scores: FloatArray, used: BoolArray, table: FloatArray, tally: FloatArray
+) -> int:
+    """Write scores minus the largest of each position into `table`.
 
     Parameters
     ----------
-    scores, table : (l, K, n)
+    scores, table : (l, K, n); entries of contexts that cannot occur become 0
     used : (q, K), which contexts occur at position min(t, q - 1)
-    spread : range of the losses in nats; inf where some string has no path
-    safe : range of weights in nats that floats can hold
+    tally : (3 + q,), zeros at first
+        [0] what was subtracted in all; [1] the largest difference that exchanging a prefix for
+        another makes, +inf once a symbol is forbidden; [2] the sum of the ranges of the positions;
+        then the last q ranges of a symbol's scores over contexts.
 
     Returns
     -------
-    (domain, position, shift): REAL or LOG and the sum of what was subtracted, or EMPTY and a
-    position where no symbol is allowed.
+    -1, or a position where no symbol is allowed.
     """
-    length, contexts, n = scores.shape
+    length, contexts, n = table.shape
     order = len(used)
     high, low = np.empty(n), np.empty(n)
-    windows = np.zeros(order)
-    shift, widest, total, masked = 0.0, 0.0, 0.0, False
     for t in range(length):
-        for b in range(n):
-            high[b], low[b] = -np.inf, np.inf
+        row = min(t, order - 1)
+        high[:], low[:] = -np.inf, np.inf
         for k in range(contexts):
-            if used[min(t, order - 1), k]:
+            if used[row, k]:
                 for b in range(n):
                     high[b] = max(high[b], scores[t, k, b])
                     low[b] = min(low[b], scores[t, k, b])
@@ -62,30 +60,21 @@ def shifted_scores(
             largest, least = max(largest, high[b]), min(least, low[b])
             apart = max(apart, high[b] - low[b])
         if largest == -np.inf:
-            return EMPTY, t, 0.0
+            return t
         for k in range(contexts):
-            if used[min(t, order - 1), k]:
+            if used[row, k]:
                 for b in range(n):
                     table[t, k, b] = scores[t, k, b] - largest
             else:
-                for b in range(n):
-                    table[t, k, b] = -np.inf
-        shift += largest
+                table[t, k] = 0.0
         if least == -np.inf:
-            masked = True
+            tally[1] = np.inf
             least = _least_finite(table[t]) + largest
-        total += largest - least
-        if not masked:
-            windows[t % order] = apart
-            window = 0.0
-            for i in range(order):
-                window += windows[i]
-            widest = max(widest, window)
-    # Where every symbol may follow every context and B is complete, a prefix can be exchanged for
-    # the best one of its level at the price of q columns of scores and the losses still open.
-    # Otherwise all positions together bound what can be lost.
-    needed = total if masked or spread < 0 else widest
-    return (REAL if needed + abs(spread) <= safe else LOG), 0, shift
+        tally[0] += largest
+        tally[2] += largest - least
+        tally[3 + t % order] = apart
+        tally[1] = max(tally[1], tally[3:].sum())
+    return -1
 
 
 @kernel
@@ -110,18 +99,20 @@ def real_pass(
     weight: FloatArray,
     final: FloatArray,
     order: int,
-    work: FloatArray,
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
     O(sum_t S_t n^q).  Every level is divided by its sum as it is read, on the way forward and on
     the way back: alpha sums to one, and beta averages to one under it.
-
-    work : `Layout.work_size` numbers, whatever they are
     """
     length, contexts, n = table.shape
     step = 1 if order == 2 else contexts
-    alpha, beta, before, rows, mass, sums = _workspace(table, places, dense, order, work)
+    # a level has room for `contexts` numbers behind it, where dead arcs may end
+    alpha = np.empty(places[length + 1] * step + contexts)
+    size = widest(places) * step + contexts
+    beta, before = np.empty(size), np.empty(size)
+    rows = np.empty((dense.max(), n * max(1, contexts // (n + 1))))
+    mass, sums = np.empty((contexts, n)), np.empty(length + 1)
     alpha[:contexts] = 0.0
     alpha[contexts - 1] = 1.0
     sums[0], log_scale = 1.0, 0.0
@@ -150,33 +141,12 @@ def real_pass(
 
 
 @kernel
-def _workspace(
-    table: FloatArray, places: IntArray, dense: IntArray, order: int, work: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return the parts of `work`: all alphas, two levels of beta, rows, masses, sums of levels.
-
-    A level has `contexts` numbers of room behind it, where dead arcs may end.
-    """
-    length, contexts, n = table.shape
-    step = 1 if order == 2 else contexts
-    younger = max(1, contexts // (n + 1))
-    widest = np.int64(0)
-    for t in range(length + 1):
-        widest = max(widest, places[t + 1] - places[t])
-    level, most = widest * step + contexts, dense.max()
-    first = places[length + 1] * step + contexts
-    second = first + level
-    third = second + level
-    fourth = third + most * n * younger
-    fifth = fourth + contexts * n
-    return (
-        work[:first],
-        work[first:second],
-        work[second:third],
-        work[third:fourth].reshape(most, n * younger),
-        work[fourth:fifth].reshape(contexts, n),
-        work[fifth : fifth + length + 1],
-    )
+def widest(places: IntArray) -> int:
+    """Return the largest number of entries of a level."""
+    size = np.int64(0)
+    for t in range(len(places) - 1):
+        size = max(size, places[t + 1] - places[t])
+    return int(size)
 
 
 @sum_kernel
