@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,8 @@ class Layout:
         The arc that reads b ends in the entry goal + b of the next level; any where dead.
     weight : (N, C) float64
         e^cost divided by the largest of the level, 0 where dead.
-    final : (S_l,) float64, likewise
+    alive : (N, C) bool
+    final : (S_l,) float64, like weight
     shift : float, the log of all that was divided out
     cost, final_cost : like weight and final, in nats
     """
@@ -43,6 +45,7 @@ class Layout:
     symbol: npt.NDArray[np.int32]
     goal: npt.NDArray[np.int32]
     weight: FloatArray
+    alive: npt.NDArray[np.bool_]
     final: FloatArray
     shift: float
     cost: FloatArray
@@ -90,6 +93,7 @@ class Layout:
             np.where(single, symbol, 0)[order].astype(np.int32),
             np.where(alive, place[ends], 0)[rows].astype(np.int32),
             weight[rows],
+            alive[rows],
             np.exp(final - final.max())[last],
             float(largest.sum() + final.max()),
             cost[rows],
@@ -100,6 +104,11 @@ class Layout:
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """What a pass walks along, as its first arguments after the table."""
         return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.goal)
+
+    @cached_property
+    def unweighted(self) -> FloatArray:
+        """The weights of the loss 0, (N, C): 1, and 0 where dead."""
+        return self.alive.astype(np.float64)
 
 
 def _only_symbols(

@@ -126,7 +126,8 @@ def real_pass(
         if not sums[t + 1] > 0.0:
             return -np.inf
         log_scale += math.log(sums[t + 1])
-    whole = _ends(alpha[places[length] * step :], dense[length], final, contexts, beta)
+    last, most = places[length] * step, int(dense[length])
+    whole = _ends(alpha[last:], most, final, contexts, beta)
     if not whole > 0.0:
         return -np.inf
     total = whole
@@ -158,7 +159,9 @@ def _sum(values: FloatArray) -> float:
 
 
 @sum_kernel
-def _ends(alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray) -> float:
+def _ends(
+    alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray
+) -> float:
     """Write the final weights as the last beta; return their sum under alpha."""
     place, whole = 0, 0.0
     for s in range(len(final)):
@@ -196,10 +199,10 @@ def _step(
                 c = unsigned(class_of[b])
                 after[unsigned(goal[s, c]) + unsigned(b)] += rows[s, b] * (weight[s, c] * factor)
     for s in range(dense, len(goal)):
-        mass, k = alpha[dense * (contexts - 1) + s] * factor, unsigned(symbol[s])
+        mass, x = alpha[dense * (contexts - 1) + s] * factor, unsigned(symbol[s])
         for b in range(n):
             c = unsigned(class_of[b])
-            after[unsigned(goal[s, c]) + unsigned(b)] += mass * table[k, b] * weight[s, c]
+            after[unsigned(goal[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
 
 
 @sum_kernel
@@ -271,13 +274,13 @@ def _back(
     else:
         mass[:] = 0.0
     for s in range(dense, len(goal)):
-        entry, k = dense * (contexts - 1) + s, unsigned(symbol[s])
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         share, total = alpha[entry], 0.0
         for b in range(n):
             c = unsigned(class_of[b])
             way = beta[unsigned(goal[s, c]) + unsigned(b)] * (weight[s, c] * factor)
-            total += table[k, b] * way
-            mass[k, b] += share * way
+            total += table[x, b] * way
+            mass[x, b] += share * way
         before[entry] = total
     for k in range(contexts):
         for b in range(n):

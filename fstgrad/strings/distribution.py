@@ -23,6 +23,7 @@ from fstgrad.strings import search
 from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
+from fstgrad.strings.tangents import tangent
 
 
 class StringDistribution(ArrayDistribution):
@@ -149,17 +150,16 @@ class StringDistribution(ArrayDistribution):
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0
         if other.b is self.b:
-            return self._slope(loss_weights(self.automaton, scale=1.0, slope=1.0))[1]
+            return self.expected_loss(other.b)
         log_z, slope = self._slope(product_weights(self.automaton, other.b))
         lost = log_z < self.log_partition() - 1e-12 * max(1.0, abs(log_z))
         return -np.inf if lost else slope
 
     def expected_loss(self, b: LossAutomaton) -> float:
         """Return E[L_b(y)] in nats; strings with L_b = +inf are left out."""
-        if b is self.b:
-            return self._slope(loss_weights(b, scale=1.0, slope=1.0))[1]
-        if self.b is None:
-            return self._slope(loss_weights(b, scale=0.0, slope=1.0))[1]
+        self._check_automaton(self.scores, b)
+        if self.b is None or b is self.b:
+            return tangent(self.scores, b, scale=0 if self.b is None else 1, slope=1).slope
         return self._slope(product_weights(self.b, b))[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
@@ -169,10 +169,7 @@ class StringDistribution(ArrayDistribution):
             raise InvalidInputError(
                 f"direction has shape {direction.shape}; the scores have {self.scores.shape}"
             )
-        passes = Passes(self.scores, self._paths, direction)
-        passes.forward()
-        change = passes.backward()[1]
-        return change if change is not None else np.zeros_like(self.scores)
+        return tangent(self.scores, self.automaton, scale=1, direction=direction).change
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent strings, (k, l) int64 ids."""
@@ -232,12 +229,18 @@ class StringDistribution(ArrayDistribution):
             raise InvalidInputError(
                 f"scores has shape {array.shape}; with {n} symbols the context axes have {n + 1}"
             )
-        if b is not None and (b.length, len(b.alphabet)) != (length, n):
+        if b is not None:
+            StringDistribution._check_automaton(array, b)
+        return array
+
+    @staticmethod
+    def _check_automaton(scores: FloatArray, b: LossAutomaton) -> None:
+        length, n = len(scores), scores.shape[-1]
+        if (b.length, len(b.alphabet)) != (length, n):
             raise InvalidInputError(
                 f"scores are for {length} positions and {n} symbols; the automaton was compiled "
                 f"for {b.length} positions and {len(b.alphabet)} symbols"
             )
-        return array
 
 
 def cells_of(ids: IntArray, order: int, n: int) -> tuple[IntArray, ...]:
