@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel, sum_kernel
+from fstgrad.kernels.compiler import inner_kernel, kernel, sum_kernel
 
 Int32Array = npt.NDArray[np.int32]
 unsigned = np.uintp
@@ -102,8 +102,8 @@ def real_pass(
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
-    O(sum_t S_t n^q).  Every level is divided by its sum as it is read, on the way forward and on
-    the way back: alpha sums to one, and beta averages to one under it.
+    O(sum_t S_t n^q).  Every level is divided by its sum, so that alpha sums to one and beta, as it
+    is read, averages to one under it: neither can leave the range of floats before the other.
     """
     length, contexts, n = table.shape
     step = 1 if order == 2 else contexts
@@ -112,20 +112,21 @@ def real_pass(
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
     rows = np.empty((dense.max(), n * max(1, contexts // (n + 1))))
-    mass, sums = np.empty((contexts, n)), np.empty(length + 1)
+    mass, sums = np.empty((contexts, n)), np.empty(length)
     alpha[:contexts] = 0.0
     alpha[contexts - 1] = 1.0
-    sums[0], log_scale = 1.0, 0.0
+    log_scale = 0.0
     for t in range(length):
         lo, hi = offsets[t], offsets[t + 1]
         here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
         alpha[there:end] = 0.0
         _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
-              weight[lo:hi], alpha[there:], order, 1.0 / sums[t], rows)  # fmt: skip
-        sums[t + 1] = _sum(alpha[there:end])
-        if not sums[t + 1] > 0.0:
+              weight[lo:hi], alpha[there:], order, rows)  # fmt: skip
+        sums[t] = _sum(alpha[there:end])
+        if not sums[t] > 0.0:
             return -np.inf
-        log_scale += math.log(sums[t + 1])
+        alpha[there:end] *= 1.0 / sums[t]
+        log_scale += math.log(sums[t])
     last, most = places[length] * step, int(dense[length])
     whole = _ends(alpha[last:], most, final, contexts, beta)
     if not whole > 0.0:
@@ -135,10 +136,10 @@ def real_pass(
         lo, hi = offsets[t], offsets[t + 1]
         here, there = places[t] * step, places[t + 1] * step
         total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
-                      weight[lo:hi], beta, before, order, 1.0 / (sums[t] * total), rows,
+                      weight[lo:hi], beta, before, order, 1.0 / total, 1.0 / sums[t], rows,
                       mass)  # fmt: skip
         beta, before = before, beta
-    return log_scale + math.log(whole / sums[length])
+    return log_scale + math.log(whole)
 
 
 @kernel
@@ -184,22 +185,21 @@ def _step(
     weight: FloatArray,
     after: FloatArray,
     order: int,
-    factor: float,
     rows: FloatArray,
 ) -> None:
-    """Multiply a level by its scores and by `factor`, and scatter it along the arcs of B."""
+    """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
     if order != 2 or len(goal) == 1:
-        _plain_step(alpha, table, class_of, goal, weight, after, order, factor, rows[0])
+        _plain_step(alpha, table, class_of, goal, weight, after, order, rows[0])
         return
     if dense > 0:
         np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
         for s in range(dense):
             for b in range(n):
                 c = unsigned(class_of[b])
-                after[unsigned(goal[s, c]) + unsigned(b)] += rows[s, b] * (weight[s, c] * factor)
+                after[unsigned(goal[s, c]) + unsigned(b)] += rows[s, b] * weight[s, c]
     for s in range(dense, len(goal)):
-        mass, x = alpha[dense * (contexts - 1) + s] * factor, unsigned(symbol[s])
+        mass, x = alpha[dense * (contexts - 1) + s], unsigned(symbol[s])
         for b in range(n):
             c = unsigned(class_of[b])
             after[unsigned(goal[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
@@ -214,7 +214,6 @@ def _plain_step(
     weight: FloatArray,
     after: FloatArray,
     order: int,
-    factor: float,
     row: FloatArray,
 ) -> None:
     """Take the step of a level whose states all have an entry for each context, of any order."""
@@ -227,7 +226,7 @@ def _plain_step(
             for b in range(n):
                 row[b] = 0.0
             for k in range(r, contexts, younger):
-                mass = alpha[s * contexts + k] * factor
+                mass = alpha[s * contexts + k]
                 if mass != 0.0:
                     for b in range(n):
                         row[b] += mass * table[k, b]
@@ -249,19 +248,21 @@ def _back(
     before: FloatArray,
     order: int,
     factor: float,
+    share: float,
     rows: FloatArray,
     mass: FloatArray,
 ) -> float:
-    """Write the beta of a level, times `factor`, to `before`; turn the level's `table` into Q.
+    """Write the beta of a level to `before`; turn the level's `table` into Q.
 
-    Returns the sum of the new beta under alpha.
+    The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
+    beta under alpha.
     """
     contexts, n = table.shape
     entries = len(alpha)
     before[entries : entries + contexts] = 0.0
     if order != 2 or len(goal) == 1:
-        return _plain_back(alpha, table, class_of, goal, weight, beta, before, order, factor, rows,
-                           mass[0])  # fmt: skip
+        return _plain_back(alpha, table, class_of, goal, weight, beta, before, order, factor,
+                           share, rows, mass)  # fmt: skip
     if dense > 0:
         for s in range(dense):
             for b in range(n):
@@ -275,16 +276,14 @@ def _back(
         mass[:] = 0.0
     for s in range(dense, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        share, total = alpha[entry], 0.0
+        own, total = alpha[entry], 0.0
         for b in range(n):
             c = unsigned(class_of[b])
             way = beta[unsigned(goal[s, c]) + unsigned(b)] * (weight[s, c] * factor)
             total += table[x, b] * way
-            mass[x, b] += share * way
+            mass[x, b] += own * way
         before[entry] = total
-    for k in range(contexts):
-        for b in range(n):
-            table[k, b] *= mass[k, b]
+    replace_by_shares(table, mass, share)
     whole = 0.0
     for i in range(entries):
         whole += alpha[i] * before[i]
@@ -302,6 +301,7 @@ def _plain_back(
     before: FloatArray,
     order: int,
     factor: float,
+    share: float,
     rows: FloatArray,
     mass: FloatArray,
 ) -> float:
@@ -321,15 +321,22 @@ def _plain_back(
     for k in range(contexts):
         r = (k % younger) * n
         for b in range(n):
-            mass[b] = 0.0
+            mass[0, b] = 0.0
         for s in range(states):
-            share, total = alpha[s * contexts + k], 0.0
-            if share != 0.0:
+            own, total = alpha[s * contexts + k], 0.0
+            if own != 0.0:
                 for b in range(n):
                     total += table[k, b] * rows[s, r + b]
-                    mass[b] += share * rows[s, r + b]
+                    mass[0, b] += own * rows[s, r + b]
             before[s * contexts + k] = total
-            whole += share * total
-        for b in range(n):
-            table[k, b] *= mass[b]
+            whole += own * total
+        replace_by_shares(table[k : k + 1], mass, share)
     return whole
+
+
+@inner_kernel
+def replace_by_shares(table: FloatArray, mass: FloatArray, share: float) -> None:
+    """Multiply `table` by `mass` and then by `share`; the other order could overflow."""
+    for k in range(len(table)):
+        for b in range(table.shape[1]):
+            table[k, b] = table[k, b] * mass[k, b] * share

@@ -13,7 +13,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel, sum_kernel
-from fstgrad.kernels.passes import Int32Array, unsigned, widest
+from fstgrad.kernels.passes import Int32Array, replace_by_shares, unsigned, widest
 
 
 @kernel
@@ -50,7 +50,7 @@ def tangent_pass(
     columns = n * max(1, contexts // (n + 1))
     rows, drows = np.empty((dense.max(), columns)), np.empty((dense.max(), columns))
     mass, dmass = np.empty((contexts, n)), np.empty((contexts, n))
-    sums = np.ones(length + 1)
+    sums = np.empty(length)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
     for t in range(length):
@@ -58,11 +58,13 @@ def tangent_pass(
         end = places[t + 2] * step
         _step(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of, dense[t],
               symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
-              dalpha[there:], moved, order, 1.0 / sums[t], rows, drows)  # fmt: skip
-        sums[t + 1] = alpha[there:end].sum()
-        if not sums[t + 1] > 0.0:
+              dalpha[there:], moved, order, rows, drows)  # fmt: skip
+        sums[t] = alpha[there:end].sum()
+        if not sums[t] > 0.0:
             return -np.inf, 0.0
-        log_scale += math.log(sums[t + 1])
+        alpha[there:end] *= 1.0 / sums[t]
+        dalpha[there:end] *= 1.0 / sums[t]
+        log_scale += math.log(sums[t])
     last, most = places[length] * step, int(dense[length])
     whole, change = _ends(alpha[last:], dalpha[last:], most, final, final_slope, contexts, beta,
                           dbeta)  # fmt: skip
@@ -73,10 +75,10 @@ def tangent_pass(
         lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
         total = _back(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of,
                       dense[t], symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], beta,
-                      dbeta, before, dbefore, moved, order, 1.0 / (sums[t] * total), rows, drows,
-                      mass, dmass)  # fmt: skip
+                      dbeta, before, dbefore, moved, order, 1.0 / total, 1.0 / sums[t], rows,
+                      drows, mass, dmass)  # fmt: skip
         beta, dbeta, before, dbefore = before, dbefore, beta, dbeta
-    return log_scale + math.log(whole / sums[length]), change / whole
+    return log_scale + math.log(whole), change / whole
 
 
 @kernel
@@ -117,15 +119,14 @@ def _step(
     dafter: FloatArray,
     moved: bool,
     order: int,
-    factor: float,
     rows: FloatArray,
     drows: FloatArray,
 ) -> None:
-    """Multiply a level by its scores and by `factor`, and scatter it along the arcs of B."""
+    """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
     if order != 2 or len(goal) == 1:
         _plain_step(alpha, dalpha, table, dtable, class_of, goal, weight, slope, after, dafter,
-                    order, factor, rows[0], drows[0])  # fmt: skip
+                    order, rows[0], drows[0])  # fmt: skip
         return
     if dense > 0:
         left = alpha[: dense * contexts].reshape(dense, contexts)
@@ -138,12 +139,12 @@ def _step(
         for s in range(dense):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place, way = unsigned(goal[s, c]) + unsigned(b), weight[s, c] * factor
+                place, way = unsigned(goal[s, c]) + unsigned(b), weight[s, c]
                 after[place] += rows[s, b] * way
                 dafter[place] += (drows[s, b] + rows[s, b] * slope[s, c]) * way
     for s in range(dense, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        mass, dmass = alpha[entry] * factor, dalpha[entry] * factor
+        mass, dmass = alpha[entry], dalpha[entry]
         for b in range(n):
             c = unsigned(class_of[b])
             place, way = unsigned(goal[s, c]) + unsigned(b), weight[s, c]
@@ -166,7 +167,6 @@ def _plain_step(
     after: FloatArray,
     dafter: FloatArray,
     order: int,
-    factor: float,
     row: FloatArray,
     drow: FloatArray,
 ) -> None:
@@ -180,7 +180,7 @@ def _plain_step(
             for b in range(n):
                 row[b], drow[b] = 0.0, 0.0
             for k in range(r, contexts, younger):
-                mass, dmass = alpha[s * contexts + k] * factor, dalpha[s * contexts + k] * factor
+                mass, dmass = alpha[s * contexts + k], dalpha[s * contexts + k]
                 if mass != 0.0:
                     for b in range(n):
                         row[b] += mass * table[k, b]
@@ -211,14 +211,16 @@ def _back(
     moved: bool,
     order: int,
     factor: float,
+    share: float,
     rows: FloatArray,
     drows: FloatArray,
     mass: FloatArray,
     dmass: FloatArray,
 ) -> float:
-    """Write the beta of a level, times `factor`, to `before`; turn the level's tables into Q, dQ.
+    """Write the beta of a level to `before`; turn the level's tables into Q and dQ.
 
-    Returns the sum of the new beta under alpha.
+    The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
+    beta under alpha.
     """
     contexts, n = table.shape
     younger = contexts // (n + 1) if order > 1 else 1
@@ -239,7 +241,7 @@ def _back(
                        mass, dmass)  # fmt: skip
     for s in range(first, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
-        share, dshare, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
+        own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
         for b in range(n):
             c = unsigned(class_of[b])
             place = unsigned(goal[s, c]) + unsigned(b)
@@ -247,21 +249,31 @@ def _back(
             dway = dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
             total += table[x, b] * way
             dtotal += table[x, b] * dway + dtable[x, b] * way
-            mass[x, b] += share * way
-            dmass[x, b] += share * dway + dshare * way
+            mass[x, b] += own * way
+            dmass[x, b] += own * dway + down * way
         before[entry], dbefore[entry] = total, dtotal
-    change, whole = 0.0, 0.0
-    for k in range(contexts):
-        for b in range(n):
-            dtable[k, b] = dtable[k, b] * mass[k, b] + table[k, b] * dmass[k, b]
-            table[k, b] *= mass[k, b]
-            change += dtable[k, b]
-    for k in range(contexts):
-        for b in range(n):
-            dtable[k, b] -= table[k, b] * change
+    _replace_by_shares(table, dtable, mass, dmass, share)
+    whole = 0.0
     for i in range(len(alpha)):
         whole += alpha[i] * before[i]
     return whole
+
+
+@kernel
+def _replace_by_shares(
+    table: FloatArray, dtable: FloatArray, mass: FloatArray, dmass: FloatArray, share: float
+) -> None:
+    """Turn `table` into Q and `dtable` into its derivative; Q sums to one."""
+    contexts, n = table.shape
+    change = 0.0
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] = (dtable[k, b] * mass[k, b] + table[k, b] * dmass[k, b]) * share
+            change += dtable[k, b]
+    replace_by_shares(table, mass, share)
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] -= table[k, b] * change
 
 
 @sum_kernel
@@ -319,13 +331,13 @@ def _plain_masses(
         for b in range(n):
             mass[k, b], dmass[k, b] = 0.0, 0.0
         for s in range(len(alpha) // contexts):
-            share, dshare = alpha[s * contexts + k], dalpha[s * contexts + k]
+            own, down = alpha[s * contexts + k], dalpha[s * contexts + k]
             total, dtotal = 0.0, 0.0
-            if share != 0.0:
+            if own != 0.0:
                 for b in range(n):
                     way, dway = rows[s, r + b], drows[s, r + b]
                     total += table[k, b] * way
                     dtotal += table[k, b] * dway + dtable[k, b] * way
-                    mass[k, b] += share * way
-                    dmass[k, b] += share * dway + dshare * way
+                    mass[k, b] += own * way
+                    dmass[k, b] += own * dway + down * way
             before[s * contexts + k], dbefore[s * contexts + k] = total, dtotal
