@@ -21,7 +21,7 @@ from fstgrad.strings import (
     sampled_softmax_margin,
     softmax_margin,
 )
-from fstgrad.strings.distribution import cells_of
+from fstgrad.strings.distribution import places_of
 from fstgrad.strings.tangents import tangent
 
 Kind = Literal["softmax-margin", "risk", "crf"]
@@ -232,7 +232,7 @@ class PairObjective:
 
 def _gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
-    return float(scores[cells_of(ids, scores.ndim - 1, scores.shape[-1])].sum())
+    return float(scores.take(places_of(ids, scores.ndim - 1, scores.shape[-1])).sum())
 
 
 def _support(b: LossAutomaton) -> LossAutomaton | None:

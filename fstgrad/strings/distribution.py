@@ -119,18 +119,18 @@ class StringDistribution(ArrayDistribution):
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
         """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
-        return cells_of(self._ids(structure), self.order, self.scores.shape[-1])
+        return np.unravel_index(self._places(structure), self.scores.shape)
 
-    def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
-        """Return the cells of the gold string and its score w.Psi in nats.
+    def gold(self, structure: SequenceLike) -> tuple[IntArray, float]:
+        """Return the places of the gold string in the flat scores and its score w.Psi in nats.
 
         Raises
         ------
         InfeasibleError
             The score is -inf.
         """
-        cells = self.cells(structure)
-        scores = self.scores[cells]
+        places = self._places(structure)
+        scores = self.scores.take(places)
         total = float(scores.sum())
         if total == -np.inf:
             position = int(np.flatnonzero(np.isneginf(scores))[0])
@@ -138,7 +138,7 @@ class StringDistribution(ArrayDistribution):
                 f"gold has a score of -inf at position {position}: its probability is zero; "
                 "do not forbid symbols of the gold string"
             )
-        return cells, total
+        return places, total
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
@@ -208,6 +208,9 @@ class StringDistribution(ArrayDistribution):
         """Return log Z of the paths and the expectation of their tangent."""
         return Passes(self.scores, paths).forward()
 
+    def _places(self, structure: SequenceLike) -> IntArray:
+        return places_of(self._ids(structure), self.order, self.scores.shape[-1])
+
     def _ids(self, structure: SequenceLike) -> IntArray:
         ids = self.automaton.alphabet.encode(structure, name="structure")
         if len(ids) != self.length:
@@ -243,8 +246,15 @@ class StringDistribution(ArrayDistribution):
             )
 
 
-def cells_of(ids: IntArray, order: int, n: int) -> tuple[IntArray, ...]:
-    """Return the index of the entries of a score table that a string uses: q + 1 arrays (l,)."""
-    padded = np.concatenate([np.full(order - 1, n, dtype=np.int64), ids])
-    context = (padded[i : i + len(ids)] for i in range(order))
-    return (np.arange(len(ids)), *context)
+def places_of(ids: IntArray, order: int, n: int) -> IntArray:
+    """Return the places (l,) in a flat score table that a string uses: one for each position."""
+    length = len(ids)
+    padded = np.full(order - 1 + length, n)
+    padded[order - 1 :] = ids
+    places = np.arange(length)
+    for i in range(order - 1):
+        places *= n + 1
+        places += padded[i : i + length]
+    places *= n
+    places += ids
+    return places

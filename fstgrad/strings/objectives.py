@@ -88,13 +88,13 @@ def softmax_margin(
     if isinstance(b, Loss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
-    cells, score = distribution.gold(gold)
+    places, score = distribution.gold(gold)
     automaton = distribution.automaton
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         log_z, terms = solve(distribution.scores, automaton)
     else:
         log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    terms[cells] -= 1.0
+    terms.flat[places] -= 1.0
     return log_z - score, terms
 
 
