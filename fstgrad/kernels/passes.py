@@ -49,7 +49,8 @@ def shifted_scores(
     high, low = np.empty(n), np.empty(n)
     for t in range(length):
         row = min(t, order - 1)
-        high[:], low[:] = -np.inf, np.inf
+        for b in range(n):
+            high[b], low[b] = -np.inf, np.inf
         for k in range(contexts):
             if used[row, k]:
                 for b in range(n):
@@ -66,14 +67,18 @@ def shifted_scores(
                 for b in range(n):
                     table[t, k, b] = scores[t, k, b] - largest
             else:
-                table[t, k] = 0.0
+                for b in range(n):
+                    table[t, k, b] = 0.0
         if least == -np.inf:
             tally[1] = np.inf
             least = _least_finite(table[t]) + largest
         tally[0] += largest
         tally[2] += largest - least
         tally[3 + t % order] = apart
-        tally[1] = max(tally[1], tally[3:].sum())
+        window = 0.0
+        for i in range(order):
+            window += tally[3 + i]
+        tally[1] = max(tally[1], window)
     return -1
 
 
@@ -111,21 +116,21 @@ def real_pass(
     alpha = np.empty(places[length + 1] * step + contexts)
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
-    rows = np.empty((dense.max(), n * max(1, contexts // (n + 1))))
+    rows = np.empty((largest(dense), n * max(1, contexts // (n + 1))))
     mass, sums = np.empty((contexts, n)), np.empty(length)
-    alpha[:contexts] = 0.0
+    fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
     for t in range(length):
         lo, hi = offsets[t], offsets[t + 1]
         here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
-        alpha[there:end] = 0.0
+        fill(alpha[there:end], 0.0)
         _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
               weight[lo:hi], alpha[there:], order, rows)  # fmt: skip
-        sums[t] = _sum(alpha[there:end])
+        sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
             return -np.inf
-        alpha[there:end] *= 1.0 / sums[t]
+        scale(alpha[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
     last, most = places[length] * step, int(dense[length])
     whole = _ends(alpha[last:], most, final, contexts, beta)
@@ -143,16 +148,40 @@ def real_pass(
 
 
 @kernel
+def largest(values: IntArray) -> int:
+    """Return the largest of numbers that are not negative."""
+    size = 0
+    for value in values:
+        size = max(size, int(value))
+    return size
+
+
+@kernel
 def widest(places: IntArray) -> int:
     """Return the largest number of entries of a level."""
-    size = np.int64(0)
+    size = 0
     for t in range(len(places) - 1):
-        size = max(size, places[t + 1] - places[t])
-    return int(size)
+        size = max(size, int(places[t + 1] - places[t]))
+    return size
+
+
+@kernel
+def fill(values: FloatArray, value: float) -> None:
+    """Set every number; an assignment to a slice would take seconds to compile."""
+    for i in range(len(values)):
+        values[i] = value
+
+
+@kernel
+def scale(values: FloatArray, factor: float) -> None:
+    """Multiply every number by a factor."""
+    for i in range(len(values)):
+        values[i] *= factor
 
 
 @sum_kernel
-def _sum(values: FloatArray) -> float:
+def total_of(values: FloatArray) -> float:
+    """Return the sum."""
     total = 0.0
     for i in range(len(values)):
         total += values[i]
@@ -170,7 +199,7 @@ def _ends(
             beta[place] = final[s]
             whole += alpha[place] * final[s]
             place += 1
-    beta[place : place + contexts] = 0.0
+    fill(beta[place : place + contexts], 0.0)
     return whole
 
 
@@ -259,7 +288,7 @@ def _back(
     """
     contexts, n = table.shape
     entries = len(alpha)
-    before[entries : entries + contexts] = 0.0
+    fill(before[entries : entries + contexts], 0.0)
     if order != 2 or len(goal) == 1:
         return _plain_back(alpha, table, class_of, goal, weight, beta, before, order, factor,
                            share, rows, mass)  # fmt: skip
@@ -273,7 +302,7 @@ def _back(
         np.dot(rows[:dense], table.T, before[:entry].reshape(dense, contexts))
         np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
     else:
-        mass[:] = 0.0
+        fill(mass.reshape(-1), 0.0)
     for s in range(dense, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         own, total = alpha[entry], 0.0

@@ -13,7 +13,16 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.kernels.compiler import kernel, sum_kernel
-from fstgrad.kernels.passes import Int32Array, replace_by_shares, unsigned, widest
+from fstgrad.kernels.passes import (
+    Int32Array,
+    fill,
+    largest,
+    replace_by_shares,
+    scale,
+    total_of,
+    unsigned,
+    widest,
+)
 
 
 @kernel
@@ -47,8 +56,9 @@ def tangent_pass(
     entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
     alpha, dalpha = np.zeros(entries), np.zeros(entries)
     beta, dbeta, before, dbefore = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
+    most = largest(dense)
     columns = n * max(1, contexts // (n + 1))
-    rows, drows = np.empty((dense.max(), columns)), np.empty((dense.max(), columns))
+    rows, drows = np.empty((most, columns)), np.empty((most, columns))
     mass, dmass = np.empty((contexts, n)), np.empty((contexts, n))
     sums = np.empty(length)
     alpha[contexts - 1] = 1.0
@@ -59,14 +69,14 @@ def tangent_pass(
         _step(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of, dense[t],
               symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
               dalpha[there:], moved, order, rows, drows)  # fmt: skip
-        sums[t] = alpha[there:end].sum()
+        sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
             return -np.inf, 0.0
-        alpha[there:end] *= 1.0 / sums[t]
-        dalpha[there:end] *= 1.0 / sums[t]
+        scale(alpha[there:end], 1.0 / sums[t])
+        scale(dalpha[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, most = places[length] * step, int(dense[length])
-    whole, change = _ends(alpha[last:], dalpha[last:], most, final, final_slope, contexts, beta,
+    last, ends = places[length] * step, int(dense[length])
+    whole, change = _ends(alpha[last:], dalpha[last:], ends, final, final_slope, contexts, beta,
                           dbeta)  # fmt: skip
     if not whole > 0.0:
         return -np.inf, 0.0
@@ -134,7 +144,7 @@ def _step(
         np.dot(dleft, table, drows[:dense])
         if moved:
             np.dot(left, dtable, rows[:dense])
-            drows[:dense] += rows[:dense]
+            _add(drows[:dense], rows[:dense])
         np.dot(left, table, rows[:dense])
         for s in range(dense):
             for b in range(n):
@@ -294,7 +304,8 @@ def _bigram_masses(
     """Multiply the ways on from the states that have an entry per context by scores and alpha."""
     contexts = len(table)
     if dense == 0:
-        mass[:], dmass[:] = 0.0, 0.0
+        fill(mass.reshape(-1), 0.0)
+        fill(dmass.reshape(-1), 0.0)
         return
     entry = dense * contexts
     left, dleft = alpha[:entry].reshape(dense, contexts), dalpha[:entry].reshape(dense, contexts)
@@ -302,12 +313,20 @@ def _bigram_masses(
     np.dot(drows[:dense], table.T, dback)
     if moved:
         np.dot(rows[:dense], dtable.T, back)
-        dback += back
+        _add(dback, back)
     np.dot(rows[:dense], table.T, back)
     np.dot(left.T, drows[:dense], mass)
     np.dot(dleft.T, rows[:dense], dmass)
-    dmass += mass
+    _add(dmass, mass)
     np.dot(left.T, rows[:dense], mass)
+
+
+@kernel
+def _add(left: FloatArray, right: FloatArray) -> None:
+    """Add `right` to `left`."""
+    for i in range(left.shape[0]):
+        for j in range(left.shape[1]):
+            left[i, j] += right[i, j]
 
 
 @sum_kernel
