@@ -105,6 +105,12 @@ class Layout:
         """What a pass walks along, as its first arguments after the table."""
         return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.goal)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a step without tangents walks over: these arrays, and all alphas."""
+        arrays = (*self.arrays, self.weight, self.final)
+        return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
+
     @cached_property
     def unweighted(self) -> FloatArray:
         """The weights of the loss 0, (N, C): 1, and 0 where dead."""

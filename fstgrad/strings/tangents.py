@@ -74,7 +74,7 @@ def tangent(
     if direction is not None:
         used = used_contexts(order, scores.shape[-1])
         np.multiply(table, direction.reshape(table.shape), out=change, where=table > 0)
-        for t in range(order - 1):
+        for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
     tangent_pass: Callable[..., tuple[float, float]] = tangents.tangent_pass
     arcs = (*layout.arrays, weight, cost, final, final_cost)
