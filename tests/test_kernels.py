@@ -74,6 +74,23 @@ def test_tangents_equal_the_twin(kind, target, order):
         np.testing.assert_allclose(found.change, change, rtol=0, atol=1e-12 * size)
 
 
+def test_a_result_stays_valid_and_comes_again():
+    """A step works in memory of its own: what it returned is not written to, and never differs."""
+    b = fg.EditDistance(ABC).compile("abcacb")
+    first, second = np.random.default_rng(0).normal(size=(2, 6, 4, 3))
+    value, gradient = fg.softmax_margin(first, "abcacb", b)
+    risk, risk_gradient = fg.risk(first, b)
+    kept = gradient.copy(), risk_gradient.copy()
+    fg.softmax_margin(second, "abcacb", b)
+    fg.risk(second, b)
+    again, other = fg.softmax_margin(first, "abcacb", b), fg.risk(first, b)
+    assert (value, risk) == (again[0], other[0])
+    found = (gradient, risk_gradient), kept, (again[1], other[1])
+    for array, copy, repeated in zip(*found, strict=True):
+        np.testing.assert_array_equal(array, copy)
+        np.testing.assert_array_equal(array, repeated)
+
+
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 def test_layouts_by_enumeration(loss):
     """Both layouts lead every string along the arcs of B, and give it its loss."""

@@ -219,14 +219,16 @@ def _step(
     """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
     if order != 2 or len(goal) == 1:
-        _plain_step(alpha, table, class_of, goal, weight, after, order, rows[0])
-        return
-    if dense > 0:
+        _plain_rows(alpha, table, rows[:dense])
+    elif dense > 0:
         np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
-        for s in range(dense):
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                after[unsigned(goal[s, c]) + unsigned(b)] += rows[s, b] * weight[s, c]
+                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                after[place] += rows[s, r * n + b] * weight[s, c]
     for s in range(dense, len(goal)):
         mass, x = alpha[dense * (contexts - 1) + s], unsigned(symbol[s])
         for b in range(n):
@@ -235,33 +237,19 @@ def _step(
 
 
 @sum_kernel
-def _plain_step(
-    alpha: FloatArray,
-    table: FloatArray,
-    class_of: IntArray,
-    goal: Int32Array,
-    weight: FloatArray,
-    after: FloatArray,
-    order: int,
-    row: FloatArray,
-) -> None:
-    """Take the step of a level whose states all have an entry for each context, of any order."""
+def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
+    """Multiply states that have an entry for each context by scores of any order."""
     contexts, n = table.shape
-    younger = contexts // (n + 1) if order > 1 else 1
-    turn = 1 if order > 1 else 0
-    step = 1 if order == 2 else contexts
-    for s in range(len(goal)):
+    younger = rows.shape[1] // n
+    for s in range(len(rows)):
         for r in range(younger):
             for b in range(n):
-                row[b] = 0.0
+                rows[s, r * n + b] = 0.0
             for k in range(r, contexts, younger):
                 mass = alpha[s * contexts + k]
                 if mass != 0.0:
                     for b in range(n):
-                        row[b] += mass * table[k, b]
-            for b in range(n):
-                c = class_of[b]
-                after[goal[s, c] * step + (r * (n + 1) + b) * turn] += row[b] * weight[s, c]
+                        rows[s, r * n + b] += mass * table[k, b]
 
 
 @sum_kernel
@@ -289,15 +277,16 @@ def _back(
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)
-    if order != 2 or len(goal) == 1:
-        return _plain_back(alpha, table, class_of, goal, weight, beta, before, order, factor,
-                           share, rows, mass)  # fmt: skip
-    if dense > 0:
-        for s in range(dense):
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                way = beta[unsigned(goal[s, c]) + unsigned(b)]
-                rows[s, b] = way * (weight[s, c] * factor)
+                way = beta[unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)]
+                rows[s, r * n + b] = way * (weight[s, c] * factor)
+    if order != 2 or len(goal) == 1:
+        return _plain_masses(alpha, table, before, rows[:dense], mass, share)
+    if dense > 0:
         entry = dense * contexts
         np.dot(rows[:dense], table.T, before[:entry].reshape(dense, contexts))
         np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
@@ -320,32 +309,17 @@ def _back(
 
 
 @sum_kernel
-def _plain_back(
+def _plain_masses(
     alpha: FloatArray,
     table: FloatArray,
-    class_of: IntArray,
-    goal: Int32Array,
-    weight: FloatArray,
-    beta: FloatArray,
     before: FloatArray,
-    order: int,
-    factor: float,
-    share: float,
     rows: FloatArray,
     mass: FloatArray,
+    share: float,
 ) -> float:
-    """Take the way back over a level whose states all have an entry for each context."""
+    """Take the way back over states that have an entry for each context, for any order."""
     contexts, n = table.shape
-    younger = contexts // (n + 1) if order > 1 else 1
-    turn = 1 if order > 1 else 0
-    step = 1 if order == 2 else contexts
-    states = len(goal)
-    for s in range(states):
-        for r in range(younger):
-            for b in range(n):
-                c = class_of[b]
-                way = beta[goal[s, c] * step + (r * (n + 1) + b) * turn]
-                rows[s, r * n + b] = way * (weight[s, c] * factor)
+    younger, states = rows.shape[1] // n, len(rows)
     whole = 0.0
     for k in range(contexts):
         r = (k % younger) * n

@@ -135,10 +135,8 @@ def _step(
     """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
     if order != 2 or len(goal) == 1:
-        _plain_step(alpha, dalpha, table, dtable, class_of, goal, weight, slope, after, dafter,
-                    order, rows[0], drows[0])  # fmt: skip
-        return
-    if dense > 0:
+        _plain_rows(alpha, dalpha, table, dtable, rows[:dense], drows[:dense])
+    elif dense > 0:
         left = alpha[: dense * contexts].reshape(dense, contexts)
         dleft = dalpha[: dense * contexts].reshape(dense, contexts)
         np.dot(dleft, table, drows[:dense])
@@ -146,60 +144,49 @@ def _step(
             np.dot(left, dtable, rows[:dense])
             _add(drows[:dense], rows[:dense])
         np.dot(left, table, rows[:dense])
-        for s in range(dense):
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place, way = unsigned(goal[s, c]) + unsigned(b), weight[s, c]
-                after[place] += rows[s, b] * way
-                dafter[place] += (drows[s, b] + rows[s, b] * slope[s, c]) * way
+                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                arrived, way = rows[s, r * n + b], weight[s, c]
+                after[place] += arrived * way
+                dafter[place] += (drows[s, r * n + b] + arrived * slope[s, c]) * way
     for s in range(dense, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         mass, dmass = alpha[entry], dalpha[entry]
         for b in range(n):
             c = unsigned(class_of[b])
-            place, way = unsigned(goal[s, c]) + unsigned(b), weight[s, c]
-            arrived = mass * table[x, b]
+            place = unsigned(goal[s, c]) + unsigned(b)
+            arrived, way = mass * table[x, b], weight[s, c]
             after[place] += arrived * way
-            change = dmass * table[x, b] + mass * dtable[x, b] + arrived * slope[s, c]
-            dafter[place] += change * way
+            change = dmass * table[x, b] + mass * dtable[x, b]
+            dafter[place] += (change + arrived * slope[s, c]) * way
 
 
 @sum_kernel
-def _plain_step(
+def _plain_rows(
     alpha: FloatArray,
     dalpha: FloatArray,
     table: FloatArray,
     dtable: FloatArray,
-    class_of: IntArray,
-    goal: Int32Array,
-    weight: FloatArray,
-    slope: FloatArray,
-    after: FloatArray,
-    dafter: FloatArray,
-    order: int,
-    row: FloatArray,
-    drow: FloatArray,
+    rows: FloatArray,
+    drows: FloatArray,
 ) -> None:
-    """Take the step of a level whose states all have an entry for each context, of any order."""
+    """Multiply states that have an entry for each context by scores of any order."""
     contexts, n = table.shape
-    younger = contexts // (n + 1) if order > 1 else 1
-    turn = 1 if order > 1 else 0
-    step = 1 if order == 2 else contexts
-    for s in range(len(goal)):
+    younger = rows.shape[1] // n
+    for s in range(len(rows)):
         for r in range(younger):
             for b in range(n):
-                row[b], drow[b] = 0.0, 0.0
+                rows[s, r * n + b], drows[s, r * n + b] = 0.0, 0.0
             for k in range(r, contexts, younger):
                 mass, dmass = alpha[s * contexts + k], dalpha[s * contexts + k]
                 if mass != 0.0:
                     for b in range(n):
-                        row[b] += mass * table[k, b]
-                        drow[b] += dmass * table[k, b] + mass * dtable[k, b]
-            for b in range(n):
-                c = class_of[b]
-                place = goal[s, c] * step + (r * (n + 1) + b) * turn
-                after[place] += row[b] * weight[s, c]
-                dafter[place] += (drow[b] + row[b] * slope[s, c]) * weight[s, c]
+                        rows[s, r * n + b] += mass * table[k, b]
+                        drows[s, r * n + b] += dmass * table[k, b] + mass * dtable[k, b]
 
 
 @sum_kernel
@@ -233,14 +220,12 @@ def _back(
     beta under alpha.
     """
     contexts, n = table.shape
-    younger = contexts // (n + 1) if order > 1 else 1
-    turn, step = (1 if order > 1 else 0), (1 if order == 2 else contexts)
-    first = len(goal) if order != 2 or len(goal) == 1 else dense
-    for s in range(first):
-        for r in range(younger):
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
             for b in range(n):
-                c = class_of[b]
-                place = goal[s, c] * step + (r * (n + 1) + b) * turn
+                c = unsigned(class_of[b])
+                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
                 way, dway = beta[place], dbeta[place] + beta[place] * slope[s, c]
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
                 drows[s, r * n + b] = dway * (weight[s, c] * factor)
@@ -249,7 +234,7 @@ def _back(
     else:
         _bigram_masses(alpha, dalpha, table, dtable, dense, before, dbefore, moved, rows, drows,
                        mass, dmass)  # fmt: skip
-    for s in range(first, len(goal)):
+    for s in range(dense, len(goal)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
         for b in range(n):
