@@ -22,6 +22,7 @@ from fstgrad.strings.passes import Passes  # noqa: E402
 from fstgrad.strings.paths import loss_weights  # noqa: E402
 
 Call = Callable[[], Any]
+MOST_LABELS = 50  # torch-struct holds T L^3 numbers and more: gigabytes at L = 200
 
 
 def compiled(scores: np.ndarray) -> Call:
@@ -83,6 +84,8 @@ def torch_struct(scores: np.ndarray) -> dict[str, Call]:
         torch, struct = importlib.import_module("torch"), importlib.import_module("torch_struct")
     except ImportError:
         return {}
+    if scores.shape[-1] > MOST_LABELS:
+        return {}
     torch.set_num_threads(1)
     # potentials (batch, T - 1, C, C): edge[t, y_{t+1}, y_t], the first symbol's scores in edge 0
     edges = scores[1:, :-1].copy()
@@ -108,7 +111,7 @@ def rows(quick: bool) -> Iterator[Row]:
                 np.testing.assert_allclose(np.asarray(their_marginals), marginals, atol=1e-10)
             np.testing.assert_allclose(float(their_value), value, rtol=1e-10)
         medians = interleaved_medians({"fstgrad": ours, **others}, 5 if quick else 11)
-        if size <= 50:
+        if size <= MOST_LABELS:
             b = no_loss(size, 100)
             loss = openfst.with_arc_type(b.to_fst(), "log64")
             medians["OpenFst log64"] = seconds_of(

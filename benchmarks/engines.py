@@ -1,11 +1,15 @@
 """A gradient step on a compiled automaton against OpenFst: compose A o B, two shortest distances.
 
 Arcs are those of the trimmed C = A o B; forward, backward and Q together count once per arc.
+`seconds in turn` is a step where every step takes another target of the same kind, so that no
+automaton waits in the innermost caches.  `times risk` is the cost of the exact expected loss and
+its gradient, in softmax margins.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from _harness import Row, median_seconds, one_thread, run, seconds_of
+from _harness import Row, interleaved_medians, median_seconds, one_thread, run, seconds_of
 
 one_thread()
 
@@ -14,6 +18,8 @@ import numpy as np  # noqa: E402
 import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
 from fstgrad.pipeline import forward_backward, gradient_terms, score_transducer  # noqa: E402
+
+TARGETS = 200
 
 
 def cases(quick: bool) -> Iterator[tuple[str, fg.EditDistance, np.ndarray, float | None]]:
@@ -28,13 +34,30 @@ def cases(quick: bool) -> Iterator[tuple[str, fg.EditDistance, np.ndarray, float
         yield "10 letters, l = 100, c = 8", letters, rng.integers(10, size=100), 8.0
 
 
+def in_turn(loss: fg.EditDistance, length: int) -> Callable[[], Any]:
+    """Return a call that takes one step for each of many random targets."""
+    n, rng = len(loss.alphabet), np.random.default_rng(2)
+    pairs = [
+        (rng.normal(size=(length, n + 1, n)), target, loss.compile(target))
+        for target in rng.integers(n, size=(TARGETS, length))
+    ]
+    return lambda: [fg.softmax_margin(*pair) for pair in pairs]
+
+
 def rows(quick: bool) -> Iterator[Row]:
     for name, loss, target, cap in cases(quick):
         n = len(loss.alphabet)
         scores = np.random.default_rng(1).normal(size=(len(target), n + 1, n))
         compiling = median_seconds(lambda: loss.compile(target, cap=cap))  # noqa: B023
         b = loss.compile(target, cap=cap)
-        step = median_seconds(lambda: fg.softmax_margin(scores, target, b), 11)  # noqa: B023
+        calls: dict[str, Callable[[], Any]] = {
+            "step": lambda: fg.softmax_margin(scores, target, b),  # noqa: B023
+            "risk": lambda: fg.risk(scores, b),  # noqa: B023
+        }
+        if cap is None:
+            calls["in turn"] = in_turn(loss, len(target))
+        medians = interleaved_medians(calls, 11)
+        step = medians["step"]
         acceptor = b.to_fst()
         joint = openfst.compose(score_transducer(scores, loss.alphabet), acceptor)
         arcs = openfst.to_arrays(joint).num_arcs
@@ -46,6 +69,8 @@ def rows(quick: bool) -> Iterator[Row]:
             "arcs of C": arcs,
             "seconds compile": compiling,
             "seconds step": step,
+            "seconds in turn": medians["in turn"] / TARGETS if cap is None else None,
+            "times risk": medians["risk"] / step,
             "M arcs/s": arcs / step / 1e6,
             "seconds OpenFst distances": distances,
             "ratio distances": distances / step,

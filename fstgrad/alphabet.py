@@ -123,8 +123,8 @@ class Alphabet:
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:
         if ids.ndim != 1:
             raise AlphabetError(f"{name} has shape {ids.shape}; a sequence of ids is 1-dimensional")
-        bad = np.flatnonzero((ids < 0) | (ids >= len(self)))
-        if bad.size:
+        if ids.size and ids.view(np.uint64).max() >= len(self):  # a negative id is a large one
+            bad = np.flatnonzero((ids < 0) | (ids >= len(self)))
             raise AlphabetError(
                 f"{name}[{bad[0]}] is {ids[bad[0]]}; ids of this alphabet run from 0 to "
                 f"{len(self) - 1}"

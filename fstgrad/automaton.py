@@ -11,9 +11,9 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.layout import DEAD as DEAD
+from fstgrad.layout import Layout
 from fstgrad.openfst import Fst, FstArrays, from_arrays
-
-DEAD = -1
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,17 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class FlatLevels:
-    """All levels one behind the other, as the compiled passes read them; N states with arcs.
+    """All levels one behind the other, as the passes on logarithms read them; N states with arcs.
 
     Level t holds the states offsets[t] .. offsets[t + 1]; `target` (N, C) int32 counts from the
-    start of the next level, -1 where dead; `cost` (N, C) in nats; `weight` is e^cost divided by the
-    largest of its level, `final_weight` likewise, and `shift` the sum of what was taken out.
-    `spread` is the largest difference between losses still possible, negative where some are +inf.
+    start of the next level, -1 where dead; `cost` (N, C) and `final` in nats.
     """
 
     class_of: IntArray
     offsets: IntArray
     target: npt.NDArray[np.int32]
     cost: FloatArray
-    weight: FloatArray
     final: FloatArray
-    final_weight: FloatArray
-    shift: float
-    spread: float
 
 
 class Cap(Protocol):
@@ -108,21 +102,23 @@ class LossAutomaton:
     @cached_property
     def flat(self) -> FlatLevels:
         """The levels one behind the other; O(arcs), once."""
-        shifts = [float(level.cost.max()) for level in self.levels]
-        cost = np.concatenate([level.cost for level in self.levels])
-        sizes = self.level_sizes
-        last = float(self.final.max())
         return FlatLevels(
             self.class_of.copy(),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([[0], np.cumsum(self.level_sizes)]).astype(np.int64),
             np.concatenate([level.target for level in self.levels]).astype(np.int32),
-            cost,
-            np.exp(cost - np.repeat(shifts, sizes[:-1])[:, None]),
+            np.concatenate([level.cost for level in self.levels]),
             self.final.copy(),
-            np.exp(self.final - last),
-            sum(shifts) + last,
-            self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny),
         )
+
+    @cached_property
+    def bigram_layout(self) -> Layout:
+        """The layout for the passes with bigram scores; O(arcs), once."""
+        return self._layout(bigram=True)
+
+    @cached_property
+    def plain_layout(self) -> Layout:
+        """The layout for the passes with scores of any other order; O(arcs), once."""
+        return self._layout(bigram=False)
 
     @classmethod
     def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":
@@ -206,6 +202,11 @@ class LossAutomaton:
             largest = max(largest, float(high.max() - low.min()))
         return largest
 
+    @cached_property
+    def signed_spread(self) -> float:
+        """The spread; negative where some hypotheses have an infinite loss."""
+        return self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny)
+
     def loss(self, y: SequenceLike) -> float:
         """Return L(y) in nats; +inf for a hypothesis without a path."""
         ids = self.alphabet.encode(y, name="y")
@@ -249,6 +250,11 @@ class LossAutomaton:
             weight=np.concatenate(weights),
             target=np.concatenate(targets),
         )
+
+    def _layout(self, *, bigram: bool) -> Layout:
+        targets = [level.target for level in self.levels]
+        costs = [level.cost for level in self.levels]
+        return Layout.of_levels(self.class_of.copy(), targets, costs, self.final, bigram=bigram)
 
     def _level_arrays(self) -> Iterator[FloatArray | IntArray]:
         for level in self.levels:

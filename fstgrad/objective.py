@@ -25,13 +25,13 @@ from fstgrad.features import Features
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.strings import (
     StringDistribution,
-    risk,
     sampled_risk,
     sampled_softmax_margin,
     softmax_margin,
 )
 from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
-from fstgrad.strings.distribution import cells_of
+from fstgrad.strings.distribution import places_of
+from fstgrad.strings.tangents import tangent
 
 Kind = Literal["softmax-margin", "risk", "crf"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
@@ -188,8 +188,8 @@ class PairObjective:
         if method == "sampled":
             return self._sampled(scores, x, ids, out)
         if b is not None and self.kind == "risk":
-            value, table = risk(scores, b)
-            log_partition = StringDistribution(scores, _support(b)).log_partition()
+            solved = tangent(StringDistribution(scores, b).scores, b, scale=0, slope=1)
+            value, table, log_partition = solved.slope, solved.change, solved.log_partition
         else:
             value, table = softmax_margin(scores, ids, b, engine=self.engine)
             log_partition = value + _gold_score(scores, ids)
@@ -318,7 +318,7 @@ class PairObjective:
 
 def _gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
-    return float(scores[cells_of(ids, scores.ndim - 1, scores.shape[-1])].sum())
+    return float(scores.take(places_of(ids, scores.ndim - 1, scores.shape[-1])).sum())
 
 
 def _support(b: LossAutomaton) -> LossAutomaton | None:

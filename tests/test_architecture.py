@@ -15,7 +15,7 @@ SOURCES = [p for folder in ("fstgrad", "cli", "grammars") for p in (ROOT / folde
 LAYERS = {
     "_version": 0, "errors": 0,
     "checks": 1, "alphabet": 2, "semiring": 2, "kernels": 2,
-    "openfst": 3,
+    "openfst": 3, "layout": 3,
     "transducers": 4,
     "pipeline": 5, "machine": 5, "matching": 5, "automaton": 5,
     "futures": 6, "determinize": 6, "reduction": 7, "evaluation": 6, "minimize": 7, "bounds": 8,

@@ -21,6 +21,7 @@ from fstgrad.strings.algebra import Log, Real
 from fstgrad.strings.compiled import solve, used_contexts
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
+from fstgrad.strings.tangents import tangent
 from tests.oracles import strings as oracle
 from tests.test_strings_exact import KINDS, make_loss
 
@@ -43,6 +44,84 @@ def test_passes_equal_the_twin(order, algebra, scale):
     log_z, marginals = solve(scores, b)
     assert log_z == pytest.approx(expected, rel=1e-13)
     np.testing.assert_allclose(marginals, passes.backward()[0], rtol=0, atol=1e-13)
+
+
+LOSSES = {
+    "edit": fg.EditDistance(ABC),
+    "n-gram": fg.NGram(ABC, 3),  # infinite for strings that share no trigram: dead arcs
+    "far": fg.EditDistance(ABC, substitute_cost=500.0, insert_cost=300.0, delete_cost=300.0),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind, target", [*((k, "cabca") for k in LOSSES), ("edit", "a")])
+def test_tangents_equal_the_twin(kind, target, order):
+    """Along the losses, along a direction of the scores, and along both; losses weigh or do not."""
+    rng = np.random.default_rng(order)
+    shape = (len(target), *(4,) * (order - 1), 3)
+    scores, direction = rng.normal(size=shape), rng.normal(size=shape)
+    scores[rng.random(shape) < 0.1] = -np.inf
+    b = LOSSES[kind].compile(target)
+    for scale, slope, along in ((0, 1, None), (1, 1, None), (1, 0, direction), (0, 1, direction)):
+        paths = loss_weights(b, scale=scale, slope=slope)
+        passes = Passes(scores, paths, along, algebra=Log())
+        log_z, expected = passes.forward()
+        marginals, change = passes.backward()
+        found = tangent(scores, b, scale=scale, slope=slope, direction=along)
+        assert found.log_partition == pytest.approx(log_z, rel=1e-12)
+        assert found.slope == pytest.approx(expected, rel=1e-12)
+        np.testing.assert_allclose(found.marginals, marginals, rtol=0, atol=1e-12)
+        size = max(1.0, np.abs(change).max())
+        np.testing.assert_allclose(found.change, change, rtol=0, atol=1e-12 * size)
+
+
+def test_a_result_stays_valid_and_comes_again():
+    """A step works in memory of its own: what it returned is not written to, and never differs."""
+    b = fg.EditDistance(ABC).compile("abcacb")
+    first, second = np.random.default_rng(0).normal(size=(2, 6, 4, 3))
+    value, gradient = fg.softmax_margin(first, "abcacb", b)
+    risk, risk_gradient = fg.risk(first, b)
+    kept = gradient.copy(), risk_gradient.copy()
+    fg.softmax_margin(second, "abcacb", b)
+    fg.risk(second, b)
+    again, other = fg.softmax_margin(first, "abcacb", b), fg.risk(first, b)
+    assert (value, risk) == (again[0], other[0])
+    found = (gradient, risk_gradient), kept, (again[1], other[1])
+    for array, copy, repeated in zip(*found, strict=True):
+        np.testing.assert_array_equal(array, copy)
+        np.testing.assert_array_equal(array, repeated)
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_layouts_by_enumeration(loss):
+    """Both layouts lead every string along the arcs of B, and give it its loss."""
+    b = loss.compile("cabca")
+    for layout, contexts in ((b.bigram_layout, 4), (b.plain_layout, 1)):
+        for y in oracle.all_strings(3, 5):
+            entry, total = contexts - 1, b.initial
+            for t, symbol in enumerate(y):
+                most = layout.dense[t]
+                state = (
+                    entry // contexts
+                    if entry < most * contexts
+                    else (entry - most * (contexts - 1))
+                )
+                if state >= most:
+                    assert layout.symbol[layout.offsets[t] + state] == y[t - 1]
+                row, c = layout.offsets[t] + state, layout.class_of[symbol]
+                total += layout.cost[row, c] if layout.alive[row, c] else np.inf
+                entry = layout.goal[row, c] + (symbol if contexts > 1 else 0)
+                if total == np.inf:
+                    break
+            else:
+                most = layout.dense[-1]
+                state = (
+                    entry // contexts
+                    if entry < most * contexts
+                    else (entry - most * (contexts - 1))
+                )
+                total += layout.final_cost[state]
+            assert total == pytest.approx(b.loss(np.array(y)), rel=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)

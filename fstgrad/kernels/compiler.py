@@ -22,8 +22,15 @@ def kernel(function: Function) -> Function:
 
 def fused_kernel(function: Function) -> Function:
     """Compile as `kernel` does, but let a product and the sum it enters share one rounding."""
-    options: dict[str, Any] = {"cache": True, "nogil": True, "fastmath": {"contract"}}
-    return cast(Function, numba.njit(**options)(function))
+    return cast(Function, numba.njit(**_OPTIONS, fastmath={"contract"})(function))
+
+
+def sum_kernel(function: Function) -> Function:
+    """Compile sums of products: their terms may be regrouped, products fused into the sum.
+
+    Infinities and NaN keep their meaning, and the same input gives the same result.
+    """
+    return cast(Function, numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"})(function))
 
 
 def inner_kernel(function: Function) -> Function:

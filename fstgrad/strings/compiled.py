@@ -33,29 +33,62 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     """
     from fstgrad.kernels import log_passes, passes
 
-    flat = b.flat
-    length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
-    rows = scores.reshape(length, -1, n)
-    table = np.empty(rows.shape)
-    used = used_contexts(order, n)
-    domain, position, shift = passes.shifted_scores(rows, used, flat.spread, SAFE_RANGE, table)
-    if domain == passes.EMPTY:
-        raise InfeasibleError(
-            f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
-            "allow at least one symbol"
-        )
-    arrays = (flat.class_of, flat.offsets, flat.target)
-    real_pass: Callable[..., float] = passes.real_pass
-    log_pass: Callable[..., float] = log_passes.log_pass
-    if domain == passes.REAL:
-        np.exp(table, out=table)
-        total = real_pass(table, *arrays, flat.weight, flat.final_weight, order)
-        shift += flat.shift
+    order, spread = scores.ndim - 1, b.signed_spread
+    table, shift, needed = weighed(scores, complete=spread >= 0)
+    if needed + abs(spread) <= SAFE_RANGE:
+        layout = b.bigram_layout if order == 2 else b.plain_layout
+        real_pass: Callable[..., float] = passes.real_pass
+        total = real_pass(table, *layout.arrays, layout.weight, layout.final, order)
+        shift += layout.shift
     else:
+        flat = b.flat
+        table, shift, _ = weighed(scores, complete=True, log=True)
+        log_pass: Callable[..., float] = log_passes.log_pass
+        arrays = (flat.class_of, flat.offsets, flat.target)
         total = log_pass(table, *arrays, flat.cost, flat.final, order)
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)
     return total + shift + b.initial, table.reshape(scores.shape)
+
+
+def weighed(
+    scores: FloatArray, *, complete: bool, log: bool = False
+) -> tuple[FloatArray, float, float]:
+    """Return exp of the scores (l, K, n), or the scores, less the largest of each position.
+
+    Parameters
+    ----------
+    scores : (l, n), (l, n+1, n), ... float64, C-contiguous
+    complete : bool
+        Whether every string has a finite loss.
+    log : bool
+        Leave out the exponential.
+
+    Returns
+    -------
+    table : (l, K, n)
+    shift : float, nats; the sum of what was subtracted
+    needed : float, nats
+        The range that weights must have so that no string that matters to 1e-16 is lost.  Where
+        every symbol may follow every context and B is complete, a prefix can be exchanged for the
+        best one of its level at the price of q columns of scores (and the losses still open).
+        Otherwise all positions together bound what can be lost.
+    """
+    from fstgrad.kernels import passes
+
+    length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
+    rows = scores.reshape(length, -1, n)
+    table, tally, used = np.empty(rows.shape), np.zeros(3 + order), used_contexts(order, n)
+    position = passes.shifted_scores(rows, used, table, tally)
+    if position >= 0:
+        raise InfeasibleError(
+            f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
+            "allow at least one symbol"
+        )
+    if not log:
+        np.exp(table, out=table)
+    shift, exchange, whole = tally[:3].tolist()
+    return table, shift, exchange if complete and exchange < np.inf else whole
 
 
 NO_STRING = (

@@ -23,6 +23,7 @@ from fstgrad.strings import search
 from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
+from fstgrad.strings.tangents import tangent
 
 
 class StringDistribution(ArrayDistribution):
@@ -118,18 +119,18 @@ class StringDistribution(ArrayDistribution):
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
         """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
-        return cells_of(self._ids(structure), self.order, self.scores.shape[-1])
+        return np.unravel_index(self._places(structure), self.scores.shape)
 
-    def gold(self, structure: SequenceLike) -> tuple[tuple[IntArray, ...], float]:
-        """Return the cells of the gold string and its score w.Psi in nats.
+    def gold(self, structure: SequenceLike) -> tuple[IntArray, float]:
+        """Return the places of the gold string in the flat scores and its score w.Psi in nats.
 
         Raises
         ------
         InfeasibleError
             The score is -inf.
         """
-        cells = self.cells(structure)
-        scores = self.scores[cells]
+        places = self._places(structure)
+        scores = self.scores.take(places)
         total = float(scores.sum())
         if total == -np.inf:
             position = int(np.flatnonzero(np.isneginf(scores))[0])
@@ -137,7 +138,7 @@ class StringDistribution(ArrayDistribution):
                 f"gold has a score of -inf at position {position}: its probability is zero; "
                 "do not forbid symbols of the gold string"
             )
-        return cells, total
+        return places, total
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
@@ -149,17 +150,16 @@ class StringDistribution(ArrayDistribution):
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0
         if other.b is self.b:
-            return self._slope(loss_weights(self.automaton, scale=1.0, slope=1.0))[1]
+            return self.expected_loss(other.b)
         log_z, slope = self._slope(product_weights(self.automaton, other.b))
         lost = log_z < self.log_partition() - 1e-12 * max(1.0, abs(log_z))
         return -np.inf if lost else slope
 
     def expected_loss(self, b: LossAutomaton) -> float:
         """Return E[L_b(y)] in nats; strings with L_b = +inf are left out."""
-        if b is self.b:
-            return self._slope(loss_weights(b, scale=1.0, slope=1.0))[1]
-        if self.b is None:
-            return self._slope(loss_weights(b, scale=0.0, slope=1.0))[1]
+        self._check_automaton(self.scores, b)
+        if self.b is None or b is self.b:
+            return tangent(self.scores, b, scale=0 if self.b is None else 1, slope=1).slope
         return self._slope(product_weights(self.b, b))[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
@@ -169,10 +169,7 @@ class StringDistribution(ArrayDistribution):
             raise InvalidInputError(
                 f"direction has shape {direction.shape}; the scores have {self.scores.shape}"
             )
-        passes = Passes(self.scores, self._paths, direction)
-        passes.forward()
-        change = passes.backward()[1]
-        return change if change is not None else np.zeros_like(self.scores)
+        return tangent(self.scores, self.automaton, scale=1, direction=direction).change
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent strings, (k, l) int64 ids."""
@@ -211,6 +208,9 @@ class StringDistribution(ArrayDistribution):
         """Return log Z of the paths and the expectation of their tangent."""
         return Passes(self.scores, paths).forward()
 
+    def _places(self, structure: SequenceLike) -> IntArray:
+        return places_of(self._ids(structure), self.order, self.scores.shape[-1])
+
     def _ids(self, structure: SequenceLike) -> IntArray:
         ids = self.automaton.alphabet.encode(structure, name="structure")
         if len(ids) != self.length:
@@ -232,16 +232,29 @@ class StringDistribution(ArrayDistribution):
             raise InvalidInputError(
                 f"scores has shape {array.shape}; with {n} symbols the context axes have {n + 1}"
             )
-        if b is not None and (b.length, len(b.alphabet)) != (length, n):
+        if b is not None:
+            StringDistribution._check_automaton(array, b)
+        return array
+
+    @staticmethod
+    def _check_automaton(scores: FloatArray, b: LossAutomaton) -> None:
+        length, n = len(scores), scores.shape[-1]
+        if (b.length, len(b.alphabet)) != (length, n):
             raise InvalidInputError(
                 f"scores are for {length} positions and {n} symbols; the automaton was compiled "
                 f"for {b.length} positions and {len(b.alphabet)} symbols"
             )
-        return array
 
 
-def cells_of(ids: IntArray, order: int, n: int) -> tuple[IntArray, ...]:
-    """Return the index of the entries of a score table that a string uses: q + 1 arrays (l,)."""
-    padded = np.concatenate([np.full(order - 1, n, dtype=np.int64), ids])
-    context = (padded[i : i + len(ids)] for i in range(order))
-    return (np.arange(len(ids)), *context)
+def places_of(ids: IntArray, order: int, n: int) -> IntArray:
+    """Return the places (l,) in a flat score table that a string uses: one for each position."""
+    length = len(ids)
+    padded = np.full(order - 1 + length, n)
+    padded[order - 1 :] = ids
+    places = np.arange(length)
+    for i in range(order - 1):
+        places *= n + 1
+        places += padded[i : i + length]
+    places *= n
+    places += ids
+    return places

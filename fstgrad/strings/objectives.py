@@ -5,7 +5,6 @@ The first argument decides: scores of Delta^l, or a lattice.
 
 from typing import Literal, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
@@ -18,8 +17,7 @@ from fstgrad.strings.compiled import solve
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
-from fstgrad.strings.passes import Passes
-from fstgrad.strings.paths import loss_weights
+from fstgrad.strings.tangents import tangent
 
 _NOT_COMPILED = "b is a {}; scores of Delta^l take loss.compile(target, length)"
 _MADE_FOR_ONE_LENGTH = (
@@ -90,13 +88,13 @@ def softmax_margin(
     if isinstance(b, Loss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
-    cells, score = distribution.gold(gold)
+    places, score = distribution.gold(gold)
     automaton = distribution.automaton
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         log_z, terms = solve(distribution.scores, automaton)
     else:
         log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
-    terms[cells] -= 1.0
+    terms.flat[places] -= 1.0
     return log_z - score, terms
 
 
@@ -144,7 +142,5 @@ def risk(
     if not isinstance(b, LossAutomaton):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
     distribution = StringDistribution(scores, b)
-    passes = Passes(distribution.scores, loss_weights(b, scale=0.0, slope=1.0))
-    _, value = passes.forward()
-    gradient = passes.backward()[1]
-    return value, gradient if gradient is not None else np.zeros_like(distribution.scores)
+    solved = tangent(distribution.scores, b, scale=0, slope=1)
+    return solved.slope, solved.change

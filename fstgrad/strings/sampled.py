@@ -85,7 +85,7 @@ def sampled_softmax_margin(
         return lattice_sampled_softmax_margin(scores, gold, loss, samples=samples, rng=rng)
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
-    cells, gold_score = distribution.gold(ids)
+    gold_places, gold_score = distribution.gold(ids)
     chain = Chain(distribution.scores)
     strings = chain.draw(_uniforms(samples, rng, chain))
     losses = usable(target_loss.losses_of(strings))
@@ -93,7 +93,7 @@ def sampled_softmax_margin(
 
     weights, log_mean, error = loss_weighted(losses)
     q, q_error = controlled_marginals(chain, places, weights)
-    q[cells] -= 1.0
+    q.flat[gold_places] -= 1.0
     return SampledObjective(
         value=chain.log_partition + log_mean - gold_score,
         grad=q,

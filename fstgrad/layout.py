@@ -1,0 +1,133 @@
+"""Layout: the arcs of a layered automaton as the compiled passes over A o B walk along them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+
+DEAD = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """All levels of B one behind the other: N states with arcs, C classes of symbols, l levels.
+
+    A level of A o B is a vector with an entry for each state of B and each context that it can be
+    in.  With bigram scores most states of B are entered by one symbol only: such a state has one
+    entry, any other state has n + 1.  A level holds the states of the second kind first.
+
+    Attributes
+    ----------
+    class_of : (n,) int64, the class of each symbol
+    offsets : (l + 2,) int64, level t holds the states offsets[t] .. offsets[t + 1]
+    places : (l + 2,) int64, and the entries places[t] .. places[t + 1]
+    dense : (l + 1,) int64, how many states of a level, the first ones, have an entry per context
+    symbol : (N + S_l,) int32, the symbol that enters each other state; 0 for those
+    goal : (N, C) int32
+        The arc that reads b ends in the entry goal + b of the next level; any where dead.
+    weight : (N, C) float64
+        e^cost divided by the largest of the level, 0 where dead.
+    alive : (N, C) bool
+    final : (S_l,) float64, like weight
+    shift : float, the log of all that was divided out
+    cost, final_cost : like weight and final, in nats
+    """
+
+    class_of: IntArray
+    offsets: IntArray
+    places: IntArray
+    dense: IntArray
+    symbol: npt.NDArray[np.int32]
+    goal: npt.NDArray[np.int32]
+    weight: FloatArray
+    alive: npt.NDArray[np.bool_]
+    final: FloatArray
+    shift: float
+    cost: FloatArray
+    final_cost: FloatArray
+
+    @classmethod
+    def of_levels(
+        cls,
+        class_of: IntArray,
+        targets: Sequence[IntArray],
+        costs: Sequence[FloatArray],
+        final: FloatArray,
+        *,
+        bigram: bool,
+    ) -> "Layout":
+        """Return the layout of levels of arcs, target and cost (S_t, C); O(arcs).
+
+        bigram : bool
+            For bigram scores, as above.  Otherwise `places` and `goal` count states, not entries.
+        """
+        sizes = np.array([*(len(target) for target in targets), len(final)])
+        level = np.repeat(np.arange(len(sizes)), sizes)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        target, cost = np.concatenate(targets), np.concatenate(costs)
+        alive = target != DEAD
+        states = len(target)
+        ends = target + offsets[1 + level[:states], None]
+        symbol, single = _only_symbols(class_of, ends, alive, sizes[level])
+        if not bigram:
+            single[:] = False
+        contexts = len(class_of) + 1 if bigram else 1
+        order = np.argsort(2 * level + single, kind="stable")
+        dense = np.bincount(level[~single], minlength=len(sizes))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order)) - offsets[level]
+        place = np.where(single, dense[level] * (contexts - 1) + rank - symbol, rank * contexts)
+        largest = np.maximum.reduceat(cost.max(axis=1), offsets[:-2])
+        weight = np.where(alive, np.exp(cost - largest[level[:states], None]), 0.0)
+        rows, last = order[:states], order[states:] - states
+        return cls(
+            class_of,
+            offsets,
+            np.concatenate([[0], np.cumsum(dense * (contexts - 1) + sizes)]),
+            dense,
+            np.where(single, symbol, 0)[order].astype(np.int32),
+            np.where(alive, place[ends], 0)[rows].astype(np.int32),
+            weight[rows],
+            alive[rows],
+            np.exp(final - final.max())[last],
+            float(largest.sum() + final.max()),
+            cost[rows],
+            final[last],
+        )
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """What a pass walks along, as its first arguments after the table."""
+        return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.goal)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that a step without tangents walks over: these arrays, and all alphas."""
+        arrays = (*self.arrays, self.weight, self.final)
+        return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
+
+    @cached_property
+    def unweighted(self) -> FloatArray:
+        """The weights of the loss 0, (N, C): 1, and 0 where dead."""
+        return self.alive.astype(np.float64)
+
+
+def _only_symbols(
+    class_of: IntArray, ends: IntArray, alive: npt.NDArray[np.bool_], siblings: IntArray
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Return a symbol that enters each state, and whether it is the only one.
+
+    A state without siblings in its level is left out: there is nothing to gain.
+    """
+    classes = ends.shape[1]
+    enters = np.zeros((len(siblings), classes), dtype=bool)
+    enters[ends[alive], np.nonzero(alive)[1]] = True
+    counts = enters @ np.bincount(class_of, minlength=classes)
+    symbol = np.empty(classes, dtype=np.int64)
+    symbol[class_of] = np.arange(len(class_of))
+    return symbol[enters.argmax(axis=1)], (counts == 1) & (siblings > 1)
