@@ -66,7 +66,8 @@ def rows(quick):
     exact = scores.grad.clone()
     by_plain()
     torch.testing.assert_close(scores.grad, exact, rtol=0, atol=1e-10)
-    seconds = interleaved_medians({"arrays": by_arrays, "wrapper": by_wrapper, "plain": by_plain})
+    calls = {"arrays": by_arrays, "wrapper": by_wrapper, "plain": by_plain}
+    seconds = interleaved_medians(calls, repeat=15)
     for name, median in seconds.items():
         yield {
             "case": f"{name}, {size} words of {length}",

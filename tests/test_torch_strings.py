@@ -111,6 +111,69 @@ def test_non_contiguous_scores_and_expanded_upstream():
     torch.testing.assert_close(strided.grad, plain.grad, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_second_backward_pass_does_not_see_what_was_done_to_the_first_gradient(reduction):
+    scores = random_scores(2)
+    value = fgt.softmax_margin(scores, GOLD, LOSS, lengths=LENGTHS, reduction=reduction)
+    upstream = None if reduction == "mean" else torch.ones(3, dtype=torch.float64)
+    value.backward(upstream, retain_graph=True)
+    first = scores.grad.clone()
+    scores.grad.fill_(7.0)
+    scores.grad = None
+    value.backward(upstream, retain_graph=True)
+    torch.testing.assert_close(scores.grad, first, rtol=0, atol=0)
+    value.backward(upstream)
+    torch.testing.assert_close(scores.grad, 2 * first, rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward(upstream)
+
+
+def test_first_and_second_derivatives_from_one_graph():
+    scores = random_scores(2)
+    value = fgt.softmax_margin(scores, GOLD, LOSS)
+    (plain,) = torch.autograd.grad(value, scores, retain_graph=True)
+    (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
+    torch.testing.assert_close(gradient, plain, rtol=0, atol=0)
+    (again,) = torch.autograd.grad(value, scores, retain_graph=True)
+    torch.testing.assert_close(again, plain, rtol=0, atol=0)
+    (curvature,) = torch.autograd.grad(gradient.square().sum(), scores)
+    covariance = torch.zeros_like(curvature)
+    for i in range(3):
+        own = scores[i].detach().numpy()
+        b = LOSS.compile(GOLD[i].numpy())
+        along = 2 * gradient[i].detach().numpy()
+        covariance[i] = torch.tensor(fg.StringDistribution(own, b).covariance_product(along)) / 3
+    torch.testing.assert_close(curvature, covariance, rtol=0, atol=1e-12)
+
+
+def test_vectorized_jacobian():
+    scores = random_scores(2)
+
+    def function(s):
+        return fgt.softmax_margin(s, GOLD, LOSS, reduction="none")
+
+    jacobian = torch.autograd.functional.jacobian
+    torch.testing.assert_close(
+        jacobian(function, scores, vectorize=True), jacobian(function, scores)
+    )
+    mean = torch.autograd.grad(
+        function(scores).sum(), scores, torch.tensor([1.0, 2.0]).double(), is_grads_batched=True
+    )[0]
+    torch.testing.assert_close(mean[1], 2 * mean[0])
+    value = fgt.softmax_margin(scores, GOLD, LOSS)
+    batched = torch.autograd.grad(
+        value, scores, torch.tensor([1.0, 2.0]).double(), is_grads_batched=True
+    )[0]
+    torch.testing.assert_close(batched[1], 2 * batched[0])
+
+
+def test_items_of_a_list_may_be_tensors():
+    scores = random_scores(2)
+    listed = [gold[:length] for gold, length in zip(GOLD, LENGTHS, strict=True)]
+    expected = fgt.softmax_margin(scores, GOLD, LOSS, lengths=LENGTHS)
+    assert number(fgt.softmax_margin(scores, listed, LOSS)) == number(expected)
+
+
 def test_no_grad_and_determinism():
     scores = random_scores(2)
     with torch.no_grad():

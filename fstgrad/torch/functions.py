@@ -15,28 +15,49 @@ REDUCTIONS = ("none", "mean", "sum")
 class Objective(Protocol):
     """B scalars, item i a function of the slice scores[i] alone, on numpy arrays or tensors."""
 
-    def value_and_gradient(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return values (B,) and gradients shaped like the float64 scores, on their device."""
+    def value_and_gradient(
+        self, scores: torch.Tensor, weight: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return float64 values (B,), and `weight` times the gradients in a new tensor.
+
+        The gradients have the shape, dtype and device of the scores.
+        """
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        """Return for each item its Hessian times the direction, shaped like the scores."""
+        """Return for each item its Hessian times the direction; all float64, like the scores."""
 
 
 class _Value(torch.autograd.Function):
-    """B values; the backward pass scales the gradients."""
+    """The reduced values; the backward pass scales the gradient of the forward pass.
+
+    Where there is nothing to scale, as in `value.backward()`, it hands over the gradient itself,
+    which the engine may make the `.grad` of a leaf; a second backward pass computes it anew.
+    """
 
     @staticmethod
-    def forward(ctx: Any, scores: torch.Tensor, objective: Objective) -> torch.Tensor:
-        value, gradient = objective.value_and_gradient(scores.detach().to(torch.float64))
+    def forward(
+        ctx: Any, scores: torch.Tensor, objective: Objective, reduction: str
+    ) -> torch.Tensor:
         ctx.objective = objective
-        ctx.save_for_backward(scores, gradient)
-        return value.to(scores.dtype)
+        ctx.weight = 1 / len(scores) if reduction == "mean" else 1.0
+        ctx.save_for_backward(scores)
+        values, ctx.gradient = objective.value_and_gradient(scores.detach(), ctx.weight)
+        return (values if reduction == "none" else values.sum() * ctx.weight).to(scores.dtype)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
-        scores, gradient = ctx.saved_tensors
-        table = _Gradient.apply(scores, ctx.objective, gradient)  # type: ignore[no-untyped-call]
-        return _per_item(upstream[0], table) * table, None
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (scores,) = ctx.saved_tensors
+        if ctx.gradient is None:
+            _, ctx.gradient = ctx.objective.value_and_gradient(scores.detach(), ctx.weight)
+        table = ctx.gradient
+        if torch.is_grad_enabled():  # create_graph=True: the result will be differentiated
+            table = _Gradient.apply(  # type: ignore[no-untyped-call]
+                scores, ctx.objective, table, ctx.weight
+            )
+        elif _is_one(upstream[0]):
+            ctx.gradient = None
+            return table, None, None
+        return _per_item(upstream[0], table) * table, None, None
 
 
 class _Gradient(torch.autograd.Function):
@@ -44,19 +65,19 @@ class _Gradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: torch.Tensor, objective: Objective, gradient: torch.Tensor
+        ctx: Any, scores: torch.Tensor, objective: Objective, known: torch.Tensor, weight: float
     ) -> torch.Tensor:
-        ctx.objective = objective
+        ctx.objective, ctx.weight = objective, weight
         ctx.save_for_backward(scores)
-        return gradient.to(scores.dtype)
+        return known.clone()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (scores,) = ctx.saved_tensors
         wide = [tensor.detach().to(torch.float64) for tensor in (scores, upstream[0])]
-        product = ctx.objective.hessian_product(*wide)
-        return product.to(scores.dtype), None, None
+        product = ctx.weight * ctx.objective.hessian_product(*wide)
+        return product.to(scores.dtype), None, None, None
 
 
 def evaluate(scores: torch.Tensor, objective: Objective, reduction: str) -> torch.Tensor:
@@ -65,10 +86,10 @@ def evaluate(scores: torch.Tensor, objective: Objective, reduction: str) -> torc
     scores : (B, ...) float32 or float64; reduction : "none" (B,), "mean" or "sum" ().
     """
     one_of("reduction", reduction, REDUCTIONS)
-    values: torch.Tensor = _Value.apply(scores, objective)  # type: ignore[no-untyped-call]
-    if reduction == "none":
-        return values
-    return values.mean() if reduction == "mean" else values.sum()
+    values: torch.Tensor = _Value.apply(  # type: ignore[no-untyped-call]
+        scores, objective, reduction
+    )
+    return values
 
 
 def no_hessian(what: str) -> NotSupportedError:
@@ -90,6 +111,14 @@ def like(array: FloatArray | Sequence[float], tensor: torch.Tensor) -> torch.Ten
     if not values.flags.writeable:
         values = values.copy()
     return torch.as_tensor(values, device=tensor.device)
+
+
+def _is_one(upstream: torch.Tensor) -> bool:
+    """Whether this is the scalar 1; the upstream of a vectorized Jacobian has no one value."""
+    try:
+        return upstream.ndim == 0 and upstream.item() == 1.0
+    except RuntimeError:
+        return False
 
 
 def _per_item(values: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

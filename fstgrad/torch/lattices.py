@@ -22,10 +22,12 @@ class _LatticeObjective:
     lattice: Lattice
     function: Callable[[Lattice], tuple[float, FloatArray]]
 
-    def value_and_gradient(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def value_and_gradient(
+        self, scores: torch.Tensor, weight: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (1,) and (1, A)."""
         value, gradient = self.function(self.lattice.with_scores(to_numpy(scores[0])))
-        return like([value], scores), like(gradient[None], scores)
+        return like([value], scores), like(weight * gradient[None], scores).to(scores.dtype)
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
         """NotSupportedError."""

@@ -24,7 +24,7 @@ _AUTOMATA = AutomatonCache()
 
 Reduction = Literal["none", "mean", "sum"]
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
-Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike]
+Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
 
 
 def softmax_margin(
@@ -108,15 +108,19 @@ class _StringObjective:
     what: str
     items: tuple[_Item, ...]
 
-    def value_and_gradient(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def value_and_gradient(
+        self, scores: torch.Tensor, weight: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run both passes for each item; on a GPU in one batch where the weights allow it."""
         automata = [item.automaton for item in self.items]
         if self.what == "softmax margin" and scores.is_cuda:
-            done = on_device(scores, [item.gold for item in self.items], automata)
+            golds = [item.gold for item in self.items]
+            done = on_device(scores.to(torch.float64), golds, automata)
             if done is not None:
-                return done
-        arrays = to_numpy(scores)
-        gradient = np.empty_like(arrays)
+                return done[0], (weight * done[1]).to(scores.dtype)
+        arrays = scores.cpu().numpy()
+        gradient = torch.empty(scores.shape, dtype=scores.dtype)
+        tables = gradient.numpy()
         values = np.empty(len(self.items))
         for i, item in enumerate(self.items):
             own = arrays[i, : len(item.gold)]
@@ -124,9 +128,9 @@ class _StringObjective:
                 values[i], table = array_risk(own, item.automaton)
             else:
                 values[i], table = array_softmax_margin(own, item.gold, item.automaton)
-            gradient[i, : len(item.gold)] = table
-            gradient[i, len(item.gold) :] = 0.0
-        return like(values, scores), like(gradient, scores)
+            np.multiply(table, weight, out=tables[i, : len(item.gold)], casting="same_kind")
+            tables[i, len(item.gold) :] = 0.0
+        return like(values, scores), gradient.to(scores.device)
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
         """Apply the covariance of each item to the direction."""
@@ -150,6 +154,8 @@ def _evaluated(
     reduction: str,
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
+    if isinstance(gold, torch.Tensor):
+        gold = gold.detach().cpu().numpy()
     is_batch = _is_batch(gold, loss)
     if not is_batch:
         scores = scores[None]
