@@ -170,6 +170,31 @@ def test_early_stopping_keeps_the_best_weights():
     assert -model.score(X[:4], Y[:4], "neg_error_rate") == best
 
 
+def test_a_warm_start_goes_on_from_the_last_weights(tmp_path):
+    model = SequenceModel(**SMALL, objective="crf").fit(X, Y)
+    before, names = model.coef_.copy(), model.features_.names
+    model.set_params(objective="risk", warm_start=True, optimizer="sgd", epochs=1)
+    model.fit(X[:8], Y[:8])
+    assert model.features_.names == names
+    objective = fg.PairObjective(model.features_, model.loss_, kind="risk")
+    _, gradient = objective.mean(before, list(zip(X[:8], Y[:8], strict=True)))
+    step = model.learning_rate * (gradient + model.l2 * before)
+    np.testing.assert_allclose(model.coef_, before - step, atol=1e-12)
+    model.save(tmp_path / "model")
+    loaded = SequenceModel.load(tmp_path / "model").fit(X[:8], Y[:8])
+    assert loaded.coef_.tobytes() == model.fit(X[:8], Y[:8]).coef_.tobytes()
+    with pytest.raises(InvalidInputError, match="leave the order as it was"):
+        model.set_params(order=3).fit(X, Y)
+
+
+def test_a_checkpoint_of_another_start_is_refused(tmp_path):
+    path = str(tmp_path / "state")
+    model = SequenceModel(**SMALL, checkpoint=path).fit(X, Y)
+    model.fit(X, Y, resume=True)
+    with pytest.raises(InvalidInputError, match="other pairs or settings"):
+        model.set_params(warm_start=True).fit(X, Y, resume=True)
+
+
 def test_a_callback_ends_the_training():
     model = SequenceModel(**SMALL, callbacks=[lambda epoch: epoch.epoch == 2]).fit(X, Y)
     assert len(model.history_) == 2

@@ -91,9 +91,9 @@ class State:
     history: list[Epoch] = field(default_factory=list)
 
     @classmethod
-    def start(cls, size: int) -> "State":
-        """Return the state before the first epoch, w = 0."""
-        return cls(np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size))
+    def start(cls, w: FloatArray) -> "State":
+        """Return the state before the first epoch."""
+        return cls(w.copy(), np.zeros_like(w), np.zeros_like(w), w.copy())
 
     def save(self, path: pathlib.Path, fingerprint: str) -> None:
         """Write the state, whole or not at all."""
