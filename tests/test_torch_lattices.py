@@ -54,3 +54,32 @@ def test_float32_and_bad_shapes():
     (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
     with pytest.raises(fg.NotSupportedError, match="risk"):
         gradient.sum().backward()
+
+
+def test_a_batch_of_lattices_with_a_loss_that_is_compiled_once(monkeypatch):
+    other = fg.Lattice.from_nbest(["ca", "a"], [0.0, 1.0], ABC)
+    scores = [arcs(), torch.tensor(other.scores, requires_grad=True)]
+    edit = fg.EditDistance(ABC)
+    values = fgt.lattice_risk(scores, [LATTICE, other], edit, ["abb", "ca"], reduction="none")
+    values.backward(torch.tensor([2.0, -1.0], dtype=torch.float64))
+    expected = [fg.risk(LATTICE, LOSS), fg.risk(other, other.compile(edit, "ca"))]
+    np.testing.assert_allclose(values.detach().numpy(), [v for v, _ in expected], atol=1e-12)
+    np.testing.assert_allclose(scores[0].grad.numpy(), 2 * expected[0][1], atol=1e-12)
+    np.testing.assert_allclose(scores[1].grad.numpy(), -expected[1][1], atol=1e-12)
+    monkeypatch.setattr(fg.Lattice, "compile", None)
+    again = fgt.lattice_risk(scores, [LATTICE, other], edit, ["abb", "ca"], reduction="none")
+    torch.testing.assert_close(again, values, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda s: fgt.lattice_risk([s], [LATTICE, LATTICE], LOSS), "2 lattices; scores has 1"),
+        (lambda s: fgt.lattice_risk(s, LATTICE, fg.EditDistance(ABC)), "gold is missing"),
+        (lambda s: fgt.lattice_crf_nll(s, LATTICE, "ab", reduction="max"), "none, mean, sum"),
+        (lambda s: fgt.lattice_crf_nll([s], [LATTICE], ["ab", "b"]), "gold has 2 items"),
+    ],
+)
+def test_bad_batches(call, said):
+    with pytest.raises(fg.InvalidInputError, match=said):
+        call(arcs())

@@ -8,7 +8,7 @@ from tests.oracles import trees as oracle
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch.trees import native_log_partition  # noqa: E402
+from fstgrad.torch.matrix_tree import native_log_partition  # noqa: E402
 
 LENGTHS = [3, 2]
 MODES = pytest.mark.parametrize("single_root", [True, False])
@@ -141,3 +141,73 @@ def test_stable_where_a_determinant_is_not():
 def test_bad_shapes():
     with pytest.raises(fg.InvalidInputError, match=r"\(3,\)"):
         fgt.spanning_tree_log_partition(torch.zeros(3), single_root=True)
+
+
+@MODES
+@pytest.mark.parametrize("labels", [None, 2])
+def test_nll_equals_the_arrays(single_root, labels):
+    scores = tables(8, labels=labels)
+    options = {"single_root": single_root, "lengths": LENGTHS, "labeled": labels is not None}
+    gold = torch.tensor([[0, 1, 2], [2, 0, -1]])
+    if labels:
+        gold = torch.stack([gold, torch.tensor([[1, 0, 1], [0, 1, -1]])], dim=-1)
+    values = fgt.spanning_tree_nll(scores, gold, **options)
+    expected, gradient = array_trees(scores, **options).nll(gold.numpy())
+    np.testing.assert_allclose(values.detach().numpy(), expected, atol=1e-12)
+    values.sum().backward()
+    np.testing.assert_allclose(scores.grad.numpy(), gradient, atol=1e-12)
+    assert torch.autograd.gradgradcheck(lambda s: fgt.spanning_tree_nll(s, gold, **options), scores)
+
+
+def test_nll_of_what_is_no_tree():
+    with pytest.raises(fg.InvalidInputError, match="cycle"):
+        fgt.spanning_tree_nll(torch.zeros(3, 3), torch.tensor([2, 1]), single_root=True)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """What runs on a GPU is plain tensor operations: here they run on the CPU."""
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    monkeypatch.setattr(fg.SpanningTrees, "_solve", None)
+
+
+@MODES
+@pytest.mark.parametrize("name", ["log_partition", "marginals", "entropy", "kl"])
+def test_the_path_of_the_gpu(single_root, name, request):
+    inputs = [tables(9), tables(10)][: 2 if name == "kl" else 1]
+    with torch.no_grad():
+        inputs[0][0, 1, 2] = -torch.inf
+
+    def function(*arrays):
+        options = {"single_root": single_root, "lengths": LENGTHS}
+        return getattr(fgt, f"spanning_tree_{name}")(*arrays, **options)
+
+    def evaluated():
+        values = function(*inputs)
+        first = torch.autograd.grad(values.sum(), inputs, create_graph=True)
+        along = [torch.arange(float(g.numel())).reshape(g.shape).double() for g in first]
+        scalar = sum((g * v).sum() for g, v in zip(first, along, strict=True))
+        second = torch.autograd.grad(scalar, inputs, allow_unused=name == "marginals")
+        return values.detach(), *first, *(s for s in second if s is not None)
+
+    expected = evaluated()
+    request.getfixturevalue("as_on_a_gpu")
+    for mine, other in zip(evaluated(), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
+
+
+def test_divergence_from_what_forbids_an_arc_is_infinite_on_a_gpu_too(as_on_a_gpu):
+    p, q = tables(11).detach(), tables(12).detach()
+    q[1, 1, 2] = -torch.inf
+    values = fgt.spanning_tree_kl(p, q, single_root=True)
+    assert torch.isfinite(values[0])
+    assert values[1] == torch.inf
+
+
+def test_a_gpu_leaves_unstable_determinants_to_the_cpu_and_warns(monkeypatch):
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    scores = torch.zeros(3, 3, dtype=torch.float64)
+    scores[0] = -60.0  # e^-60 is lost beside 1: the Laplacian is singular in floats
+    with pytest.warns(RuntimeWarning, match="on the CPU"):
+        log_z = fgt.spanning_tree_log_partition(scores, single_root=False)
+    assert log_z.item() == pytest.approx(np.log(2) - 60, abs=1e-12)  # 0 -> 1 -> 2, 0 -> 2 -> 1

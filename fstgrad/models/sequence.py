@@ -203,7 +203,7 @@ class SequenceModel:
         """
         pairs = self._pairs(X, Y)
         settings = self._training()
-        start = self._prepare_start(pairs)
+        start = self._prepare_start(pairs, Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = PairObjective(
@@ -256,7 +256,7 @@ class SequenceModel:
             min_count=positive_integer("min_count", self.min_count),
         )
 
-    def _prepare_start(self, pairs: Sequence[XY]) -> FloatArray:
+    def _prepare_start(self, pairs: Sequence[XY], Y: Sequences) -> FloatArray:
         """Make the loss and the features for training, and return the weights to start from."""
         if self.warm_start and hasattr(self, "coef_"):
             self.prepare(self.alphabet_, self.features_.names, pairs)
@@ -266,7 +266,7 @@ class SequenceModel:
                     f"has {self.features_.shape[0]}; leave the order as it was"
                 )
             return self.coef_
-        self.prepare(self.alphabet or Alphabet.from_sequences(y for _, y in pairs), None, pairs)
+        self.prepare(self.alphabet or Alphabet.from_sequences(Y), None, pairs)
         return np.zeros(self.features_.shape)
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:

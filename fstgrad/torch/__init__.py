@@ -6,15 +6,33 @@ the dtype and on the device of the scores.
 
 Index
 -----
+Each function has a module with `reduction`, named after it.
+
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
-- lattices : `lattice_softmax_margin`, `lattice_risk`.
-- trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_entropy`,
-  `spanning_tree_kl`, `spanning_tree_risk`, `spanning_tree_generalized_expectation`.
-- Markov random fields : `mrf_nll`.
+- lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
+  `LatticeSoftmaxMarginLoss`, `LatticeRiskLoss`, `LatticeCRFLoss`.
+- trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
+  `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
+  `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
+  `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
+- Markov random fields : `mrf_nll`; `MRFLoss`.
 """
 
-from fstgrad.torch.lattices import lattice_risk, lattice_softmax_margin
-from fstgrad.torch.modules import CRFLoss, RiskLoss, SoftmaxMarginLoss
+from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
+from fstgrad.torch.modules import (
+    CRFLoss,
+    LatticeCRFLoss,
+    LatticeRiskLoss,
+    LatticeSoftmaxMarginLoss,
+    MRFLoss,
+    RiskLoss,
+    SoftmaxMarginLoss,
+    SpanningTreeEntropyLoss,
+    SpanningTreeGeneralizedExpectationLoss,
+    SpanningTreeKLLoss,
+    SpanningTreeLoss,
+    SpanningTreeRiskLoss,
+)
 from fstgrad.torch.mrf import mrf_nll
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
@@ -23,14 +41,25 @@ from fstgrad.torch.trees import (
     spanning_tree_kl,
     spanning_tree_log_partition,
     spanning_tree_marginals,
+    spanning_tree_nll,
     spanning_tree_risk,
 )
 
 __all__ = [
     "CRFLoss",
+    "LatticeCRFLoss",
+    "LatticeRiskLoss",
+    "LatticeSoftmaxMarginLoss",
+    "MRFLoss",
     "RiskLoss",
     "SoftmaxMarginLoss",
+    "SpanningTreeEntropyLoss",
+    "SpanningTreeGeneralizedExpectationLoss",
+    "SpanningTreeKLLoss",
+    "SpanningTreeLoss",
+    "SpanningTreeRiskLoss",
     "crf_nll",
+    "lattice_crf_nll",
     "lattice_risk",
     "lattice_softmax_margin",
     "mrf_nll",
@@ -41,5 +70,6 @@ __all__ = [
     "spanning_tree_kl",
     "spanning_tree_log_partition",
     "spanning_tree_marginals",
+    "spanning_tree_nll",
     "spanning_tree_risk",
 ]

@@ -1,7 +1,7 @@
 """The one bridge to autograd: a scalar with its exact gradient and Hessian-vector product."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -9,7 +9,8 @@ import torch
 from fstgrad.checks import FloatArray, one_of
 from fstgrad.errors import NotSupportedError
 
-REDUCTIONS = ("none", "mean", "sum")
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS: tuple[Reduction, ...] = ("none", "mean", "sum")
 
 
 class Objective(Protocol):
@@ -92,12 +93,24 @@ def evaluate(scores: torch.Tensor, objective: Objective, reduction: str) -> torc
     return values
 
 
+def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Return values () or (B,) as they are, their mean or their sum."""
+    if one_of("reduction", reduction, REDUCTIONS) == "none":
+        return values
+    return values.mean() if reduction == "mean" else values.sum()
+
+
 def no_hessian(what: str) -> NotSupportedError:
     """Return the error of an objective without a Hessian product."""
     return NotSupportedError(
         f"{what} has no second derivative here; differentiate softmax_margin or crf_nll twice, "
         "or take first derivatives only"
     )
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether the tensor lies on a GPU; the one place where this is asked."""
+    return tensor.is_cuda
 
 
 def to_numpy(tensor: torch.Tensor) -> FloatArray:

@@ -9,7 +9,8 @@ import torch
 from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.torch.functions import REDUCTIONS, like, to_numpy
+from fstgrad.torch import functions
+from fstgrad.torch.functions import REDUCTIONS, like, reduced, to_numpy
 
 
 def mrf_nll(
@@ -63,9 +64,7 @@ def mrf_nll(
     values: torch.Tensor = _Nll.apply(  # type: ignore[no-untyped-call]
         nodes, edge_scores, golds, graph, method, options
     )
-    if reduction == "none":
-        return values[0] if single else values
-    return values.mean() if reduction == "mean" else values.sum()
+    return reduced(values[0] if single else values, reduction)
 
 
 class _Nll(torch.autograd.Function):
@@ -127,7 +126,7 @@ def _on_device(
     options: dict[str, Any],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
     """Return the same for "bp" from tensors on their GPU; None where the CPU has to do it."""
-    if not nodes.is_cuda:
+    if not functions.on_gpu(nodes):
         return None
     if not (torch.isfinite(nodes).all() and torch.isfinite(edge).all()):
         warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=2)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,12 +16,11 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
 from fstgrad.torch.device import on_device
-from fstgrad.torch.functions import evaluate, like, no_hessian, to_numpy
+from fstgrad.torch.functions import Reduction, evaluate, like, no_hessian, to_numpy
 
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
 
-Reduction = Literal["none", "mean", "sum"]
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
 
