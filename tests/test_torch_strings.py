@@ -7,7 +7,6 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch.device import BatchedStrings  # noqa: E402
 
 ABC = fg.Alphabet("abc")
 LOSS = fg.EditDistance(ABC)
@@ -65,10 +64,31 @@ def test_gradcheck_of_risk_and_crf():
     assert torch.autograd.gradgradcheck(lambda s: fgt.crf_nll(s, GOLD), scores)
 
 
-def test_risk_has_no_second_derivative_and_says_so():
-    scores = random_scores(1)
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("loss", [LOSS, fg.NGram(ABC, 2)])
+def test_second_derivatives_of_risk(order, loss):
+    """The n-gram loss leaves out strings without a common bigram: L = +inf."""
+    scores = random_scores(order)[:2, :3].detach().requires_grad_()
+    forbidden = torch.zeros_like(scores, dtype=torch.bool)
+    forbidden[1, 0, ..., 0] = True
+
+    def function(s):
+        s = s.masked_fill(forbidden, -torch.inf)
+        return fgt.risk(s, GOLD[:2, :3], loss, lengths=[3, 2])
+
+    assert torch.autograd.gradgradcheck(function, scores)
+
+
+@pytest.mark.parametrize(
+    "scores, said",
+    [
+        (random_scores(3), "order 3"),
+        ((1000 * random_scores(2, requires_grad=False)).requires_grad_(), "range of floats"),
+    ],
+)
+def test_where_risk_has_no_second_derivative_it_says_so(scores, said):
     (gradient,) = torch.autograd.grad(fgt.risk(scores, GOLD, LOSS), scores, create_graph=True)
-    with pytest.raises(fg.NotSupportedError, match="risk has no second derivative"):
+    with pytest.raises(fg.NotSupportedError, match=f"risk with .*{said}.* no second derivative"):
         gradient.sum().backward()
 
 
@@ -182,24 +202,44 @@ def test_no_grad_and_determinism():
     assert number(first) == number(fgt.softmax_margin(scores, GOLD, LOSS))
 
 
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """What runs on a GPU is plain tensor operations: here they run on the CPU, and nothing else."""
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    for name in ("array_risk", "array_softmax_margin", "StringDistribution"):
+        monkeypatch.setattr(f"fstgrad.torch.strings.{name}", None)
+
+
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("with_loss", [True, False])
-def test_tensor_passes_equal_the_array_passes(order, with_loss):
-    """What runs on a GPU is plain tensor operations: here they run on the CPU."""
-    scores = random_scores(order, requires_grad=False)
-    golds = [GOLD[i, :length].numpy() for i, length in enumerate(LENGTHS)]
-    automata = [
-        LOSS.compile(gold) if with_loss else fg.LossAutomaton.trivial(ABC, len(gold))
-        for gold in golds
-    ]
-    values, gradient = BatchedStrings(scores, golds, automata).softmax_margin()
-    for i, gold in enumerate(golds):
-        expected, table = fg.softmax_margin(
-            scores[i, : len(gold)].numpy(), gold, automata[i] if with_loss else None
-        )
-        assert number(values[i]) == pytest.approx(expected, abs=1e-12)
-        np.testing.assert_allclose(gradient[i, : len(gold)].numpy(), table, atol=1e-12)
-        assert not gradient[i, len(gold) :].any()
+@pytest.mark.parametrize("what", ["softmax_margin", "risk", "crf_nll"])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_the_path_of_the_gpu(order, what, reduction, request):
+    arguments = () if what == "crf_nll" else (LOSS,)
+    upstream = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
+
+    def evaluated():
+        scores = random_scores(order)
+        values = getattr(fgt, what)(scores, GOLD, *arguments, lengths=LENGTHS, reduction=reduction)
+        (gradient,) = torch.autograd.grad((values * upstream).sum(), scores, create_graph=True)
+        (curvature,) = torch.autograd.grad(gradient.pow(3).sum(), scores)
+        return values, gradient, curvature
+
+    expected = evaluated()
+    request.getfixturevalue("as_on_a_gpu")
+    for mine, other in zip(evaluated(), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("what", ["softmax_margin", "risk"])
+def test_a_gpu_leaves_wide_scores_to_the_cpu_and_warns_once(what, monkeypatch):
+    scores = (1000 * random_scores(2, requires_grad=False)).requires_grad_()
+    expected = getattr(fgt, what)(scores, GOLD, LOSS)
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.device._moved", set())
+    with pytest.warns(RuntimeWarning, match="range of floats are computed on the CPU") as caught:
+        values = [getattr(fgt, what)(scores, GOLD, LOSS) for _ in range(2)]
+    assert len(caught) == 1
+    assert number(values[0]) == number(values[1]) == number(expected)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

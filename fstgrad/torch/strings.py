@@ -15,7 +15,8 @@ from fstgrad.losses import Loss
 from fstgrad.strings import StringDistribution
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
-from fstgrad.torch.device import on_device
+from fstgrad.torch import device, functions
+from fstgrad.torch.device import BatchedStrings
 from fstgrad.torch.functions import Reduction, evaluate, like, no_hessian, to_numpy
 
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
@@ -84,9 +85,10 @@ def risk(
     lengths: torch.Tensor | Sequence[int] | None = None,
     reduction: Reduction = "mean",
 ) -> torch.Tensor:
-    """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact; once differentiable.
+    """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact.
 
-    Parameters as in `softmax_margin`, but a loss is needed.
+    Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
+    once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
     return _evaluated("risk", scores, gold, loss, lengths, reduction)
 
@@ -110,11 +112,11 @@ class _StringObjective:
         self, scores: torch.Tensor, weight: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run both passes for each item; on a GPU in one batch where the weights allow it."""
-        automata = [item.automaton for item in self.items]
-        if self.what == "softmax margin" and scores.is_cuda:
+        batch = self._on_device(scores)
+        if batch is not None:
             golds = [item.gold for item in self.items]
-            done = on_device(scores.to(torch.float64), golds, automata)
-            if done is not None:
+            done = batch.risk() if self.what == "risk" else batch.softmax_margin(golds)
+            if torch.isfinite(done[0]).all():  # else the CPU finds the words for it
                 return done[0], (weight * done[1]).to(scores.dtype)
         arrays = scores.cpu().numpy()
         gradient = torch.empty(scores.shape, dtype=scores.dtype)
@@ -131,9 +133,15 @@ class _StringObjective:
         return like(values, scores), gradient.to(scores.device)
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        """Apply the covariance of each item to the direction."""
+        """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
         if self.what == "risk":
-            raise no_hessian("risk")
+            hindrance = device.what_hinders(scores, self._automata(scores), scale=0.0)
+            if hindrance is not None:
+                raise no_hessian(f"risk with {hindrance}")
+            return BatchedStrings(scores, self._automata(scores)).risk_product(direction)
+        batch = self._on_device(scores)
+        if batch is not None:
+            return batch.margin_product(direction)
         arrays, along = to_numpy(scores), to_numpy(direction)
         product = np.zeros_like(arrays)
         for i, item in enumerate(self.items):
@@ -141,6 +149,25 @@ class _StringObjective:
             distribution = StringDistribution(arrays[i, :length], item.automaton)
             product[i, :length] = distribution.covariance_product(along[i, :length])
         return like(product, scores)
+
+    def _on_device(self, scores: torch.Tensor) -> BatchedStrings | None:
+        """Return the batch on its GPU; None on the CPU, and where the CPU has to do it."""
+        if not functions.on_gpu(scores):
+            return None
+        wide, automata = scores.to(torch.float64), self._automata(scores)
+        hindrance = device.what_hinders(wide, automata, scale=float(self.what != "risk"))
+        if hindrance is not None:
+            device.warn_once(hindrance)
+            return None
+        return BatchedStrings(wide, automata)
+
+    def _automata(self, scores: torch.Tensor) -> list[LossAutomaton]:
+        return [
+            device.trivial(scores.shape[-1], len(item.gold))
+            if item.automaton is None
+            else item.automaton
+            for item in self.items
+        ]
 
 
 def _evaluated(
