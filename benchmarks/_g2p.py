@@ -107,8 +107,8 @@ QUICK = Setting(train=150, test=200, epochs=4, runs=2)
 FULL = Setting(train=2000, test=2000, epochs=10, runs=5)
 LONGEST = 12  # letters of a training word: the automaton of one of 15 has 100,000 states
 
-# The objectives of equal shares of the epochs, each with its l2: of 1e-3, 1e-4 and 1e-5 (of the last
-# two for risk after cross-entropy) that with the least phone error on 1,000 words after training on
+# The objectives of equal shares of the epochs, each with its l2: of 1e-3, 1e-4 and 1e-5 (risk after
+# cross-entropy: of the last two) that with the least phone error on 1,000 words after training on
 # 1,000 others, none of them used below.
 RECIPES: dict[str, tuple[tuple[Kind, float], ...]] = {
     "cross-entropy": (("crf", 1e-4),),

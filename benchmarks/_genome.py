@@ -5,9 +5,10 @@ random decoys, all of 50 letters.  The generator follows the description; its pr
 parameters, as the paper's exact ones could not be checked.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import _genome_strings
 import numpy as np
 
 import fstgrad as fg
@@ -20,11 +21,15 @@ FREQUENCIES = np.arange(1, LETTERS + 1) / 210  # letter c of 1 .. 20 has the pro
 class Task(NamedTuple):
     """One native with its candidates; index 0 is the homolog.
 
-    features : (11, d); scores : (11,) Smith-Waterman scores against the native.
+    candidates : (11, 50); features : (11, d); scores : (11,) Smith-Waterman scores against the
+    native; loss : minus these scores, of any string; related : see `_genome_strings.relations`.
     """
 
+    candidates: np.ndarray
     features: np.ndarray
     scores: np.ndarray
+    loss: fg.TargetLoss
+    related: np.ndarray
 
     @property
     def gold(self) -> int:
@@ -66,9 +71,11 @@ def make_tasks(
     for _ in range(count):
         native = rng.choice(LETTERS, size=length, p=FREQUENCIES)
         others = rng.choice(LETTERS, size=(decoys, length), p=FREQUENCIES)
-        candidates = [homolog(native, rng, match), *others]
+        candidates = np.array([homolog(native, rng, match), *others])
         features = np.array([shared_and_own_bigrams(native, y) for y in candidates])
-        tasks.append(Task(features, -loss.against(native).losses_of(np.array(candidates))))
+        against = loss.against(native)
+        related = _genome_strings.relations(native, FREQUENCIES)
+        tasks.append(Task(candidates, features, -against.losses_of(candidates), against, related))
     return tasks
 
 
@@ -108,9 +115,27 @@ def softmax_margin(scores: np.ndarray, gold: int, losses: np.ndarray) -> tuple[f
     return float(largest + np.log(weights.sum()) - scores[gold]), gradient
 
 
-def measures(tasks: list[Task], w: np.ndarray) -> tuple[float, float]:
+def picks_of_list(train_on: list[Task], test: list[Task], scale: float) -> tuple[list[int], float]:
+    """Return the candidates picked after training over the candidates; no sampling."""
+    w = train(train_on, scale, l2=0.01)
+    return [int(np.argmax(task.features @ w)) for task in test], float("nan")
+
+
+def picks_of_strings(
+    train_on: list[Task], test: list[Task], scale: float
+) -> tuple[list[int], float]:
+    """Return the candidates picked after training over all strings, and effective samples."""
+    w, effective = _genome_strings.train(
+        [task.related for task in train_on],
+        [task.candidates[task.gold] for task in train_on],
+        [task.loss for task in train_on] if scale else None,
+    )
+    chosen = [_genome_strings.candidate_scores(w, t.related, t.candidates) for t in test]
+    return [int(np.argmax(scores)) for scores in chosen], effective
+
+
+def measures(tasks: list[Task], picks: list[int]) -> tuple[float, float]:
     """Return the mean alignment score of the picked candidates, and how many are the best."""
-    picks = [int(np.argmax(task.features @ w)) for task in tasks]
     scores = [task.scores[pick] for task, pick in zip(tasks, picks, strict=True)]
     right = [pick == task.gold for task, pick in zip(tasks, picks, strict=True)]
     return float(np.mean(scores)), float(np.mean(right))
@@ -129,29 +154,42 @@ def corrected_t_test(difference: np.ndarray, share: float) -> float:
 
 def rows(quick: bool) -> Iterator[dict[str, Any]]:
     """Yield the results for both probabilities of a match that descriptions give."""
+    count, folds = (60, 5) if quick else (200, 10)
     for match in (0.2, 0.4):
-        yield from compare(match, *((60, 5) if quick else (200, 10)))
+        tasks = make_tasks(count, 0, match)
+        yield from compare(tasks, folds, match, "candidates", (0.0, 1.0, 0.1), picks_of_list)
+        yield from compare(tasks, folds, match, "all strings", (0.0, 1.0), picks_of_strings)
+        yield from known(tasks, match)
 
 
-def compare(match: float, count: int, folds: int) -> Iterator[dict[str, Any]]:
+def compare(
+    tasks: list[Task],
+    folds: int,
+    match: float,
+    hypotheses: str,
+    scales: tuple[float, ...],
+    picks: Callable[[list[Task], list[Task], float], tuple[list[int], float]],
+) -> Iterator[dict[str, Any]]:
     """Yield the mean and standard deviation over random splits of each objective."""
     from scipy.stats import ttest_rel
 
-    tasks = make_tasks(count, 0, match)
-    tests = count // 5
+    tests = len(tasks) // 5
     base = np.zeros(folds)
-    for scale in (0.0, 1.0, 0.1):
-        results = []
+    for scale in scales:
+        results, effective = [], []
         for fold in range(folds):
-            order = np.random.default_rng([1, fold]).permutation(count)
-            trained = train([tasks[i] for i in order[tests:]], scale, l2=0.01)
-            results.append(measures([tasks[i] for i in order[:tests]], trained))
+            order = np.random.default_rng([1, fold]).permutation(len(tasks))
+            shuffled = [tasks[i] for i in order]
+            picked, drawn = picks(shuffled[tests:], shuffled[:tests], scale)
+            results.append(measures(shuffled[:tests], picked))
+            effective.append(drawn)
         score, accuracy = np.array(results).T
         base = base if scale else score
         difference = score - base
         differs = bool(difference.any())
         yield {
             "match": match,
+            "hypotheses": hypotheses,
             "objective": f"margin, {scale:g} x loss" if scale else "cross-entropy",
             "score": float(score.mean()),
             "score sd": float(score.std(ddof=1)),
@@ -159,15 +197,20 @@ def compare(match: float, count: int, folds: int) -> Iterator[dict[str, Any]]:
             "accuracy sd": float(accuracy.std(ddof=1)),
             "paired p": float(ttest_rel(score, base).pvalue) if differs else None,
             "corrected p": corrected_t_test(difference, 0.25) if differs else None,
+            "samples": None if np.isnan(effective).any() else float(np.mean(effective)),
         }
-    nothing = dict.fromkeys(("accuracy sd", "paired p", "corrected p"))
+
+
+def known(tasks: list[Task], match: float) -> Iterator[dict[str, Any]]:
+    """Yield what picks without a model reach."""
+    nothing = dict.fromkeys(("accuracy sd", "paired p", "corrected p", "samples"))
     best = float(np.mean([task.scores.max() for task in tasks]))
     blind = float(np.mean([task.scores.mean() for task in tasks]))
-    known = np.array([(task.scores[0], task.gold == 0) for task in tasks]).mean(axis=0)
+    first = np.array([(task.scores[0], task.gold == 0) for task in tasks]).mean(axis=0)
     for name, score, accuracy in (
         ("always the best", best, 1.0),
-        ("always the homolog", float(known[0]), float(known[1])),
+        ("always the homolog", float(first[0]), float(first[1])),
         ("a random candidate", blind, 1 / 11),
     ):
-        row = {"match": match, "objective": name, "score": score, "score sd": None}
-        yield {**row, "accuracy": accuracy, **nothing}
+        row = {"match": match, "hypotheses": "-", "objective": name, "score": score}
+        yield {**row, "score sd": None, "accuracy": accuracy, **nothing}

@@ -1,0 +1,91 @@
+"""The artificial genomes with all strings of length 50 as hypotheses, as in Cortes et al. (2018).
+
+p(y | native) is a Markov model whose pairs of letters are scored by what they have in common with
+the native.  Cross-entropy is exact; the Smith-Waterman margin, for which there is no automaton of
+this length, is sampled in every step.
+"""
+
+import numpy as np
+
+import fstgrad as fg
+
+RELATIONS = 5
+SIZE = 20 + 2 * RELATIONS  # weights: letters, relations, and relations weighted by their surprise
+
+
+def relations(native: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
+    """Return which pairs (a, b) follow each other in what operations make of the native.
+
+    (10, 20, 20): copies of both letters, of one with the other substituted by its next letter (two
+    ways), of both substituted, and copies with the letter between them deleted, as 0 or 1; then the
+    same times -log p(a) p(b) / 10, as pairs of frequent letters tell little.
+    """
+    letters = len(frequencies)
+    after = (native + 1) % letters
+    table = np.zeros((RELATIONS, letters, letters))
+    for own, left, right in zip(
+        table,
+        (native[:-1], native[:-1], after[:-1], after[:-1], native[:-2]),
+        (native[1:], after[1:], native[1:], after[1:], native[2:]),
+        strict=True,
+    ):
+        own[left, right] = 1.0
+    return np.concatenate([table, -table * np.log(np.outer(frequencies, frequencies)) / 10])
+
+
+def score_table(w: np.ndarray, related: np.ndarray, length: int) -> np.ndarray:
+    """Return scores (l, 21, 20) of an order-2 model: the letter, and its relation to the last."""
+    letters = related.shape[-1]
+    scores = np.zeros((length, letters + 1, letters))
+    scores[:, :letters] = np.tensordot(w[letters:], related, 1)
+    return scores + w[:letters]
+
+
+def adjoint(table: np.ndarray, related: np.ndarray) -> np.ndarray:
+    """Return what a gradient in the scores is in w."""
+    letters = related.shape[-1]
+    pairs = table[1:, :letters].sum(axis=0)
+    return np.concatenate([table.sum(axis=(0, 1)), np.tensordot(related, pairs, 2)])
+
+
+def candidate_scores(w: np.ndarray, related: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Return w.Psi of candidates (m, l)."""
+    pairs = np.tensordot(w[related.shape[-1] :], related, 1)
+    return w[candidates].sum(axis=1) + pairs[candidates[:, :-1], candidates[:, 1:]].sum(axis=1)
+
+
+def train(
+    relations: list[np.ndarray],
+    golds: list[np.ndarray],
+    losses: list[fg.TargetLoss] | None,
+    *,
+    epochs: int = 8,
+    batch: int = 16,
+    rate: float = 0.1,
+    l2: float = 0.01,
+    samples: int = 200,
+) -> tuple[np.ndarray, float]:
+    """Return w by Adam, and the mean effective sample size; without losses by cross-entropy."""
+    rng = np.random.default_rng(0)
+    w, first, second = np.zeros((3, SIZE))
+    steps, effective = 0, []
+    for _ in range(epochs):
+        for part in np.array_split(rng.permutation(len(golds)), len(golds) // batch):
+            gradient = l2 * w
+            for i in part:
+                scores = score_table(w, relations[i], len(golds[i]))
+                if losses is None:
+                    table = fg.softmax_margin(scores, golds[i])[1]
+                else:
+                    sampled = fg.sampled_softmax_margin(
+                        scores, golds[i], losses[i], samples=samples, rng=rng
+                    )
+                    table = sampled.grad
+                    effective.append(sampled.effective_samples)
+                gradient = gradient + adjoint(table, relations[i]) / len(part)
+            steps += 1
+            first = 0.9 * first + 0.1 * gradient
+            second = 0.999 * second + 0.001 * gradient**2
+            scale = np.sqrt(second / (1 - 0.999**steps)) + 1e-8
+            w = w - rate * first / (1 - 0.9**steps) / scale
+    return w, float(np.mean(effective)) if effective else float("nan")
