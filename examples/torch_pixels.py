@@ -58,11 +58,11 @@ def main(count: int = 20, steps: int = 60) -> tuple[float, float]:
     noisy, labels = images(count, rng)
     model = Pixels()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    criterion = fgt.MRFLoss(GRID, method="pseudolikelihood")
     gold = torch.as_tensor(labels)
     for _ in range(steps):
         optimizer.zero_grad()
-        nodes = model(noisy)
-        fgt.mrf_nll(nodes, model.edge, gold, GRID, method="pseudolikelihood").backward()
+        criterion(model(noisy), model.edge, gold).backward()
         optimizer.step()
     alone, tied = accuracy(model, *images(10, rng))
     print(f"pixel accuracy on new images: alone {alone:.3f}, with the random field {tied:.3f}")

@@ -55,17 +55,16 @@ def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
     train, test = corpus[: count // 2], corpus[count // 2 :]
     torch.manual_seed(0)
     layer = torch.nn.Linear(2, 1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight[:] = torch.tensor([0.0, 1.0])  # by length alone
     before = error_rate(test, layer)
-    rate = fg.WordErrorRate(ABC)
-    losses = [lattice.compile(rate, reference) for lattice, _, reference in train]
+    criterion = fgt.LatticeRiskLoss(fg.WordErrorRate(ABC))
+    lattices, features, references = zip(*train, strict=True)
     optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
-        risks = [
-            fgt.lattice_risk(layer(features)[:, 0], lattice, loss)
-            for (lattice, features, _), loss in zip(train, losses, strict=True)
-        ]
-        torch.stack(risks).mean().backward()
+        scores = [layer(own)[:, 0] for own in features]
+        criterion(scores, lattices, references).backward()
         optimizer.step()
     after = error_rate(test, layer)
     print(f"word error rate before {before:.3f}, after {after:.3f}")
