@@ -81,3 +81,30 @@ def test_dtype_reduction_and_bad_shapes():
         fgt.mrf_nll(nodes, edge, gold[0], TREE)
     with pytest.raises(fg.InvalidInputError, match="none, mean, sum"):
         fgt.mrf_nll(nodes, edge, gold, TREE, reduction="max")
+
+
+def test_the_path_of_the_gpu(monkeypatch):
+    """Belief propagation there takes batches, weights and dtypes as the arrays do here."""
+    nodes, edge, gold = scores(TREE, shared=True)
+    upstream = torch.tensor([0.5, -2.0], dtype=torch.float64)
+
+    def evaluated():
+        values = fgt.mrf_nll(nodes, edge, gold, TREE, method="bp", reduction="none", tol=1e-12)
+        return values, *torch.autograd.grad((values * upstream).sum(), (nodes, edge))
+
+    expected = evaluated()
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    monkeypatch.setattr("fstgrad.torch.mrf._on_cpu", None)
+    for mine, other in zip(evaluated(), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
+
+
+def test_a_gpu_leaves_forbidden_labels_to_the_cpu_and_warns(monkeypatch):
+    nodes, edge, gold = scores(TREE, shared=True)
+    with torch.no_grad():
+        nodes[:, 0, 0] = -torch.inf
+        gold[:, 0] = 1
+    expected = fgt.mrf_nll(nodes, edge, gold, TREE, method="bp")
+    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
+    with pytest.warns(RuntimeWarning, match="forbidden labels are computed on the CPU"):
+        assert fgt.mrf_nll(nodes, edge, gold, TREE, method="bp").item() == expected.item()
