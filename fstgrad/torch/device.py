@@ -77,14 +77,14 @@ class BatchedStrings:
         self.levels = [self._padded(t) for t in range(scores.shape[1])]
         lengths = torch.as_tensor([b.length for b in automata], device=self.device)
         self.inside = torch.arange(scores.shape[1], device=self.device) < lengths[:, None]
-        final = np.full((len(automata), self._states(len(self.levels))), -np.inf)
-        for row, b in zip(final, automata, strict=True):
-            row[: len(b.final)] = b.final
-        self.final = self._tensor(final)
         # The final weights are divided by their largest, which goes into the initial one.
-        largest = self.final.amax(dim=1)
-        self.final = self.final - largest[:, None]
-        self.initial = self._tensor([b.initial for b in automata]) + largest
+        shape = (len(automata), self._states(len(self.levels)))
+        final, ends = np.zeros(shape), np.zeros(shape, dtype=bool)
+        for i, b in enumerate(automata):
+            final[i, : len(b.final)] = b.final - b.final.max()
+            ends[i, : len(b.final)] = True
+        self.final, self.ends = self._tensor(final), torch.as_tensor(ends, device=self.device)
+        self.initial = self._tensor([b.initial + b.final.max() for b in automata])
 
     def softmax_margin(self, golds: Sequence[IntArray]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log Z - score(gold) (B,) and Q - t(gold), shaped like the scores."""
@@ -148,7 +148,7 @@ class BatchedStrings:
             largest = after.amax(dim=(1, 2)).detach()
             log_z = log_z + shift + largest.log()
             alpha = self._by_context(after / largest[:, None, None])
-        ends = torch.where(self.final > -torch.inf, (scale[:, None] * self.final).exp(), 0.0)
+        ends = torch.where(self.ends, (scale[:, None] * self.final).exp(), 0.0)
         return log_z + (alpha * ends[:, :, None]).sum(dim=(1, 2)).log()
 
     def _by_context(self, after: torch.Tensor) -> torch.Tensor:
