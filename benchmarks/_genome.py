@@ -37,6 +37,9 @@ class Task(NamedTuple):
         return int(np.argmax(self.scores))
 
 
+Split = tuple[list[Task], list[Task]]  # to train, to test
+
+
 def homolog(
     native: np.ndarray, rng: np.random.Generator, match: float, operations: int = 30
 ) -> np.ndarray:
@@ -154,39 +157,55 @@ def corrected_t_test(difference: np.ndarray, share: float) -> float:
 
 def rows(quick: bool) -> Iterator[dict[str, Any]]:
     """Yield the results for both probabilities of a match that descriptions give."""
-    count, folds = (60, 5) if quick else (200, 10)
+    count, folds, unseen = (60, 5, 200) if quick else (200, 10, 1000)
     for match in (0.2, 0.4):
         tasks = make_tasks(count, 0, match)
-        yield from compare(tasks, folds, match, "candidates", (0.0, 1.0, 0.1), picks_of_list)
-        yield from compare(tasks, folds, match, "all strings", (0.0, 1.0), picks_of_strings)
+        splits = random_splits(tasks, folds)
+        yield from compare(splits, match, "candidates", (0.0, 1.0, 0.1), picks_of_list)
+        yield from compare(splits, match, "all strings", (0.0, 1.0), picks_of_strings)
         yield from known(tasks, match)
+        apart = separate_sets(match, folds, count * 4 // 5, unseen)
+        yield from compare(apart, match, "all, separate", (0.0, 1.0), picks_of_strings)
+
+
+def random_splits(tasks: list[Task], folds: int) -> list[Split]:
+    """Return random divisions into four fifths to train and a fifth to test."""
+    splits = []
+    for fold in range(folds):
+        order = np.random.default_rng([1, fold]).permutation(len(tasks))
+        shuffled = [tasks[i] for i in order]
+        splits.append((shuffled[len(tasks) // 5 :], shuffled[: len(tasks) // 5]))
+    return splits
+
+
+def separate_sets(match: float, sets: int, size: int, unseen: int) -> list[Split]:
+    """Return training sets without a native in common, and one large set to test them all."""
+    test = make_tasks(unseen, 1, match)
+    return [(make_tasks(size, 100 + k, match), test) for k in range(sets)]
 
 
 def compare(
-    tasks: list[Task],
-    folds: int,
+    splits: list[Split],
     match: float,
     hypotheses: str,
     scales: tuple[float, ...],
     picks: Callable[[list[Task], list[Task], float], tuple[list[int], float]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the mean and standard deviation over random splits of each objective."""
+    """Yield the mean and standard deviation over the splits of each objective."""
     from scipy.stats import ttest_rel
 
-    tests = len(tasks) // 5
-    base = np.zeros(folds)
+    base = np.zeros(len(splits))
     for scale in scales:
         results, effective = [], []
-        for fold in range(folds):
-            order = np.random.default_rng([1, fold]).permutation(len(tasks))
-            shuffled = [tasks[i] for i in order]
-            picked, drawn = picks(shuffled[tests:], shuffled[:tests], scale)
-            results.append(measures(shuffled[:tests], picked))
+        for training, test in splits:
+            picked, drawn = picks(training, test, scale)
+            results.append(measures(test, picked))
             effective.append(drawn)
         score, accuracy = np.array(results).T
         base = base if scale else score
         difference = score - base
         differs = bool(difference.any())
+        overlaps = splits[0][1] is not splits[1][1]
         yield {
             "match": match,
             "hypotheses": hypotheses,
@@ -196,7 +215,7 @@ def compare(
             "accuracy": float(accuracy.mean()),
             "accuracy sd": float(accuracy.std(ddof=1)),
             "paired p": float(ttest_rel(score, base).pvalue) if differs else None,
-            "corrected p": corrected_t_test(difference, 0.25) if differs else None,
+            "corrected p": corrected_t_test(difference, 0.25) if differs and overlaps else None,
             "samples": None if np.isnan(effective).any() else float(np.mean(effective)),
         }
 
