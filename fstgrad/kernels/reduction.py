@@ -54,21 +54,22 @@ def quotient(
     order, ends, block = _entered(paths, start, classes, first, goal, final)
     sums, touched = np.zeros(size), np.empty(size, np.int64)
     pool, row = np.empty(1024, np.int64), np.empty(3 * len(goal) + 1, np.int64)
-    leads = np.empty(size, np.int64)
+    leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:
-        capacity, count, used = len(order), 0, 0
-        slots, fresh = new_slots(capacity), np.zeros(size, np.int64)
+        count, used, begin = int(0.0), int(0.0), int(0.0)  # a literal 0 would be a type of its own
+        slots, fresh = new_slots(len(order)), np.zeros(size, np.int64)
         for s in order:
-            row[0] = ends[s : s + 1].view(np.int64)[0] if blocks == 0 else block[s]
+            row[0] = end_bits[s] if blocks == 0 else block[s]
             width, leaders = 1, 0
             for k in range(size):
                 if paths[s, k] != 0.0:
                     leads[leaders] = k
                     leaders += 1
             for c in range(classes if blocks > 0 else 0):
-                number = 0
-                for k in leads[:leaders]:
+                number = begin
+                for i in range(leaders):
+                    k = leads[i]
                     for a in range(first[c * size + k], first[c * size + k + 1]):
                         to = block[goal[a]]
                         if sums[to] == 0.0:
@@ -77,13 +78,13 @@ def quotient(
                 for i in range(number):
                     to = touched[i]
                     row[width], row[width + 1] = c, to
-                    row[width + 2] = sums[to : to + 1].view(np.int64)[0]
+                    row[width + 2] = sum_bits[to]
                     sums[to] = 0.0
                     width += 3
             while used + width + HEAD > len(pool):
                 pool = longer(pool)
-            hashed = hashed_cells(row, 0, width)
-            fresh[s] = numbered(slots, pool, used, count, row, 0, width, hashed)
+            hashed = hashed_cells(row, begin, width)
+            fresh[s] = numbered(slots, pool, used, count, row, begin, width, hashed)
             if fresh[s] == count:
                 count += 1
                 used += width + HEAD
@@ -135,7 +136,7 @@ def _written(
     pool: IntArray, used: int, order: IntArray, block: IntArray, ends: FloatArray, blocks: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the arcs between blocks, which stand in the pool, their weights and the final ones."""
-    final = np.empty(blocks)
+    final, reals = np.empty(blocks), pool.view(np.float64)
     for s in order:
         final[block[s]] = ends[s]
     arcs, count, at = np.empty((used // 3, 3), np.int64), 0, 0
@@ -144,7 +145,7 @@ def _written(
         stop = at + HEAD + pool[at + 1]
         for i in range(at + HEAD + 1, stop, 3):
             arcs[count, 0], arcs[count, 1], arcs[count, 2] = pool[i], pool[at], pool[i + 1]
-            weight[count] = pool[i + 2 : i + 3].view(np.float64)[0]
+            weight[count] = reals[i + 2]
             count += 1
         at = stop
     return arcs[:count], weight[:count], final
@@ -169,7 +170,7 @@ def refined(
         after[j, block[j]] = 0
     _close_backward(after, eps_first, eps_goal, eps_weight)
     pool, row = np.empty(size * (blocks + 1 + HEAD), np.int64), np.empty(blocks + 1, np.int64)
-    number, count = block.copy(), 0
+    number, begin, count = block.copy(), int(0.0), int(0.0)
     for c in range(classes):
         for j in range(size):
             for b in range(blocks):
@@ -178,14 +179,14 @@ def refined(
                 for b in range(blocks):
                     before[j, b] = min(before[j, b], weight[a] + after[goal[a], b])
         _close_backward(before, eps_first, eps_goal, eps_weight)
-        slots, count = new_slots(size), 0
+        slots, count = new_slots(size), begin
         for j in range(size):
             row[0] = number[j]
             for b in range(blocks):
                 row[b + 1] = before[j, b]
-            hashed = hashed_cells(row, 0, blocks + 1)
+            hashed = hashed_cells(row, begin, blocks + 1)
             used = count * (blocks + 1 + HEAD)
-            number[j] = numbered(slots, pool, used, count, row, 0, blocks + 1, hashed)
+            number[j] = numbered(slots, pool, used, count, row, begin, blocks + 1, hashed)
             count += number[j] == count
         if count == size:
             break
