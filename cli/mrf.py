@@ -228,7 +228,9 @@ def sample(
     "--method", type=click.Choice(["graph_cut", "icm", *METHODS]), default="bp", show_default=True,
     help="Marginals by inference, or a labeling of high score.",
 )  # fmt: skip
-@click.option("--output", required=True, callback=writable, help="PNG of the labels' gray levels.")
+@click.option(
+    "-o", "--output", required=True, callback=writable, help="PNG of the labels' gray levels."
+)
 @click.option("--marginals", "panels", callback=writable, help="PNG of the marginals, by label.")
 @seed_option
 @run_options

@@ -156,6 +156,7 @@ skip_errors = click.option(
 )
 
 output_npz = click.option(
+    "-o",
     "--output",
     type=click.Path(dir_okay=False, writable=True),
     callback=writable,
