@@ -119,8 +119,7 @@ class _StringObjective:
             if torch.isfinite(done[0]).all():  # else the CPU finds the words for it
                 return done[0], (weight * done[1]).to(scores.dtype)
         arrays = scores.cpu().numpy()
-        gradient = torch.empty(scores.shape, dtype=scores.dtype)
-        tables = gradient.numpy()
+        tables = np.empty(arrays.shape, dtype=arrays.dtype)  # in large pages where there are many
         values = np.empty(len(self.items))
         for i, item in enumerate(self.items):
             own = arrays[i, : len(item.gold)]
@@ -130,7 +129,7 @@ class _StringObjective:
                 values[i], table = array_softmax_margin(own, item.gold, item.automaton)
             np.multiply(table, weight, out=tables[i, : len(item.gold)], casting="same_kind")
             tables[i, len(item.gold) :] = 0.0
-        return like(values, scores), gradient.to(scores.device)
+        return like(values, scores), torch.from_numpy(tables).to(scores.device)
 
     def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
         """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
@@ -186,7 +185,7 @@ def _evaluated(
         scores = scores[None]
         loss = [loss] if isinstance(loss, LossAutomaton) else loss
     golds = list(gold) if is_batch else [gold]
-    items = _items(scores, golds, loss, lengths)
+    items = _items(scores, golds, loss, lengths, known=_are_ids(gold, scores.shape[-1]))
     values = evaluate(scores, _StringObjective(what, items), reduction)
     return values[0] if not is_batch and reduction == "none" else values
 
@@ -206,11 +205,20 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
     return not isinstance(gold[0], int | np.integer)
 
 
+def _are_ids(gold: Gold, n: int) -> bool:
+    """Whether all entries are ids of n symbols: one look at an array instead of one at each row."""
+    if not isinstance(gold, np.ndarray) or gold.dtype.kind not in "iu" or gold.size == 0:
+        return False
+    return bool(gold.min() >= 0 and gold.max() < n)
+
+
 def _items(
     scores: torch.Tensor,
     golds: Sequence[object],
     loss: LossLike,
     lengths: torch.Tensor | Sequence[int] | None,
+    *,
+    known: bool,
 ) -> tuple[_Item, ...]:
     size = scores.shape[0]
     if len(golds) != size:
@@ -223,7 +231,7 @@ def _items(
         )
     items = []
     for i in range(size):
-        target = _target(golds[i], loss, lengths, i)
+        target = _target(golds[i], None if known else loss, lengths, i)
         if len(target) > scores.shape[1]:
             raise InvalidInputError(
                 f"gold[{i}] has length {len(target)}; scores have {scores.shape[1]} positions"
