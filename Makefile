@@ -55,7 +55,7 @@ bench: $(VENV)/.dev
 
 # The tables behind the numbers of the README, in full.
 bench-readme: $(VENV)/.dev
-	for name in compile engines chain risk grid; do \
+	for name in compile engines chain risk trees grid torch_overhead; do \
 	    $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 # The learning experiments of docs/learning.md.
