@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow lint types bench bench-readme learning learning-quick dist-test clean
+.PHONY: demo test test-slow lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,10 @@ bench-readme: $(VENV)/.dev
 # The learning experiments of docs/learning.md.
 learning-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/learning.py --quick
+
+learning-genomes learning-phones: learning-%: $(VENV)/.dev
+	mkdir -p build
+	$(BIN)/python benchmarks/learning.py $* --json build/learning-$*.json
 
 learning: $(VENV)/.dev
 	mkdir -p build

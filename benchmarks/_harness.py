@@ -128,12 +128,21 @@ def report(title: str, rows: Iterable[Row], json_path: str | None = None) -> lis
     return done
 
 
-def arguments(title: str) -> argparse.Namespace:
-    """Return the arguments that every program takes: `--quick` and `--json FILE`."""
+def arguments(title: str, choices: tuple[str, ...] = ()) -> argparse.Namespace:
+    """Return the arguments that every program takes: `--quick` and `--json FILE`.
+
+    With `choices` also `names`, those that were given.
+    """
     parser = argparse.ArgumentParser(description=title)
+    if choices:
+        parser.add_argument("names", nargs="*", metavar="|".join(choices), help="all if left out")
     parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds in all")
     parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
-    return parser.parse_args()
+    given = parser.parse_args()
+    for name in given.names if choices else ():
+        if name not in choices:
+            parser.error(f"no experiment {name!r}; give {' or '.join(choices)}")
+    return given
 
 
 def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:

@@ -1,6 +1,6 @@
 """Does training for the loss help?  Artificial genomes, and letters to phones.
 
-    python benchmarks/learning.py [--quick] [--json FILE]
+    python benchmarks/learning.py [genomes] [phones] [--quick] [--json FILE]
 
 What the tables mean, and every choice behind them: docs/learning.md.
 """
@@ -15,15 +15,18 @@ _harness.one_thread()
 import _g2p  # noqa: E402
 import _genome  # noqa: E402
 
+EXPERIMENTS = {
+    "genomes": ("Artificial genomes: the candidate closest to the native", _genome.rows),
+    "phones": ("Letters to phones: CMUdict without stress", _g2p.rows),
+}
+
 
 def main() -> None:
-    """Run both experiments."""
-    given = _harness.arguments(__doc__ or "")
+    """Run the experiments that are named, or both."""
+    given = _harness.arguments(__doc__ or "", choices=tuple(EXPERIMENTS))
     done = {}
-    for title, rows in (
-        ("Artificial genomes: the candidate closest to the native", _genome.rows),
-        ("Letters to phones: CMUdict without stress", _g2p.rows),
-    ):
+    for name in given.names or EXPERIMENTS:
+        title, rows = EXPERIMENTS[name]
         done[title] = _harness.report(title, rows(given.quick))
         print()
     if given.json:
