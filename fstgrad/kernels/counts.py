@@ -51,7 +51,10 @@ def probability_level(
     """
     states, size = rows.shape
     target = np.full((states, classes), -1, np.int64)
-    capacity = 2 * states + 16
+    # Before each state count + classes <= capacity, so that a new row has a place for every class.
+    capacity = 2 * states + classes + 16
+    if capacity * size > room:
+        return -capacity * size, rows[:0], target
     found, slots = np.empty((capacity, size)), new_slots(capacity)
     cells, live = np.zeros(size), np.empty(size, np.int64)
     factors = _factors(size)
