@@ -17,9 +17,9 @@ import pynini
 import fstgrad as fg
 from fstgrad.checks import FloatArray
 from fstgrad.io import read_pairs
-from fstgrad.models.measures import edit_distance
-from fstgrad.models.sequence import SequenceModel
-from fstgrad.objective import Kind
+from fstgrad.training.measures import edit_distance
+from fstgrad.training.objective import Kind
+from fstgrad.training.sequence import SequenceModel
 
 EMPTY = "_"
 ROOT = pathlib.Path(__file__).parent.parent

@@ -16,10 +16,10 @@ import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
-from fstgrad.pipeline import gradient_terms  # noqa: E402
-from fstgrad.strings.compiled import no_loss  # noqa: E402
+from fstgrad.reference import gradient_terms  # noqa: E402
 from fstgrad.strings.passes import Passes  # noqa: E402
 from fstgrad.strings.paths import loss_weights  # noqa: E402
+from fstgrad.strings.solve import no_loss  # noqa: E402
 
 Call = Callable[[], Any]
 MOST_LABELS = 50  # torch-struct holds T L^3 numbers and more: gigabytes at L = 200

@@ -9,7 +9,7 @@ import numpy as np
 from _harness import interleaved_medians, median_seconds, run, seconds_of
 
 import fstgrad as fg
-from fstgrad.mrf.chains import Chain
+from fstgrad.mrf.sampling.chains import Chain
 
 THREADS = 2
 ITERATIONS = 50

@@ -18,7 +18,7 @@ from scipy import optimize, sparse  # noqa: E402
 from scipy.special import gammaln  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.grm.bases import BASES  # noqa: E402
+from fstgrad.grm.families import BASES  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(os.environ.get("FSTGRAD_DATA", ROOT.parent / "shared" / "data"))

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 import click
 import numpy as np
 
-from fstgrad.batch import Batch, Item, Outcome, Sums
 from fstgrad.checks import FloatArray
 from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
@@ -31,7 +30,8 @@ from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
 from fstgrad.errors import FstgradError, RowError
 from fstgrad.io import Row, write_arrays
-from fstgrad.objective import KINDS, Kind
+from fstgrad.training.batch import Batch, Item, Outcome, Sums
+from fstgrad.training.objective import KINDS, Kind
 
 
 @click.command()

@@ -18,9 +18,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from fstgrad.batch import Sums
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, write_arrays
+from fstgrad.training.batch import Sums
 
 
 class Journal:

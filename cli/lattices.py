@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.bounds import fixed_cap
+from fstgrad.automata.bounds import fixed_cap
 from fstgrad.checks import FloatArray
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
@@ -19,9 +19,9 @@ from fstgrad.cli.report import progress
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_rows, tokenize
 from fstgrad.losses import Loss
-from fstgrad.objective import Kind
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
+from fstgrad.training.objective import Kind
 
 
 @dataclass(frozen=True)

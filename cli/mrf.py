@@ -12,11 +12,11 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.cli.options import group, writable
 from fstgrad.mrf import uai
-from fstgrad.mrf.chains import Sampler
 from fstgrad.mrf.decode import DECODERS
-from fstgrad.mrf.infer import METHODS
+from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
+from fstgrad.mrf.sampling.chains import Sampler
 
 FILE = click.Path(exists=True, dir_okay=False)
 ESTIMATES = [name for name in METHODS if name != "max_product"]
@@ -206,7 +206,7 @@ def sample(
     run: Run,
 ) -> None:
     """Print draws, one labeling a line: independent with method exact, else from one chain."""
-    from fstgrad.mrf.sampling import draw
+    from fstgrad.mrf.sampling.marginals import draw
 
     loaded, sizes = _load(model, evidence)
     if method == "exact":

@@ -13,10 +13,10 @@ from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.cli.report import announce_compilation
 from fstgrad.cli.weights import make_weights, read_given
-from fstgrad.features import QGramCounts
 from fstgrad.io import Row
 from fstgrad.losses import Engine
-from fstgrad.objective import Kind, Method, PairObjective
+from fstgrad.training.features import QGramCounts
+from fstgrad.training.objective import Kind, Method, PairObjective
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def progress(items: Iterable[Item], label: str) -> Iterator[Item]:
 @cache
 def announce_compilation() -> None:
     """Say so on standard error if kernels must be compiled, which takes seconds, and once only."""
-    from fstgrad.kernels import compiler
+    from fstgrad import compiler
 
     compiler.announce_compilation(
         lambda: click.echo(

@@ -24,10 +24,10 @@ from fstgrad.cli.options import (
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Pair, located, read_pairs
-from fstgrad.models.curves import write_curves
-from fstgrad.models.sequence import SequenceModel
-from fstgrad.models.training import OPTIMIZERS, Epoch
-from fstgrad.objective import KINDS
+from fstgrad.training.curves import write_curves
+from fstgrad.training.objective import KINDS
+from fstgrad.training.sequence import SequenceModel
+from fstgrad.training.trainer import OPTIMIZERS, Epoch
 
 
 @dataclasses.dataclass(frozen=True)

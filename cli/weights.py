@@ -7,8 +7,8 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, real_array
 from fstgrad.cli.options import Weights
 from fstgrad.errors import InvalidInputError
-from fstgrad.features import Features
 from fstgrad.io import read_weights
+from fstgrad.training.features import Features
 
 
 def read_given(model: Weights) -> tuple[FloatArray | None, Alphabet | None]:

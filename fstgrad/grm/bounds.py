@@ -22,7 +22,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm.measures import ExponentialMeasure, GaussianMeasure, Measure, PoissonMeasure
 
 if TYPE_CHECKING:
-    from fstgrad.grm.bases import Base
+    from fstgrad.grm.families import Base
 
 MOST_DOMAINS = 4096
 Pair = tuple[FloatArray, FloatArray]

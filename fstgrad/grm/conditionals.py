@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.bases import Base, Bounds
+from fstgrad.grm.families import Base, Bounds
 from fstgrad.grm.parameters import Parameters
 
 

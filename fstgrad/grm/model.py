@@ -18,8 +18,8 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting, preparation, storage
-from fstgrad.grm.bases import BASES
 from fstgrad.grm.design import Design, Term, build, terms_of
+from fstgrad.grm.families import BASES
 from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.progress import node_progress
 from fstgrad.grm.regression import NodeFit, NodeRegression

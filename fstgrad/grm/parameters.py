@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.grm.bases import BASES, Base
 from fstgrad.grm.design import Term
+from fstgrad.grm.families import BASES, Base
 
 ROWS = 4_000_000  # entries of eta that are held at once
 

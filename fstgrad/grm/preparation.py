@@ -9,7 +9,7 @@ from scipy import sparse
 
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.bases import Base
+from fstgrad.grm.families import Base
 
 
 def statistics(

@@ -18,8 +18,8 @@ import numpy as np
 from scipy import sparse
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.grm.bases import Base
 from fstgrad.grm.design import Design
+from fstgrad.grm.families import Base
 
 MOST_NEWTON_STEPS = 50
 MOST_HALVINGS = 40

@@ -7,7 +7,7 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
-from fstgrad.grm.bases import tables
+from fstgrad.grm.families import tables
 from fstgrad.grm.parameters import Parameters
 
 FAMILY = {"poisson": 0, "exponential": 1, "gaussian": 2}

@@ -16,9 +16,8 @@ Index
 - `LossReport` : what `loss.check(samples)` found.
 """
 
-from fstgrad.losses.algebra import ScaledLoss, SumLoss
 from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
-from fstgrad.losses.base import MAX_STATES, Engine, Loss, Target
+from fstgrad.losses.base import MAX_STATES, Engine, Loss, ScaledLoss, SumLoss, Target
 from fstgrad.losses.edit import (
     CharacterErrorRate,
     EditDistance,

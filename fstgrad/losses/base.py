@@ -1,27 +1,29 @@
-"""What every loss offers: a value for a pair, a machine against one target, and compilation."""
+"""What every loss offers: a value for a pair, a machine against one target, compilation, sums."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.automaton import Cap, LossAutomaton
-from fstgrad.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, fixed_cap, in_nats
-from fstgrad.checks import FloatArray, one_of, positive_integer
-from fstgrad.determinize import determinize
-from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.automata.automaton import Cap, Level, LossAutomaton
+from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, fixed_cap, in_nats
+from fstgrad.automata.determinize import determinize
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.minimize import minimize, minimize_finals
+from fstgrad.automata.product import automaton_product, product_machine
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
-from fstgrad.machine import TargetMachine
-from fstgrad.minimize import minimize, minimize_finals
 from fstgrad.openfst import Fst
-from fstgrad.semiring import TROPICAL
 
 Engine = Literal["layered", "openfst"]
 Target = SequenceLike | Fst
@@ -178,17 +180,12 @@ class Loss(ABC):
 
     def __mul__(self, factor: float) -> "Loss":
         """Return the loss in another unit: factor * L(y, y_i), factor > 0."""
-        # here and in __add__, as the results are losses themselves
-        from fstgrad.losses.algebra import ScaledLoss
-
         return ScaledLoss(self, factor)
 
     __rmul__ = __mul__
 
     def __add__(self, other: "Loss") -> "Loss":
         """Return the sum of two losses over the same alphabet."""
-        from fstgrad.losses.algebra import SumLoss
-
         return SumLoss([self, other])
 
     def _size(self, target: Target) -> int:
@@ -198,3 +195,151 @@ class Loss(ABC):
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine."""
         return np.where(machine.semiring.is_zero(value), np.inf, value * machine.unit)
+
+
+class ScaledLoss(Loss):
+    """factor * L(y, y_i): the same loss in another unit.
+
+    Parameters
+    ----------
+    loss : Loss
+    factor : float
+        Above 0.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet, EditDistance
+    >>> (0.5 * EditDistance(Alphabet("eginkst")))("sitting", "kitten")
+    1.5
+    """
+
+    def __init__(self, loss: Loss, factor: float) -> None:
+        self.alphabet = loss.alphabet
+        self.semiring = loss.semiring
+        self.loss = loss
+        self.factor = positive_number("factor", factor)
+
+    @property
+    def transducer(self) -> Fst:
+        """NotSupportedError: the factor belongs to the loss, not to a transducer."""
+        raise NotSupportedError(
+            f"a {type(self).__name__} is no transducer of its own; take .loss.transducer"
+        )
+
+    def _factor(self, target: Target) -> float:
+        """Return what the loss against this target is multiplied with."""
+        return self.factor
+
+    def _machine(self, target: Target) -> TargetMachine:
+        machine = self.loss._machine(target)
+        if machine.semiring is not TROPICAL:
+            return machine
+        return replace(machine, unit=machine.unit * self._factor(target))
+
+    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        if machine.semiring is TROPICAL:
+            return super()._finished(value, machine)
+        return self.factor * self.loss._finished(value, machine)
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        factor = self._factor(target)
+        cap = None if cap is None else cap / factor
+        b = self.loss._compile_reference(target, length, cap, max_states)
+        levels = tuple(Level(level.target, level.cost * factor) for level in b.levels)
+        return replace(b, levels=levels, initial=b.initial * factor, final=b.final * factor)
+
+
+class SumLoss(Loss):
+    """L_1(y, y_i) + L_2(y, y_i) + ... over one alphabet.
+
+    Of tropical losses M is the product of the machines M_1, M_2, ..., as
+    min_p a(p) + min_q b(q) = min_(p, q) a(p) + b(q): a sum takes a cap like any other loss.  With a
+    rational loss in it there is no machine of one semiring; then B is the product of B_1, B_2, ...,
+    compiled one by one, and `cap` is not supported.
+
+    Parameters
+    ----------
+    losses : sequence of Loss
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet, EditDistance, Hamming
+    >>> abc = Alphabet("acgt")
+    >>> (EditDistance(abc) + 2 * Hamming(abc))("gatc", "catc")
+    3.0
+    """
+
+    def __init__(self, losses: Sequence[Loss]) -> None:
+        parts = [part.losses if isinstance(part, SumLoss) else (part,) for part in losses]
+        self.losses: tuple[Loss, ...] = tuple(loss for part in parts for loss in part)
+        self.alphabet = self.losses[0].alphabet
+        tropical = all(loss.semiring == "tropical" for loss in self.losses)
+        self.semiring = "tropical" if tropical else "mixed"
+        for loss in self.losses:
+            if loss.alphabet != self.alphabet:
+                raise AlphabetError(
+                    f"a loss of the sum has {loss.alphabet!r}, the first one {self.alphabet!r}; "
+                    "build both with the same alphabet"
+                )
+
+    @property
+    def transducer(self) -> Fst:
+        """NotSupportedError: the sum of two minima over paths is no minimum over paths of one."""
+        raise NotSupportedError("a sum of losses is no single transducer; take those of .losses")
+
+    def __call__(self, y: SequenceLike, target: Target) -> float:
+        """Return the loss of one pair in nats."""
+        return sum(loss(y, target) for loss in self.losses)
+
+    def against(self, target: Target) -> SumTargetLoss:
+        """Return the sum against one target, for many hypotheses at once."""
+        return SumTargetLoss(tuple(loss.against(target) for loss in self.losses))
+
+    def compile(
+        self,
+        target: Target,
+        length: int | None = None,
+        *,
+        cap: float | None = None,
+        engine: Engine = "layered",
+        max_states: int = MAX_STATES,
+    ) -> LossAutomaton:
+        """Return B, as `Loss.compile`.
+
+        Raises
+        ------
+        NotSupportedError
+            A cap where one of the losses is rational.
+        """
+        if engine == "layered" and self.semiring == "tropical":
+            return super().compile(target, length, cap=cap, max_states=max_states)
+        if cap is not None:
+            raise NotSupportedError(
+                "cap of a sum needs tropical losses and engine='layered'; leave cap out, or sum "
+                "tropical losses"
+            )
+        return reduce(
+            lambda a, b: automaton_product(a, b, max_states=max_states),
+            (
+                loss.compile(target, length, engine=engine, max_states=max_states)
+                for loss in self.losses
+            ),
+        )
+
+    def _machine(self, target: Target) -> TargetMachine:
+        if self.semiring == "mixed":
+            raise NotSupportedError(
+                "a sum with a rational loss has no machine of one semiring; compile it for a length"
+                ", or take each loss of .losses by itself (risks add up)"
+            )
+        return reduce(product_machine, (loss._machine(target) for loss in self.losses))
+
+    def _size(self, target: Target) -> int:
+        return math.prod(loss._size(target) for loss in self.losses)
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        return self.compile(target, length, cap=cap, engine="openfst", max_states=max_states)

@@ -7,8 +7,7 @@ import numpy.typing as npt
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.losses.algebra import ScaledLoss
-from fstgrad.losses.base import Target
+from fstgrad.losses.base import ScaledLoss, Target
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
 

@@ -10,14 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import pipeline, transducers
+from fstgrad import reference, transducers
 from fstgrad.alphabet import Alphabet
-from fstgrad.automaton import LossAutomaton
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.composition import composed, string_arrays
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.reduction import merge_alike, target_machine
+from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.checks import FloatArray, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
-from fstgrad.machine import TargetMachine
-from fstgrad.matching import composed, string_arrays
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -33,8 +35,6 @@ from fstgrad.openfst import (
     with_arc_type,
     with_character_symbols,
 )
-from fstgrad.reduction import merge_alike, target_machine
-from fstgrad.semiring import SEMIRINGS, TROPICAL
 
 
 class TransducerLoss(Loss):
@@ -141,7 +141,7 @@ class TransducerLoss(Loss):
         self, target: Target, length: int, cap: float | None, max_states: int
     ) -> LossAutomaton:
         arc_type: ArcType = "standard" if self.semiring == "tropical" else "log64"
-        acceptor = pipeline.loss_acceptor(
+        acceptor = reference.loss_acceptor(
             [with_arc_type(factor, arc_type) for factor in self.factors],
             self.alphabet,
             with_arc_type(self._target_acceptor(target), arc_type),

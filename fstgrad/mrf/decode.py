@@ -13,9 +13,9 @@ import numpy as np
 
 from fstgrad.checks import IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InfeasibleError
-from fstgrad.mrf.chains import refuse_joint_nodes, start_labels
-from fstgrad.mrf.infer import Entry, resolve
+from fstgrad.mrf.methods import Entry, resolve
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.sampling.chains import refuse_joint_nodes, start_labels
 
 DECODERS: dict[str, Entry] = {
     "exact": ("fstgrad.mrf.decode", "exact_mode", {}),
@@ -69,9 +69,9 @@ def max_product_mode(
 ) -> Decoded:
     """Return what max-product decodes to, improved node by node; exact on forests without ties.
 
-    Parameters as in `fstgrad.mrf.loopy.max_product`.
+    Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
     """
-    from fstgrad.mrf.loopy import max_product
+    from fstgrad.mrf.messages.propagation import max_product
 
     found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
     labels: IntArray = found.node.argmax(axis=1).astype(np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import NotSupportedError
 from fstgrad.mrf.decode import Decoded
-from fstgrad.mrf.exact import infeasible
+from fstgrad.mrf.exact.engine import infeasible
 from fstgrad.mrf.model import PairwiseMRF
 
 LARGEST = 2**30

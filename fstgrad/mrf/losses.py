@@ -23,9 +23,9 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.distribution import Distribution
 from fstgrad.errors import InvalidInputError
-from fstgrad.mrf.chains import Chain, Sampler, refuse_joint_nodes, start_labels
-from fstgrad.mrf.infer import METHODS, Entry, resolve
+from fstgrad.mrf.methods import METHODS, Entry, resolve
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
 from fstgrad.mrf.table import Table
 
 LOSSES: dict[str, Entry] = {

@@ -8,10 +8,10 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positive_number
 from fstgrad.distribution import masked_inner
-from fstgrad.mrf.chains import start_labels
-from fstgrad.mrf.exact import infeasible
+from fstgrad.mrf.exact.engine import infeasible
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
+from fstgrad.mrf.sampling.chains import start_labels
 
 Progress = Callable[[int, float], None]
 

@@ -24,7 +24,7 @@ from fstgrad.mrf.table import Table
 
 if TYPE_CHECKING:
     from fstgrad.mrf.decode import Decoded
-    from fstgrad.mrf.exact import ExactEngine
+    from fstgrad.mrf.exact.engine import ExactEngine
     from fstgrad.mrf.factors import Factor
     from fstgrad.mrf.result import Inference
 
@@ -236,7 +236,7 @@ class PairwiseMRF(Distribution[Table]):
     @cached_property
     def exact(self) -> "ExactEngine":
         """The exact engine: message passing on a forest, else elimination."""
-        from fstgrad.mrf.exact import engine
+        from fstgrad.mrf.exact.engine import engine
 
         return engine(self)
 
@@ -314,7 +314,7 @@ class PairwiseMRF(Distribution[Table]):
         By elimination with tangents on any graph that is narrow enough; two to three times the
         cost of `marginals`.
         """
-        from fstgrad.mrf.elimination import Elimination
+        from fstgrad.mrf.exact.engine.elimination import Elimination
 
         return Elimination(self).tangents(direction)
 
@@ -327,8 +327,8 @@ class PairwiseMRF(Distribution[Table]):
         return self.exact.mode()
 
     def infer(self, method: str = "exact", **options: Any) -> "Inference":
-        """Return log Z and marginals by one of the methods of `fstgrad.mrf.infer`."""
-        from fstgrad.mrf.infer import infer
+        """Return log Z and marginals by one of the methods of `fstgrad.mrf.methods`."""
+        from fstgrad.mrf.methods import infer
 
         return infer(self, method, **options)
 

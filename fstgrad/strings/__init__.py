@@ -1,9 +1,9 @@
 """Distributions over strings: log Z, gradient terms, samples, best strings, objectives."""
 
+from fstgrad.estimates import SampledObjective
+from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.strings.caps import CapChoice, choose_cap
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.estimates import SampledObjective
-from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.strings.objectives import risk, softmax_margin
 from fstgrad.strings.sampled import sampled_risk, sampled_softmax_margin
 

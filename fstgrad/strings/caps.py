@@ -7,8 +7,8 @@ from typing import Literal
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.automaton import LossAutomaton
-from fstgrad.bounds import loss_range
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.bounds import loss_range
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
 from fstgrad.losses.base import MAX_STATES, Loss

@@ -66,7 +66,7 @@ class Chain:
 
     def draw(self, uniforms: FloatArray) -> IntArray:
         """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1)."""
-        from fstgrad.kernels import chain
+        from fstgrad.strings.kernels import chain
 
         return chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.automaton import LossAutomaton
+from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import (
     FloatArray,
     IntArray,
@@ -20,9 +20,9 @@ from fstgrad.checks import (
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
-from fstgrad.strings.compiled import no_loss, solve
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
+from fstgrad.strings.solve import no_loss, solve
 from fstgrad.strings.tangents import tangent
 
 

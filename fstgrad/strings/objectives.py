@@ -8,15 +8,15 @@ from typing import Literal, overload
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.automaton import LossAutomaton
+from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
 from fstgrad.errors import InvalidInputError
+from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.lattices.objectives import lattice_risk, lattice_softmax_margin
 from fstgrad.losses import Loss, Target
-from fstgrad.pipeline import gradient_terms
-from fstgrad.strings.compiled import solve
+from fstgrad.reference import gradient_terms
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.lattices import Lattice, LatticeLoss
-from fstgrad.strings.lattices.objectives import lattice_risk, lattice_softmax_margin
+from fstgrad.strings.solve import solve
 from fstgrad.strings.tangents import tangent
 
 _NOT_COMPILED = "b is a {}; scores of Delta^l take loss.compile(target, length)"

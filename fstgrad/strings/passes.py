@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fstgrad.automaton import DEAD
+from fstgrad.automata.automaton import DEAD
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings.algebra import Algebra, Log, Real
-from fstgrad.strings.compiled import NO_STRING, SAFE_RANGE
 from fstgrad.strings.paths import PathWeights
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.automaton import DEAD, Level, LossAutomaton
+from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
 from fstgrad.checks import FloatArray, IntArray
 
 

@@ -9,24 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
-from fstgrad.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.losses import Loss, Target
-from fstgrad.strings.chain import Chain
-from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.estimates import (
+from fstgrad.estimates import (
     SampledObjective,
     controlled_marginals,
     loss_weighted,
     sampled_covariance,
     usable,
 )
-from fstgrad.strings.lattices import Lattice
-from fstgrad.strings.lattices.sampled import (
+from fstgrad.lattices import Lattice
+from fstgrad.lattices.sampled import (
     lattice_sampled_risk,
     lattice_sampled_softmax_margin,
 )
+from fstgrad.losses import Loss, Target
+from fstgrad.strings.chain import Chain
+from fstgrad.strings.distribution import StringDistribution
 
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
 

@@ -5,13 +5,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.automaton import LossAutomaton
+from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings.algebra import Log
-from fstgrad.strings.compiled import NO_STRING, SAFE_RANGE, used_contexts, weighed
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, used_contexts, weighed
 
 
 class Tangent(NamedTuple):
@@ -57,7 +57,7 @@ def tangent(
     -----
     Cost: about twice `solve`.
     """
-    from fstgrad.kernels import tangents
+    from fstgrad.strings.kernels import tangents
 
     order, spread = scores.ndim - 1, b.signed_spread
     table, shift, needed = weighed(scores, complete=spread >= 0)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.automaton import DEAD, LossAutomaton
+from fstgrad.automata.automaton import DEAD, LossAutomaton
 from fstgrad.checks import IntArray
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights

@@ -11,10 +11,10 @@ import torch
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
-from fstgrad.strings.lattices import Lattice, LatticeLoss
 from fstgrad.torch.functions import Reduction, evaluate, like, no_hessian, reduced, to_numpy
 
 Scores = torch.Tensor | Sequence[torch.Tensor]

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.automaton import LossAutomaton
-from fstgrad.cache import AutomatonCache
+from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
+from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import StringDistribution
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin

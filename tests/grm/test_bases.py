@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.bases import BASES, Exponential, Gaussian, Poisson
+from fstgrad.grm.families import BASES, Exponential, Gaussian, Poisson
 from fstgrad.grm.kernels import halfline, poisson
 from tests.oracles import grm as oracle
 

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad.grm import design, fitting
-from fstgrad.grm.bases import Poisson
+from fstgrad.grm.families import Poisson
 from fstgrad.grm.kernels import regression as kernels
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs

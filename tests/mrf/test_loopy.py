@@ -5,8 +5,8 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.mrf.graph import spanning_tree_weights
-from fstgrad.mrf.graph_messages import GraphMessages
-from fstgrad.mrf.grid_messages import GridMessages
+from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.grid import GridMessages
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fstgrad as fg
-from fstgrad.mrf.plan import make_plan
+from fstgrad.mrf.exact.plan import make_plan
 from tests.oracles import mrf as oracle
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.chains import Chain, forest_blocks, start_labels
 from fstgrad.mrf.graph import Graph, grid_edges
+from fstgrad.mrf.sampling.chains import Chain, forest_blocks, start_labels
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 

@@ -14,8 +14,8 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.compiler import kernel
 from fstgrad.grm.kernels.poisson import finish
-from fstgrad.kernels.compiler import kernel
 
 WINDOW = 50.0  # nats below the maximum that still count
 CELL = 0.25  # of the scan for maxima

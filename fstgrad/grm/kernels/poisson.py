@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 NEGLIGIBLE = 1e-18
 TABLE = 2048  # counts whose roots are looked up; larger ones are computed

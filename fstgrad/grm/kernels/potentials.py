@@ -1,7 +1,7 @@
 """The natural parameters of every node conditional, row by row."""
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 
 @kernel

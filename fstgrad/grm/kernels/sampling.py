@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
 from fstgrad.grm.kernels.halfline import log_integrand, window
 from fstgrad.grm.kernels.poisson import LIMIT, TABLE, root, series
-from fstgrad.kernels.compiler import kernel
 
 CELLS = 1024  # of the table of a density over the logarithm
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 from fstgrad.mrf.kernels.sites import site_scores
 
 

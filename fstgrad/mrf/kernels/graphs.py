@@ -1,7 +1,7 @@
 """Kernels that read only the shape of a graph."""
 
 from fstgrad.checks import IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 
 @kernel

@@ -14,7 +14,7 @@ Until then an underflow to zero costs a relative error below 1e-20, so zeros are
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
 TINY = 1e-140

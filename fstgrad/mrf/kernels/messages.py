@@ -12,7 +12,7 @@ leaves the float range it is computed again, exactly, from `edge`.
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 TINY = 1e-250
 

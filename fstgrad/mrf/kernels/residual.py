@@ -1,7 +1,7 @@
 """Kernel of belief propagation in the order of the largest change (residual schedule)."""
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 from fstgrad.mrf.kernels.messages import sum_messages, update_arc
 
 

@@ -7,7 +7,7 @@ threads visit sites: `uniform` is SplitMix64 (Steele, Lea and Flood 2014) read a
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 from fstgrad.mrf.kernels.forests import choose
 
 TINY = 1e-200

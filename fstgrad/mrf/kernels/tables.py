@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 
 @kernel

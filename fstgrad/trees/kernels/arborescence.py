@@ -13,7 +13,7 @@ This is the single-root optimum of Gabow and Tarjan (1984) without trying every 
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 
 @kernel

@@ -8,7 +8,7 @@ quicker than LAPACK, whose calls and panels cost more than the arithmetic.
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.kernels.compiler import fused_kernel
+from fstgrad.compiler import fused_kernel
 
 # Four such pivots still have a product in the range of float64.
 SMALLEST_PIVOT = 1e-70

@@ -20,7 +20,7 @@ nodes] of the nodes left, x[1] their derivative; e[0], e[1] are (n+1, n).
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 # What fell below the least float64, 5e-324, does not count next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280

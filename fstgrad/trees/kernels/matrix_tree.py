@@ -11,7 +11,7 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.kernels.compiler import fused_kernel, kernel
+from fstgrad.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import exponentiate, invert
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits.

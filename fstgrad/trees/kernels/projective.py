@@ -15,7 +15,7 @@ one direction.  Eisner (1996); backward quantities are probabilities, so that no
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.kernels.compiler import kernel
+from fstgrad.compiler import kernel
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
 

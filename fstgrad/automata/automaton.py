@@ -1,0 +1,262 @@
+"""LossAutomaton: B, the loss against one target as a deterministic automaton over Delta^l."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.layout import DEAD as DEAD
+from fstgrad.automata.layout import Layout
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.openfst import Fst, FstArrays, from_arrays
+
+
+@dataclass(frozen=True)
+class Level:
+    """The arcs that read one position: from S states over C symbol classes to S' states.
+
+    target : (S, C) int64, the state of the next level, or -1 where no hypothesis goes on.
+    cost : (S, C) float64, loss in nats; 0 where dead.
+    """
+
+    target: IntArray
+    cost: FloatArray
+
+    @cached_property
+    def segments(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+        """For each class (sources, starts, targets), as ufunc.reduceat takes them.
+
+        sources[starts[i] : starts[i + 1]] are the states that lead to targets[i].
+        """
+        result = []
+        for column in self.target.T:
+            alive = np.flatnonzero(column != DEAD)
+            sources = alive[np.argsort(column[alive], kind="stable")]
+            targets, starts = np.unique(column[sources], return_index=True)
+            result.append((sources, starts.astype(np.int64), targets))
+        return tuple(result)
+
+
+@dataclass(frozen=True, eq=False)
+class FlatLevels:
+    """All levels one behind the other, as the passes on logarithms read them; N states with arcs.
+
+    Level t holds the states offsets[t] .. offsets[t + 1]; `target` (N, C) int32 counts from the
+    start of the next level, -1 where dead; `cost` (N, C) and `final` in nats.
+    """
+
+    class_of: IntArray
+    offsets: IntArray
+    target: npt.NDArray[np.int32]
+    cost: FloatArray
+    final: FloatArray
+
+
+class Cap(Protocol):
+    """What a loss that was cut off at a cap knows of the whole loss."""
+
+    @property
+    def upper(self) -> "LossAutomaton":
+        """An automaton whose loss is nowhere below the whole loss."""
+
+
+@dataclass(frozen=True)
+class LossAutomaton:
+    """The deterministic, layered automaton B of a loss against one target.
+
+    B has one initial state in level 0 and states in the levels 0..l; a hypothesis y of length l is
+    one path, whose cost
+
+        L(y) = initial + sum_t levels[t].cost[state_t, class_of[y_t]] + final[state_l]
+
+    is its loss in nats.  A hypothesis without a path has L = +inf and is left out of every sum.
+
+    Attributes
+    ----------
+    alphabet : Alphabet of n symbols.
+    class_of : (n,) int64, the class of each symbol: symbols of a class have the same arcs.
+    levels : l Levels.
+    initial : float, nats.
+    final : (S_l,) float64, nats.
+    cap : Cap, optional
+        Where L is min(loss, cap): gives an automaton from above, for bounds of the whole loss.
+    """
+
+    alphabet: Alphabet
+    class_of: IntArray
+    levels: tuple[Level, ...]
+    initial: float
+    final: FloatArray
+    cap: Cap | None = None
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for array in (self.class_of, self.final, *self._level_arrays()):
+            array.flags.writeable = False
+
+    @cached_property
+    def flat(self) -> FlatLevels:
+        """The levels one behind the other; O(arcs), once."""
+        return FlatLevels(
+            self.class_of.copy(),
+            np.concatenate([[0], np.cumsum(self.level_sizes)]).astype(np.int64),
+            np.concatenate([level.target for level in self.levels]).astype(np.int32),
+            np.concatenate([level.cost for level in self.levels]),
+            self.final.copy(),
+        )
+
+    @cached_property
+    def bigram_layout(self) -> Layout:
+        """The layout for the passes with bigram scores; O(arcs), once."""
+        return self._layout(bigram=True)
+
+    @cached_property
+    def plain_layout(self) -> Layout:
+        """The layout for the passes with scores of any other order; O(arcs), once."""
+        return self._layout(bigram=False)
+
+    @classmethod
+    def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":
+        """Return the automaton of the loss 0 on all strings of a length."""
+        level = Level(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1)))
+        return cls(
+            alphabet, np.zeros(len(alphabet), dtype=np.int64), (level,) * length, 0.0, np.zeros(1)
+        )
+
+    @classmethod
+    def from_arrays(cls, alphabet: Alphabet, fst: FstArrays, length: int) -> "LossAutomaton":
+        """Return the automaton of a deterministic acceptor of strings of one length.
+
+        The inverse of `to_arrays`: a string of cost c has the loss -c.  Every symbol is a class.
+        """
+        n, depth = len(alphabet), np.full(fst.num_states, -1)
+        depth[fst.start] = 0
+        for t in range(length):
+            depth[fst.target[depth[fst.source] == t]] = t + 1
+        number = np.empty(fst.num_states, dtype=np.int64)
+        levels, final = [], np.empty(0)
+        for t in range(length + 1):
+            states = np.flatnonzero(depth == t)
+            number[states] = np.arange(len(states))
+            final = -fst.final[states]
+        for t in range(length):
+            arcs = np.flatnonzero(depth[fst.source] == t)
+            shape = (int((depth == t).sum()), n)
+            target, cost = np.full(shape, DEAD, dtype=np.int64), np.zeros(shape)
+            cell = number[fst.source[arcs]], fst.ilabel[arcs] - 1
+            target[cell], cost[cell] = number[fst.target[arcs]], -fst.weight[arcs]
+            levels.append(Level(target, cost))
+        return cls(alphabet, np.arange(n), tuple(levels), 0.0, final)
+
+    @property
+    def length(self) -> int:
+        """Length l of the hypotheses."""
+        return len(self.levels)
+
+    @cached_property
+    def level_sizes(self) -> tuple[int, ...]:
+        """Number of states of each of the levels 0..l."""
+        return (*(len(level.target) for level in self.levels), len(self.final))
+
+    @property
+    def num_states(self) -> int:
+        """Number of states in all levels."""
+        return sum(self.level_sizes)
+
+    @cached_property
+    def num_arcs(self) -> int:
+        """Number of arcs over symbols (an arc of a class counts once for each of its symbols)."""
+        size = np.bincount(self.class_of, minlength=self.num_classes)
+        return sum(int(((level.target != DEAD) * size).sum()) for level in self.levels)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of symbol classes."""
+        return int(self.levels[0].target.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = (self.class_of, self.final, *self._level_arrays())
+        return sum(array.nbytes for array in arrays)
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether every hypothesis of length l has a finite loss."""
+        return all(bool((level.target != DEAD).all()) for level in self.levels)
+
+    @cached_property
+    def spread(self) -> float:
+        """Largest difference, at any level, between losses still possible from two states."""
+        low, high = self.final, self.final
+        largest = float(np.ptp(self.final))
+        for level in reversed(self.levels):
+            dead = level.target == DEAD
+            low = np.where(dead, np.inf, level.cost + low[level.target]).min(axis=1)
+            high = np.where(dead, -np.inf, level.cost + high[level.target]).max(axis=1)
+            largest = max(largest, float(high.max() - low.min()))
+        return largest
+
+    @cached_property
+    def signed_spread(self) -> float:
+        """The spread; negative where some hypotheses have an infinite loss."""
+        return self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny)
+
+    def loss(self, y: SequenceLike) -> float:
+        """Return L(y) in nats; +inf for a hypothesis without a path."""
+        ids = self.alphabet.encode(y, name="y")
+        if len(ids) != self.length:
+            raise InvalidInputError(
+                f"y has length {len(ids)}; this automaton was compiled for length {self.length}"
+            )
+        state, total = 0, self.initial
+        for level, symbol_class in zip(self.levels, self.class_of[ids], strict=True):
+            if level.target[state, symbol_class] == DEAD:
+                return float("inf")
+            total += float(level.cost[state, symbol_class])
+            state = int(level.target[state, symbol_class])
+        return total + float(self.final[state])
+
+    def to_fst(self) -> Fst:
+        """Return B as a pynini.Fst over symbols in log64: the weight of y is -L(y), that is e^L."""
+        return from_arrays(self.to_arrays())
+
+    def to_arrays(self) -> FstArrays:
+        """Return the arrays of `to_fst`."""
+        offsets = np.concatenate([[0], np.cumsum(self.level_sizes)])
+        sources, labels, targets, weights = [], [], [], []
+        for t, level in enumerate(self.levels):
+            target = level.target[:, self.class_of]
+            state, symbol = np.nonzero(target != DEAD)
+            sources.append(state + offsets[t])
+            labels.append(symbol + 1)
+            targets.append(target[state, symbol] + offsets[t + 1])
+            weights.append(-level.cost[:, self.class_of][state, symbol])
+        final = np.full(self.num_states, np.inf)
+        final[offsets[-2] :] = -self.final - self.initial
+        label = np.concatenate(labels)
+        return FstArrays(
+            arc_type="log64",
+            start=0,
+            final=final,
+            source=np.concatenate(sources),
+            ilabel=label,
+            olabel=label,
+            weight=np.concatenate(weights),
+            target=np.concatenate(targets),
+        )
+
+    def _layout(self, *, bigram: bool) -> Layout:
+        targets = [level.target for level in self.levels]
+        costs = [level.cost for level in self.levels]
+        return Layout.of_levels(self.class_of.copy(), targets, costs, self.final, bigram=bigram)
+
+    def _level_arrays(self) -> Iterator[FloatArray | IntArray]:
+        for level in self.levels:
+            yield level.target
+            yield level.cost

@@ -1,0 +1,103 @@
+"""States of a target machine with the same future: partition refinement, and the quotient."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fstgrad.automata.machine import (
+    Arcs,
+    TargetMachine,
+    concatenated,
+    summed,
+    symbol_classes,
+    topological_order,
+)
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import IntArray
+
+
+def merge_equal_futures(machine: TargetMachine, *, compiled: bool = True) -> TargetMachine:
+    """Return the quotient by the coarsest equivalence of states with equal futures.
+
+    Two states are equal if they are equally final and, for each class, lead with equal total
+    weight into each block: partition refinement, O(rounds x arcs x blocks).
+    """
+    _, block = np.unique(machine.final, return_inverse=True)
+    blocks = int(block.max()) + 1
+    refined = _refined_tropical if compiled and machine.semiring is TROPICAL else _refined
+    while blocks < machine.num_states:
+        block = refined(machine, block, blocks)
+        if int(block.max()) + 1 == blocks:
+            return _quotient(machine, block)
+        blocks = int(block.max()) + 1
+    return machine
+
+
+def _refined(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+    """Return the blocks (K,), split where states lead into blocks with different weights."""
+    indicator = machine.semiring.full((machine.num_states, blocks))
+    indicator[np.arange(machine.num_states), block] = machine.semiring.one
+    indicator = machine._closed_backward(indicator)
+    signature = np.column_stack(
+        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
+    )
+    rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
+    refined: IntArray = np.unique(rows.ravel(), return_inverse=True)[1]
+    return refined
+
+
+def _refined_tropical(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+    """Return what `_refined` does, by the kernel."""
+    from fstgrad.automata.kernels import reduction
+
+    kernels: Any = reduction
+    order, arcs = machine.by_class()
+    refined = np.empty(len(block), dtype=np.int64)
+    refined[order] = kernels.refined(len(machine.arcs), *arcs, block[order], blocks)
+    return refined
+
+
+def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
+    """Return one state for each block, with the arcs of its last member along epsilons.
+
+    The others may have arcs only through epsilons that stay in the block, and those go.
+    """
+    semiring = machine.semiring
+    first = _last_members(machine, block)
+    is_first = np.zeros(machine.num_states, dtype=bool)
+    is_first[first] = True
+
+    def mapped(arcs: Arcs, *, loops: bool) -> Arcs:
+        kept = arcs.take(is_first[arcs.source])
+        moved = Arcs(block[kept.source], block[kept.target], kept.weight)
+        if not loops:  # an epsilon loop of non-negative cost changes no minimum
+            moved = moved.take(moved.source != moved.target)
+        return summed(moved, semiring, len(first))
+
+    initial = semiring.full((len(first),))
+    semiring.plus.at(initial, block, machine.initial)
+    epsilon = mapped(machine.epsilon, loops=False)
+    order = topological_order(epsilon, len(first))
+    if order is None:
+        return machine
+    arcs = tuple(mapped(arcs, loops=True) for arcs in machine.arcs)
+    label = np.repeat(np.arange(len(arcs)), [len(a.source) for a in arcs])
+    merged, classes = symbol_classes(concatenated(arcs), label, len(arcs))
+    return replace(
+        machine,
+        class_of=merged[machine.class_of],
+        arcs=classes,
+        epsilon=epsilon.take(order),
+        initial=initial,
+        final=machine.final[first],
+    )
+
+
+def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
+    """Return for each block a member from which no epsilons lead to another member."""
+    rank = np.zeros(machine.num_states, dtype=np.int64)
+    for source, target in zip(machine.epsilon.source, machine.epsilon.target, strict=True):
+        rank[target] = max(rank[target], rank[source] + 1)
+    order = np.lexsort((-rank, block))
+    return order[np.unique(block[order], return_index=True)[1]]

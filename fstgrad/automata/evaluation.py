@@ -1,0 +1,107 @@
+"""TargetLoss: the loss against one target, evaluated for many hypotheses at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.automata.machine import TargetMachine, concatenated
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import FloatArray, IntArray, index_array
+
+
+@dataclass(frozen=True)
+class TargetLoss:
+    """L(., y_i) for hypotheses of any length: the target machine M without determinization.
+
+    Attributes
+    ----------
+    alphabet : Alphabet of n symbols.
+    machine : TargetMachine, M with K states.
+    finished : function from values (k,) and their machine to losses (k,) in nats.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> against = fg.EditDistance(fg.Alphabet("ab")).against("abb")
+    >>> against.losses_of(np.array([[0, 1, 1], [1, 1, 0]])).tolist()
+    [0.0, 2.0]
+    """
+
+    alphabet: Alphabet
+    machine: TargetMachine
+    finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arcs."""
+        first, ends, weights = self._arcs
+        return first.nbytes + ends.nbytes + weights.nbytes + sum(a.nbytes for a in self._epsilon)
+
+    def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path.
+
+        Cost O(k l (arcs of a class + epsilon arcs)), about K each for edit distances.
+        """
+        ids = index_array("samples", samples, len(self.alphabet), (None, None))
+        classes = np.ascontiguousarray(self.machine.class_of[ids])
+        return self.in_nats(self._compiled(classes))
+
+    def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
+        """Return the losses in nats of values of the machine."""
+        return self.finished(value, self.machine)
+
+    def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
+        from fstgrad.automata.kernels import rows
+
+        machine = self.machine
+        initial = machine.closed(machine.initial[:, None].copy())[:, 0].copy()
+        first, ends, weights = self._arcs
+        epsilon_ends, epsilon_weights = self._epsilon
+        if machine.semiring is not TROPICAL:
+            return rows.probability_values(
+                classes, first, ends, weights, epsilon_ends, epsilon_weights, initial, machine.final
+            )
+        arcs = np.column_stack([ends, weights])
+        epsilon = np.column_stack([epsilon_ends, epsilon_weights])
+        return rows.tropical_values(classes, first, arcs, epsilon, initial, machine.final)
+
+    @cached_property
+    def _arcs(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
+        """First arc of each class, (source, target) and weights of all arcs."""
+        every = concatenated(self.machine.arcs)
+        sizes = [len(arcs.source) for arcs in self.machine.arcs]
+        first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return first, np.column_stack([every.source, every.target]), every.weight
+
+    @cached_property
+    def _epsilon(self) -> tuple[IntArray, npt.NDArray[Any]]:
+        arcs = self.machine.epsilon
+        return np.column_stack([arcs.source, arcs.target]), arcs.weight
+
+
+@dataclass(frozen=True)
+class SumTargetLoss:
+    """A sum of losses against one target, evaluated for many hypotheses at once."""
+
+    parts: tuple["TargetLoss | SumTargetLoss", ...]
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """The alphabet of all parts."""
+        return self.parts[0].alphabet
+
+    def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return the losses (k,) in nats of k strings of ids (k, l); +inf without a path."""
+        losses = np.array([part.losses_of(samples) for part in self.parts])
+        total: FloatArray = losses.sum(axis=0)
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arcs of all parts."""
+        return sum(part.nbytes for part in self.parts)

@@ -1,0 +1,134 @@
+"""Composition of two transducers: the pairs of states that lie on a path, and the arcs of both."""
+
+import numpy as np
+
+from fstgrad.automata.kernels.tables import HEAD, hashed_cells, longer, numbered, rehashed
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+_STATE = HEAD + 3  # a pair of states and whether the right one has moved alone, in the pool
+_ARC = 4
+
+
+@kernel
+def composed(
+    left_first: IntArray,
+    left_label: IntArray,
+    left_goal: IntArray,
+    left_start: int,
+    left_final: BoolArray,
+    right_first: IntArray,
+    right_label: IntArray,
+    right_goal: IntArray,
+    right_start: int,
+    right_final: BoolArray,
+) -> tuple[IntArray, IntArray]:
+    """Return the states (S, 2), pairs of states, and the arcs (A, 4) of left o right, trimmed.
+
+    Arcs of a side leave state j from first[j] to first[j + 1], sorted by the label that meets the
+    other side's; 0 is epsilon.  A row of the result is (source, target, left arc, right arc), -1
+    for a side that stays, sorted by source; the start is state 0, and nothing is left where no path
+    is.  Between two symbols that meet, the left side moves alone before the right one does, so that
+    no path is there twice (Mohri, Pereira and Riley 1996).  O(pairs + arcs log arcs of a state).
+    """
+    state, used = 0, 0
+    # not literals, for which numba would compile what is called once more
+    count, begin, end = int(1.0), int(0.0), int(3.0)
+    capacity = 64 * count
+    pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
+    pool[1], pool[HEAD], pool[HEAD + 1] = 3, left_start, right_start
+    slots, cells = rehashed(pool, count * _STATE, capacity), np.empty(end, np.int64)
+    while state < count:
+        at = state * _STATE + HEAD
+        p, q, has_moved = pool[at], pool[at + 1], pool[at + 2]
+        for other in range(right_first[q] - 1, right_first[q + 1]):
+            stays = other < right_first[q]
+            label = 0 if stays else right_label[other]
+            low, high = -1, 0
+            if label > 0 or stays:
+                low, high = _labelled(left_label, left_first[p], left_first[p + 1], label)
+            if stays and has_moved:
+                high = low
+            while used + (high - low) * _ARC > len(arcs):
+                arcs = longer(arcs)
+            while count + high - low > capacity:
+                capacity *= 2
+                pool = longer(pool)
+                slots = rehashed(pool, count * _STATE, capacity)
+            for own in range(low, high):
+                cells[0] = left_goal[own] if own >= 0 else p
+                cells[1] = q if stays else right_goal[other]
+                cells[2] = own < 0
+                hashed = hashed_cells(cells, begin, end)
+                target = numbered(slots, pool, count * _STATE, count, cells, begin, end, hashed)
+                count += target == count
+                arcs[used], arcs[used + 1], arcs[used + 2] = state, target, own
+                arcs[used + 3] = -1 if stays else other
+                used += _ARC
+        state += 1
+    return _trimmed(pool, count, arcs, used // _ARC, left_final, right_final)
+
+
+@inner_kernel
+def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
+    """Return where the label stands in the sorted labels[start : stop]."""
+    low, high = start, stop
+    while low < high:
+        middle = (low + high) // 2
+        if labels[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    while high < stop and labels[high] == label:
+        high += 1
+    return low, high
+
+
+@kernel
+def _trimmed(
+    pool: IntArray,
+    count: int,
+    arcs: IntArray,
+    num_arcs: int,
+    left_final: BoolArray,
+    right_final: BoolArray,
+) -> tuple[IntArray, IntArray]:
+    """Return the states from which an end can be reached, and the arcs between them."""
+    number = np.full(count, -1, np.int64)
+    first, order = np.zeros(count + 2, np.int64), np.empty(num_arcs, np.int64)
+    for a in range(num_arcs):
+        first[arcs[a * _ARC + 1] + 2] += 1
+    for s in range(count):
+        first[s + 2] += first[s + 1]
+    for a in range(num_arcs):
+        goal = arcs[a * _ARC + 1]
+        order[first[goal + 1]] = a
+        first[goal + 1] += 1
+    stack, depth = np.empty(count, np.int64), 0
+    for s in range(count):
+        if left_final[pool[s * _STATE + HEAD]] and right_final[pool[s * _STATE + HEAD + 1]]:
+            number[s], stack[depth] = 0, s
+            depth += 1
+    while depth > 0:
+        depth -= 1
+        s = stack[depth]
+        for i in range(first[s], first[s + 1]):
+            source = arcs[order[i] * _ARC]
+            if number[source] < 0:
+                number[source], stack[depth] = 0, source
+                depth += 1
+    has_path = number[0] == 0
+    states, kept = np.empty((count, 2), np.int64), 0
+    for s in range(count):
+        if has_path and number[s] == 0:
+            states[kept, 0], states[kept, 1] = pool[s * _STATE + HEAD], pool[s * _STATE + HEAD + 1]
+            number[s] = kept
+            kept += 1
+    result, rows = np.empty((num_arcs, _ARC), np.int64), 0
+    for a in range(num_arcs):
+        source, target = number[arcs[a * _ARC]], number[arcs[a * _ARC + 1]]
+        if has_path and source >= 0 and target >= 0:
+            result[rows, 0], result[rows, 1] = source, target
+            result[rows, 2], result[rows, 3] = arcs[a * _ARC + 2], arcs[a * _ARC + 3]
+            rows += 1
+    return states[:kept], result[:rows]

@@ -1,0 +1,146 @@
+"""Determinization of counts, one level; numpy twins in `fstgrad.automata.determinize`."""
+
+import numpy as np
+
+from fstgrad.automata.kernels.tables import new_slots
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+_ROUND, _KEEP = 1 << 11, -(1 << 12)  # mantissas are compared to 40 bits
+_EXACT = 2.0**53
+
+
+@kernel
+def supports(
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: FloatArray,
+    final: FloatArray,
+    length: int,
+) -> BoolArray:
+    """Return (l + 1, K): from which states of M, without epsilons, r symbols can lead to an end."""
+    size = len(final)
+    useful = np.zeros((length + 1, size), np.bool_)
+    for j in range(size):
+        useful[0, j] = final[j] > 0.0
+    for r in range(1, length + 1):
+        for group in range(classes * size):
+            for a in range(first[group], first[group + 1]):
+                if useful[r - 1, goal[a]] and weight[a] > 0.0:
+                    useful[r, group % size] = True
+    return useful
+
+
+@kernel
+def probability_level(
+    rows: FloatArray,
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: FloatArray,
+    useful: BoolArray,
+    limit: int,
+    room: int,
+) -> tuple[int, FloatArray, IntArray]:
+    """Return the number of states of the next level, their rows, and target (S, C).
+
+    M has no epsilon arcs.  `useful` (K,) says from which states an end can still be reached.  Where
+    rows would take more than `room` cells it stops before, and minus their number is returned for
+    that of the states.
+    """
+    states, size = rows.shape
+    target = np.full((states, classes), -1, np.int64)
+    # Before each state count + classes <= capacity, so that a new row has a place for every class.
+    capacity = 2 * states + classes + 16
+    if capacity * size > room:
+        return -capacity * size, rows[:0], target
+    found, slots = np.empty((capacity, size)), new_slots(capacity)
+    cells, live = np.zeros(size), np.empty(size, np.int64)
+    factors = _factors(size)
+    count = 0
+    for s in range(states):
+        number = 0
+        for k in range(size):
+            if rows[s, k] != 0.0:
+                live[number] = k
+                number += 1
+        for c in range(classes):
+            for i in range(number):
+                k = c * size + live[i]
+                for a in range(first[k], first[k + 1]):
+                    cells[goal[a]] += rows[s, live[i]] * weight[a]
+            hashed = 0
+            for j in range(size):
+                cells[j] = cells[j] if useful[j] else 0.0
+                hashed += _comparable(cells[j]) * factors[j]
+            target[s, c] = _numbered(slots, found, count, cells, hashed)
+            count += target[s, c] == count
+            for j in range(size):
+                cells[j] = 0.0
+        if count > limit:
+            return count, found[:0], target
+        if count + classes > capacity:
+            needed = (3 * capacity + 2 * classes) * size  # the old rows and twice as many
+            if needed > room:
+                return -needed, found[:0], target
+            capacity = 2 * (capacity + classes)
+            found, slots = _grown(found, count, capacity, factors)
+    return count, found[:count].copy(), target
+
+
+@inner_kernel
+def _factors(size: int) -> IntArray:
+    """Return odd factors with bits all over, one for each cell of a row."""
+    factors = np.empty(size, np.int64)
+    value = np.int64(-7046029254386353131)
+    for j in range(size):
+        value = (value ^ (value >> 29)) * np.int64(-4658895280553007687)
+        factors[j] = value | 1
+    return factors
+
+
+@inner_kernel
+def _comparable(cell: float) -> int:
+    """Return what equal cells have in common; all but integers are rounded to 40 bits."""
+    bits = np.float64(cell).view(np.int64)
+    if cell != np.rint(cell) or cell >= _EXACT:
+        bits = (bits + _ROUND) & _KEEP
+    return int(bits ^ (bits >> 32))
+
+
+@inner_kernel
+def _numbered(
+    slots: IntArray, found: FloatArray, count: int, cells: FloatArray, hashed: int
+) -> int:
+    """Return the number of the row among those found; a new one is written behind them."""
+    hashed = (hashed ^ (hashed >> 32)) & 0x7FFFFFFFFFFFFFFF
+    place, tag = hashed & (len(slots) - 1), hashed >> 32
+    while slots[place] >= 0:
+        if slots[place] >> 32 == tag:
+            number = slots[place] & 0xFFFFFFFF
+            equal = True
+            for j in range(len(cells)):
+                if found[number, j] != cells[j]:
+                    equal = equal and _comparable(found[number, j]) == _comparable(cells[j])
+            if equal:
+                return int(number)
+        place = (place + 1) & (len(slots) - 1)
+    slots[place] = (tag << 32) | count
+    for j in range(len(cells)):
+        found[count, j] = cells[j]
+    return int(count)
+
+
+@inner_kernel
+def _grown(
+    found: FloatArray, count: int, capacity: int, factors: IntArray
+) -> tuple[FloatArray, IntArray]:
+    """Return the rows with room for `capacity`, and their slots."""
+    rows, slots = np.empty((capacity, found.shape[1])), new_slots(capacity)
+    for i in range(count):
+        hashed = 0
+        for j in range(found.shape[1]):
+            hashed += _comparable(found[i, j]) * factors[j]
+        _numbered(slots, rows, i, found[i], hashed)
+    return rows, slots

@@ -1,0 +1,51 @@
+"""Minimization of a level; the twin in numpy is in `fstgrad.automata.minimize`."""
+
+import numpy as np
+
+from fstgrad.automata.kernels.tables import HEAD, hashed_cells, new_slots, numbered
+from fstgrad.checks import IntArray
+from fstgrad.compiler import kernel
+
+INF = 2**60  # as in fstgrad.automata.semiring
+
+
+@kernel
+def merged_level(
+    target: IntArray, cost: IntArray, number: IntArray, potential: IntArray
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (target, cost, number, potential) of a level whose equal states are merged.
+
+    `number` and `potential` of the next level's states come in, those of this level's go out: the
+    new number, -1 where no arc is left, and the cheapest completion, which is pushed to the front.
+    """
+    states, classes = target.shape
+    width = 2 * classes
+    pool = np.empty(states * (width + HEAD) + HEAD, np.int64)
+    slots = new_slots(states)
+    own_number, own_potential = np.full(states, -1, np.int64), np.zeros(states, np.int64)
+    cells = np.empty(width, np.int64)
+    begin = count = int(0.0)  # a literal 0 would be a type of its own
+    for s in range(states):
+        least = INF
+        for c in range(classes):
+            to = target[s, c]
+            cells[c] = number[to] if to >= 0 else -1
+            if cells[c] >= 0:
+                cells[classes + c] = cost[s, c] + potential[to]
+                least = min(least, cells[classes + c])
+        if least == INF:
+            continue
+        for c in range(classes):
+            cells[classes + c] = cells[classes + c] - least if cells[c] >= 0 else 0
+        own_potential[s] = least
+        hashed = hashed_cells(cells, begin, width)
+        used = count * (width + HEAD)
+        own_number[s] = numbered(slots, pool, used, count, cells, begin, width, hashed)
+        count += own_number[s] == count
+    merged_target = np.empty((count, classes), np.int64)
+    merged_cost = np.empty((count, classes), np.int64)
+    for s in range(count):
+        at = s * (width + HEAD) + HEAD
+        for c in range(classes):
+            merged_target[s, c], merged_cost[s, c] = pool[at + c], pool[at + classes + c]
+    return merged_target, merged_cost, own_number, own_potential

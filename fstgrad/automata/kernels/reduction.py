@@ -1,0 +1,206 @@
+"""Making a target machine small: epsilons of counts removed, states with equal futures merged.
+
+Arcs stand by class and source: those of class c from state j of K are first[c K + j] ..
+first[c K + j + 1].  Numpy twins: `fstgrad.automata.reduction`, `fstgrad.automata.equivalence`.
+"""
+
+import numpy as np
+
+from fstgrad.automata.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered
+from fstgrad.automata.kernels.tropical import INF, bounded
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+
+@kernel
+def closure(size: int, source: IntArray, target: IntArray, weight: FloatArray) -> FloatArray:
+    """Return (K, K): the weights of all epsilon paths; the arcs come in topological order."""
+    paths = np.zeros((size, size))
+    for s in range(size):
+        paths[s, s] = 1.0
+        for e in range(len(source)):
+            paths[s, target[e]] += paths[s, source[e]] * weight[e]
+    return paths
+
+
+@kernel
+def quotient(
+    paths: FloatArray,
+    start: int,
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: FloatArray,
+    final: FloatArray,
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the machine without epsilons whose states have different futures; it starts in 0.
+
+    Parameters
+    ----------
+    paths : (K, K)
+        The weights of all epsilon paths; they move before the symbol that follows them.
+    start, classes, first, goal, weight
+        Class c has arcs first[c K + j] .. first[c K + j + 1] from state j.
+    final : (K,)
+
+    Returns
+    -------
+    Arcs (A, 3), rows of (class, source, target); their weights (A,); final weights (K',).
+
+    Two states are equal if they are equally final and lead, for each class, with equal total weight
+    into each block: partition refinement, O(rounds x arcs of the closed machine).
+    """
+    size = len(final)
+    order, ends, block = _entered(paths, start, classes, first, goal, final)
+    sums, touched = np.zeros(size), np.empty(size, np.int64)
+    pool, row = np.empty(1024, np.int64), np.empty(3 * len(goal) + 1, np.int64)
+    leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
+    blocks = 0
+    while True:
+        count, used, begin = int(0.0), int(0.0), int(0.0)  # a literal 0 would be a type of its own
+        slots, fresh = new_slots(len(order)), np.zeros(size, np.int64)
+        for s in order:
+            row[0] = end_bits[s] if blocks == 0 else block[s]
+            width, leaders = 1, 0
+            for k in range(size):
+                if paths[s, k] != 0.0:
+                    leads[leaders] = k
+                    leaders += 1
+            for c in range(classes if blocks > 0 else 0):
+                number = begin
+                for i in range(leaders):
+                    k = leads[i]
+                    for a in range(first[c * size + k], first[c * size + k + 1]):
+                        to = block[goal[a]]
+                        if sums[to] == 0.0:
+                            number = _inserted(touched, number, to)
+                        sums[to] += paths[s, k] * weight[a]
+                for i in range(number):
+                    to = touched[i]
+                    row[width], row[width + 1] = c, to
+                    row[width + 2] = sum_bits[to]
+                    sums[to] = 0.0
+                    width += 3
+            while used + width + HEAD > len(pool):
+                pool = longer(pool)
+            hashed = hashed_cells(row, begin, width)
+            fresh[s] = numbered(slots, pool, used, count, row, begin, width, hashed)
+            if fresh[s] == count:
+                count += 1
+                used += width + HEAD
+        block = fresh
+        if count == blocks:
+            return _written(pool, used, order, block, ends, count)
+        blocks = count
+
+
+@inner_kernel
+def _inserted(sorted_values: IntArray, number: int, value: int) -> int:
+    """Insert a value that may be there already; return how many there are."""
+    place = number
+    while place > 0 and sorted_values[place - 1] >= value:
+        place -= 1
+    if place < number and sorted_values[place] == value:
+        return number
+    for i in range(number, place, -1):
+        sorted_values[i] = sorted_values[i - 1]
+    sorted_values[place] = value
+    return number + 1
+
+
+@inner_kernel
+def _entered(
+    paths: FloatArray, start: int, classes: int, first: IntArray, goal: IntArray, final: FloatArray
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return the states that symbols lead to, from the start on, final weights, and zeros (K,)."""
+    size = len(final)
+    order, seen = np.empty(size, np.int64), np.zeros(size, np.bool_)
+    order[0], seen[start], count, done = start, True, 1, 0
+    ends = np.zeros(size)
+    while done < count:
+        s = order[done]
+        done += 1
+        for k in range(size):
+            if paths[s, k] != 0.0:
+                ends[s] += paths[s, k] * final[k]
+                for c in range(classes):
+                    for a in range(first[c * size + k], first[c * size + k + 1]):
+                        if not seen[goal[a]]:
+                            order[count], seen[goal[a]] = goal[a], True
+                            count += 1
+    return order[:count], ends, np.zeros(size, np.int64)
+
+
+@inner_kernel
+def _written(
+    pool: IntArray, used: int, order: IntArray, block: IntArray, ends: FloatArray, blocks: int
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return the arcs between blocks, which stand in the pool, their weights and the final ones."""
+    final, reals = np.empty(blocks), pool.view(np.float64)
+    for s in order:
+        final[block[s]] = ends[s]
+    arcs, count, at = np.empty((used // 3, 3), np.int64), 0, 0
+    weight = np.empty(len(arcs))
+    while at < used:
+        stop = at + HEAD + pool[at + 1]
+        for i in range(at + HEAD + 1, stop, 3):
+            arcs[count, 0], arcs[count, 1], arcs[count, 2] = pool[i], pool[at], pool[i + 1]
+            weight[count] = reals[i + 2]
+            count += 1
+        at = stop
+    return arcs[:count], weight[:count], final
+
+
+@kernel
+def refined(
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: IntArray,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    block: IntArray,
+    blocks: int,
+) -> IntArray:
+    """Return the blocks (K,), split where states lead into blocks with different least costs."""
+    size = len(block)
+    after, before = np.full((size, blocks), INF), np.empty((size, blocks), np.int64)
+    for j in range(size):
+        after[j, block[j]] = 0
+    _close_backward(after, eps_first, eps_goal, eps_weight)
+    pool, row = np.empty(size * (blocks + 1 + HEAD), np.int64), np.empty(blocks + 1, np.int64)
+    number, begin, count = block.copy(), int(0.0), int(0.0)
+    for c in range(classes):
+        for j in range(size):
+            for b in range(blocks):
+                before[j, b] = INF
+            for a in range(first[c * size + j], first[c * size + j + 1]):
+                for b in range(blocks):
+                    before[j, b] = min(before[j, b], weight[a] + after[goal[a], b])
+        _close_backward(before, eps_first, eps_goal, eps_weight)
+        slots, count = new_slots(size), begin
+        for j in range(size):
+            row[0] = number[j]
+            for b in range(blocks):
+                row[b + 1] = before[j, b]
+            hashed = hashed_cells(row, begin, blocks + 1)
+            used = count * (blocks + 1 + HEAD)
+            number[j] = numbered(slots, pool, used, count, row, begin, blocks + 1, hashed)
+            count += number[j] == count
+        if count == size:
+            break
+    return number
+
+
+@inner_kernel
+def _close_backward(
+    rows: IntArray, eps_first: IntArray, eps_goal: IntArray, eps_weight: IntArray
+) -> None:
+    """Put the cheapest of a state's row and those that epsilons lead to, in place."""
+    for j in range(len(rows) - 1, -1, -1):
+        for e in range(eps_first[j], eps_first[j + 1]):
+            for b in range(rows.shape[1]):
+                rows[j, b] = min(rows[j, b], eps_weight[e] + rows[eps_goal[e], b])
+        for b in range(rows.shape[1]):
+            rows[j, b] = bounded(rows[j, b])

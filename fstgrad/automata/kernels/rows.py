@@ -1,0 +1,104 @@
+"""Rows of a target machine pushed along many strings at once.
+
+A block of strings is advanced together: its rows stand as (K, BLOCK), so that an epsilon arc is one
+vector operation, while every string follows the arcs of its own class.  The numpy twin is
+`TargetMachine.advance`, one string at a time.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+
+BLOCK = 32
+_INF = np.int64(2**60)  # semiring.INF: a cell above half of it cannot be reached
+
+
+@kernel
+def tropical_values(
+    classes: IntArray,
+    first: IntArray,
+    arcs: IntArray,
+    epsilon: IntArray,
+    initial: IntArray,
+    final: IntArray,
+) -> IntArray:
+    """Return the weight (k,) of each string in units; cost O(k l (arcs of a class + epsilons)).
+
+    classes : (k, l) the class of each symbol.
+    first, arcs : class c has the arcs `arcs[first[c] : first[c + 1]]`, rows (source, target,
+        weight).
+    epsilon : rows (source, target, weight) in topological order.
+    initial, final : (K,) the closed row of the empty prefix, and the final weights.
+    """
+    strings, length = classes.shape
+    states = len(initial)
+    values = np.empty(strings, dtype=np.int64)
+    row = np.empty((states, BLOCK), dtype=np.int64)
+    after = np.empty((states, BLOCK), dtype=np.int64)
+    for start in range(0, strings, BLOCK):
+        width = min(BLOCK, strings - start)
+        for state in range(states):
+            row[state, :] = initial[state]
+        for t in range(length):
+            after[:, :] = _INF
+            for i in range(width):
+                c = classes[start + i, t]
+                for a in range(first[c], first[c + 1]):
+                    moved = row[arcs[a, 0], i] + arcs[a, 2]
+                    after[arcs[a, 1], i] = min(after[arcs[a, 1], i], moved)
+            for a in range(len(epsilon)):
+                source, target, weight = epsilon[a, 0], epsilon[a, 1], epsilon[a, 2]
+                for i in range(BLOCK):
+                    after[target, i] = min(after[target, i], after[source, i] + weight)
+            for state in range(states):
+                for i in range(BLOCK):
+                    cell = after[state, i]
+                    row[state, i] = cell if cell <= _INF // 2 else _INF
+        for i in range(width):
+            best = _INF
+            for state in range(states):
+                best = min(best, row[state, i] + final[state])
+            values[start + i] = best if best <= _INF // 2 else _INF
+    return values
+
+
+@kernel
+def probability_values(
+    classes: IntArray,
+    first: IntArray,
+    ends: IntArray,
+    weights: FloatArray,
+    epsilon_ends: IntArray,
+    epsilon_weights: FloatArray,
+    initial: FloatArray,
+    final: FloatArray,
+) -> FloatArray:
+    """Return the sum (k,) over the paths of each string; as `tropical_values`, weights apart.
+
+    ends, epsilon_ends : rows (source, target) of the arcs of classes and of the epsilon arcs.
+    """
+    strings, length = classes.shape
+    states = len(initial)
+    values = np.zeros(strings)
+    row = np.empty((states, BLOCK))
+    after = np.empty((states, BLOCK))
+    for start in range(0, strings, BLOCK):
+        width = min(BLOCK, strings - start)
+        for state in range(states):
+            row[state, :] = initial[state]
+        for t in range(length):
+            after[:, :] = 0.0
+            for i in range(width):
+                c = classes[start + i, t]
+                for a in range(first[c], first[c + 1]):
+                    after[ends[a, 1], i] += row[ends[a, 0], i] * weights[a]
+            for a in range(len(epsilon_ends)):
+                source, target = epsilon_ends[a, 0], epsilon_ends[a, 1]
+                for i in range(BLOCK):
+                    after[target, i] += after[source, i] * epsilon_weights[a]
+            row, after = after, row
+        for state in range(states):
+            for i in range(width):
+                values[start + i] += row[state, i] * final[state]
+    return values

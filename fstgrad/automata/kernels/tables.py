@@ -1,0 +1,94 @@
+"""Rows of cells in a pool, numbered in the order in which they are first seen.
+
+A row stands in the pool as its number, its span start * 2^20 + stop, and the cells from start to
+stop.  A table with open addressing finds it: a slot holds 32 bits of the row's hash and its place
+in the pool, or -1; what agrees in them is compared cell by cell.
+"""
+
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+SPAN = 1 << 20
+HEAD = 2  # cells before a row in the pool
+_PLACE = (1 << 32) - 1
+
+
+@inner_kernel
+def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
+    """Return a 63-bit hash of cells[start : stop]."""
+    value = np.int64(-3750763034362895579)
+    for j in range(start, stop):
+        value = (value ^ cells[j]) * np.int64(0x100000001B3D1F)
+        value ^= (value >> 29) & 0x7FFFFFFFF
+    return int(value & 0x7FFFFFFFFFFFFFFF)
+
+
+@inner_kernel
+def numbered(
+    slots: IntArray,
+    pool: IntArray,
+    used: int,
+    count: int,
+    cells: IntArray,
+    start: int,
+    stop: int,
+    hashed: int,
+) -> int:
+    """Return the number of the row cells[start : stop]; `count`, after adding it, if it is new.
+
+    A new row is written to the pool from `used` on, where there must be room for it.
+    """
+    mask, span = len(slots) - 1, start * SPAN + stop
+    place, tag = hashed & mask, hashed >> 32
+    while slots[place] >= 0:
+        if slots[place] >> 32 == tag:
+            at = slots[place] & _PLACE
+            equal = pool[at + 1] == span
+            j = start
+            while equal and j < stop:
+                equal = pool[at + HEAD + j - start] == cells[j]
+                j += 1
+            if equal:
+                return int(pool[at])
+        place = (place + 1) & mask
+    slots[place] = (tag << 32) | used
+    pool[used], pool[used + 1] = count, span
+    for j in range(start, stop):
+        pool[used + HEAD + j - start] = cells[j]
+    return count
+
+
+@kernel
+def new_slots(rows: int) -> IntArray:
+    """Return an empty table with room for this many rows."""
+    size = 16
+    while size < 2 * rows:
+        size *= 2
+    return np.full(size, -1, np.int64)
+
+
+@kernel
+def rehashed(pool: IntArray, used: int, rows: int) -> IntArray:
+    """Return a table with room for `rows` rows and those of pool[:used] in it."""
+    slots = new_slots(rows)
+    at = 0
+    while at < used:
+        size = pool[at + 1] % SPAN - pool[at + 1] // SPAN
+        hashed = hashed_cells(pool, at + HEAD, at + HEAD + size)
+        place = hashed & (len(slots) - 1)
+        while slots[place] >= 0:
+            place = (place + 1) & (len(slots) - 1)
+        slots[place] = ((hashed >> 32) << 32) | at
+        at += HEAD + size
+    return slots
+
+
+@kernel
+def longer(values: IntArray) -> IntArray:
+    """Return the values with as many again behind them."""
+    result = np.empty(2 * len(values), np.int64)
+    for i in range(len(values)):
+        result[i] = values[i]
+    return result

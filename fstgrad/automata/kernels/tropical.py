@@ -1,0 +1,374 @@
+"""Determinization in the tropical semiring, one level: advance, canonical form, merge.
+
+Arcs of M stand in arrays by class and source: those of class c from state j of K are first[c K + j]
+.. first[c K + j + 1]; epsilon arcs by source, and they lead to higher states.  A row holds the
+weights of M's states for one state of the result.  Numpy twins: `fstgrad.automata.determinize`.
+"""
+
+import numpy as np
+
+from fstgrad.automata.kernels.tables import (
+    HEAD,
+    SPAN,
+    hashed_cells,
+    longer,
+    new_slots,
+    numbered,
+    rehashed,
+)
+from fstgrad.checks import IntArray
+from fstgrad.compiler import inner_kernel, kernel, shared_kernel
+
+INF = 2**60  # as in fstgrad.automata.semiring
+
+
+@kernel
+def bounds(
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: IntArray,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    final: IntArray,
+    length: int,
+) -> tuple[IntArray, IntArray]:
+    """Return bounds (l + 1, K) of what each state still costs with r symbols left, over all y.
+
+    The lower bound is exact; the upper one takes for each symbol the cheapest arc.
+    """
+    size = len(final)
+    lower, upper = (
+        np.full((length + 1, size), INF, np.int64),
+        np.zeros((length + 1, size), np.int64),
+    )
+    for j in range(size):
+        lower[0, j], upper[0, j] = final[j], final[j]
+    low, high = np.empty(size, np.int64), np.empty(size, np.int64)
+    for r in range(1, length + 1):
+        for c in range(classes):
+            for j in range(size - 1, -1, -1):
+                low[j], high[j] = INF, INF
+                for a in range(first[c * size + j], first[c * size + j + 1]):
+                    low[j] = min(low[j], weight[a] + lower[r - 1, goal[a]])
+                    high[j] = min(high[j], weight[a] + upper[r - 1, goal[a]])
+                for e in range(eps_first[j], eps_first[j + 1]):
+                    low[j] = min(low[j], eps_weight[e] + low[eps_goal[e]])
+                    high[j] = min(high[j], eps_weight[e] + high[eps_goal[e]])
+                lower[r, j] = min(lower[r, j], bounded(low[j]))
+                worst = bounded(high[j])
+                upper[r, j] = worst if c == 0 else max(upper[r, j], worst)
+    return lower, upper
+
+
+@kernel
+def policy(
+    classes: int,
+    first: IntArray,
+    goal: IntArray,
+    weight: IntArray,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    upper: IntArray,
+) -> tuple[IntArray, IntArray]:
+    """Return (to, cost), each (l, K, C): one way of reading each class from each state of M.
+
+    The way that is best by the upper bounds (l + 1, K) with r symbols left after it; -1 where there
+    is none.  Any way costs a string at least its loss.
+    """
+    length, size = len(upper) - 1, upper.shape[1]
+    to = np.full((length, size, classes), -1, np.int64)
+    cost = np.zeros((length, size, classes), np.int64)
+    for r in range(length):
+        for j in range(size - 1, -1, -1):
+            for c in range(classes):
+                bound = INF // 2
+                for a in range(first[c * size + j], first[c * size + j + 1]):
+                    if weight[a] + upper[r, goal[a]] < bound:
+                        bound = weight[a] + upper[r, goal[a]]
+                        to[r, j, c], cost[r, j, c] = goal[a], weight[a]
+                for e in range(eps_first[j], eps_first[j + 1]):
+                    k = eps_goal[e]
+                    way = eps_weight[e] + cost[r, k, c]
+                    if to[r, k, c] >= 0 and way + upper[r, to[r, k, c]] < bound:
+                        bound = way + upper[r, to[r, k, c]]
+                        to[r, j, c], cost[r, j, c] = to[r, k, c], way
+    return to, cost
+
+
+@kernel
+def arc_kinds(
+    classes: int, size: int, first: IntArray, goal: IntArray, weight: IntArray
+) -> IntArray:
+    """Return (C, K): the first class with the same arcs from a state as this class has."""
+    kinds = np.empty((classes, size), np.int64)
+    for j in range(size):
+        for c in range(classes):
+            begin, count = first[c * size + j], first[c * size + j + 1] - first[c * size + j]
+            kinds[c, j] = c
+            for d in range(c):
+                other = first[d * size + j]
+                equal = kinds[d, j] == d and first[d * size + j + 1] - other == count
+                a = 0
+                while equal and a < count:
+                    equal = goal[begin + a] == goal[other + a]
+                    equal = equal and weight[begin + a] == weight[other + a]
+                    a += 1
+                if equal:
+                    kinds[c, j] = d
+                    break
+    return kinds
+
+
+@inner_kernel
+def _twin(kinds: IntArray, c: int, live: IntArray) -> int:
+    """Return the first class with the same arcs as `c` from all live cells."""
+    for d in range(c):
+        equal = True
+        for j in live:
+            if kinds[c, j] != kinds[d, j]:
+                equal = False
+                break
+        if equal:
+            return d
+    return c
+
+
+@kernel
+def advanced(
+    pool: IntArray,
+    states: int,
+    kinds: IntArray,
+    first: IntArray,
+    goal: IntArray,
+    weight: IntArray,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    lower: IntArray,
+    upper: IntArray,
+    cap_cell: int,
+    limit: int,
+    room: int,
+) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
+    """Return the next level: number of states, pool; target, cost and fall (S, C).
+
+    Parameters
+    ----------
+    pool, states
+        The rows of the level as in `fstgrad.automata.kernels.tables`, and their number.
+    kinds : (C, K)
+        As `arc_kinds` returns it.
+    lower, upper : (2, K)
+        Bounds before and after the symbol.
+    cap_cell : int
+        The state of M that holds the cap, or -1.  Where nothing but the cap is left of a row, the
+        `fall` of the arc is the cell that led on most cheaply, or -2 without one, and the `cost` is
+        the weight that it had; elsewhere `fall` is -1.
+    limit : int
+        Stop when there are more states.
+    room : int
+        Cells that rows may take.  Where more are needed it stops before, and minus their number is
+        returned for that of the states.
+    """
+    classes, size = kinds.shape
+    target = np.full((states, classes), -1, np.int64)
+    cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
+    found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
+    capacity, slots = 2 * (states + classes), new_slots(2 * (states + classes))
+    before, implied = np.full(size, INF, np.int64), np.full(size, INF, np.int64)
+    cells = np.full((classes, size), INF, np.int64)
+    starts, stops = np.empty(classes, np.int64), np.empty(classes, np.int64)
+    hashes, live = np.zeros(classes, np.int64), np.empty(size, np.int64)
+    twin = np.empty(classes, np.int64)
+    count, used, at = int(0.0), int(0.0), 0  # a literal 0 would be a type of its own
+    for s in range(states):
+        start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
+        row = pool[at + HEAD : at + HEAD + stop - start]
+        at += HEAD + stop - start
+        number = _opened(row, start, eps_first, eps_goal, eps_weight, lower[0], upper[0],
+                         before, live)  # fmt: skip
+        was_cap = number == 1 and live[0] == cap_cell
+        for c in range(classes):
+            twin[c] = _twin(kinds, c, live[:number])
+            if twin[c] < c:
+                continue
+            start, stop = _moved(before, live[:number], first, goal, weight, c * size, cells[c])
+            saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
+            saved_cost = cells[c, saved]
+            cost[s, c], starts[c], stops[c] = canonical(
+                cells[c], start, stop, eps_first, eps_goal, eps_weight, lower[1], upper[1], implied
+            )
+            if starts[c] == cap_cell and stops[c] == cap_cell + 1 and not was_cap:
+                fall[s, c] = saved
+                if saved >= 0:
+                    cost[s, c] = saved_cost
+            hashes[c] = hashed_cells(cells[c], starts[c], stops[c])
+        _touch(slots, found, hashes)
+        for c in range(classes):
+            if twin[c] < c:
+                target[s, c], cost[s, c] = target[s, twin[c]], cost[s, twin[c]]
+                fall[s, c] = fall[s, twin[c]]
+                continue
+            if starts[c] < stops[c]:
+                target[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
+                                        hashes[c])  # fmt: skip
+                if target[s, c] == count:
+                    count += 1
+                    used += HEAD + stops[c] - starts[c]
+            else:
+                cost[s, c] = 0
+            cells[c, starts[c] : stops[c]] = INF
+        for i in range(number):
+            before[live[i]] = INF
+        if count > limit:
+            break
+        if used + classes * (size + HEAD) > len(found):
+            if 3 * len(found) > room:  # the old pool and one of twice its size
+                return -3 * len(found), found, target, cost, fall
+            found = longer(found)
+        if count + classes > capacity:
+            capacity *= 2
+            slots = rehashed(found, used, capacity)
+    return count, found[:used], target, cost, fall
+
+
+@inner_kernel
+def _touch(slots: IntArray, pool: IntArray, hashes: IntArray) -> int:
+    """Read what is looked up next, all at once: the caches fetch side by side."""
+    total = 0
+    for hashed in hashes:
+        slot = slots[hashed & (len(slots) - 1)]
+        total += pool[slot & 0xFFFFFFFF] if slot >= 0 else 0
+    return total
+
+
+@inner_kernel
+def _opened(
+    row: IntArray,
+    start: int,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    lower: IntArray,
+    upper: IntArray,
+    before: IntArray,
+    live: IntArray,
+) -> int:
+    """Write a row closed under epsilons into `before`, and which of its cells can win into `live`.
+
+    Both are in order; `before` is infinite where it comes in.  Returns the number of cells.
+    """
+    bound = INF // 2
+    stop = start + len(row)
+    for j in range(start, stop):
+        before[j] = row[j - start]
+        bound = min(bound, before[j] + upper[j])
+    number, j = 0, start
+    while j < stop:
+        if before[j] + lower[j] <= bound:
+            live[number] = j
+            number += 1
+            for e in range(eps_first[j], eps_first[j + 1]):
+                k = eps_goal[e]
+                before[k] = min(before[k], before[j] + eps_weight[e])
+                stop = max(stop, k + 1)
+        else:
+            before[j] = INF
+        j += 1
+    return number
+
+
+@inner_kernel
+def _moved(
+    before: IntArray,
+    live: IntArray,
+    first: IntArray,
+    goal: IntArray,
+    weight: IntArray,
+    group: int,
+    cells: IntArray,
+) -> tuple[int, int]:
+    """Push the live cells through the arcs of a class; return the bounds of what they reach."""
+    start, stop = len(cells), 0
+    for j in live:
+        for a in range(first[group + j], first[group + j + 1]):
+            k = goal[a]
+            cells[k] = min(cells[k], before[j] + weight[a])
+            start, stop = min(start, k), max(stop, k + 1)
+    return start, stop
+
+
+@inner_kernel
+def _cheapest(cells: IntArray, start: int, stop: int, upper: IntArray, cap_cell: int) -> int:
+    """Return the cell besides the cap with the least bound of its total cost, -2 without one."""
+    best, bound = -2, INF // 2
+    if cap_cell >= 0:
+        for j in range(start, stop):
+            if j != cap_cell and cells[j] + upper[j] < bound:
+                best, bound = j, cells[j] + upper[j]
+    return best
+
+
+@shared_kernel
+def canonical(
+    cells: IntArray,
+    start: int,
+    stop: int,
+    eps_first: IntArray,
+    eps_goal: IntArray,
+    eps_weight: IntArray,
+    lower: IntArray,
+    upper: IntArray,
+    implied: IntArray,
+) -> tuple[int, int, int]:
+    """Bring cells[start : stop] to canonical form in place.
+
+    Dropped are the cells that cannot be on the cheapest path, and those that another cell implies
+    by epsilons.
+
+    Returns
+    -------
+    What was subtracted, INF if no cell is left, and the bounds of the cells that are left.
+    `implied` (K,) is workspace, infinite where it comes in and goes out.
+    """
+    bound = INF // 2
+    for j in range(start, stop):
+        bound = min(bound, cells[j] + upper[j])
+    offset, low, high, has_best = INF, stop, min(start, stop), False
+    for j in range(start, stop):
+        cell, way = cells[j], implied[j]
+        if way < INF:
+            implied[j] = INF
+        if cell < way:
+            is_best = not has_best and cell + upper[j] == bound
+            if is_best or cell + lower[j] < bound:
+                has_best = has_best or is_best
+                way = cell
+                offset, high = min(offset, cell), j + 1
+                low = min(low, j)
+            else:
+                cells[j] = INF
+        else:
+            cells[j] = INF
+        if way + lower[j] < bound:
+            for e in range(eps_first[j], eps_first[j + 1]):
+                k = eps_goal[e]
+                if k < stop:
+                    implied[k] = min(implied[k], way + eps_weight[e])
+    for j in range(low, high):
+        if cells[j] < INF:
+            cells[j] -= offset
+    return offset, low, high
+
+
+@inner_kernel
+def bounded(value: int) -> int:
+    """Return the value, with what stands for an infinity put back to it."""
+    if value > INF // 2:
+        return INF
+    if value < -(INF // 2):
+        return -INF
+    return value

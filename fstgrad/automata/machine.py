@@ -1,0 +1,283 @@
+"""The target machine M = Pi_1(U o Y_i): the loss against one target as a weighted acceptor.
+
+M reads a hypothesis y; the sum over its paths of y is U(y, y_i).  Here M stands as arrays that a
+prefix of y is pushed through: a row of weights, one for each state, is advanced by the arcs of a
+class of symbols and then by the epsilon arcs.  Before that M is made small: symbols with the same
+arcs form a class, epsilon arcs are ordered (or removed), states with the same future are merged.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.semiring import TROPICAL, Semiring
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+
+Grouped = tuple[IntArray, IntArray, npt.NDArray[Any]]
+ClassArcs = tuple[IntArray, IntArray, npt.NDArray[Any], IntArray, IntArray, npt.NDArray[Any]]
+
+GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
+_FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Weighted arcs between states: three arrays of shape (number of arcs,)."""
+
+    source: IntArray
+    target: IntArray
+    weight: npt.NDArray[Any]
+
+    def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
+        """Return the arcs at the given positions, in a slice, or under a mask."""
+        return Arcs(self.source[where], self.target[where], self.weight[where])
+
+
+@dataclass(frozen=True)
+class TargetMachine:
+    """M with K states, in one semiring, over symbol classes.
+
+    States 0..K-1, start in the row `initial` (K,) and end by the row `final` (K,).  `arcs[c]` are
+    the arcs of class c, `class_of` (n,) gives the class of each symbol, `epsilon` the epsilon arcs
+    in topological order.  Weights are in the semiring's dtype; tropical ones count `unit`, a cost
+    in nats.
+    """
+
+    semiring: Semiring
+    class_of: IntArray
+    arcs: tuple[Arcs, ...]
+    epsilon: Arcs
+    initial: npt.NDArray[Any]
+    final: npt.NDArray[Any]
+    unit: float
+
+    @property
+    def num_states(self) -> int:
+        """Number of states K."""
+        return len(self.final)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hypothesis has a path."""
+        return bool(self.semiring.is_zero(self.final).all())
+
+    def advance(self, rows: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
+        """Return closed rows (K, S) after one symbol of the class, from closed rows.
+
+        O(S (arcs of the class + epsilon arcs)).
+        """
+        after = self.semiring.full(rows.shape)
+        arcs = self.arcs[symbol_class]
+        for source, target, weight in zip(arcs.source, arcs.target, arcs.weight, strict=True):
+            moved = self.semiring.times(rows[source], weight)
+            self.semiring.plus(after[target], moved, out=after[target])
+        return self.closed(after)
+
+    def retreat(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
+        """Return the weights (K, S) of reading one symbol of the class, then `columns` (K, S)."""
+        before = self.semiring.full(columns.shape)
+        arcs = self.arcs[symbol_class]
+        for source, target, weight in zip(arcs.source, arcs.target, arcs.weight, strict=True):
+            moved = self.semiring.times(columns[target], weight)
+            self.semiring.plus(before[source], moved, out=before[source])
+        return self._closed_backward(before)
+
+    def value(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the weight (S,) of each of the rows (K, S) at the end of the hypothesis."""
+        result: npt.NDArray[Any] = self.semiring.plus.reduce(
+            self.semiring.times(rows, self.final[:, None]), axis=0
+        )
+        return result
+
+    def with_constant(self, cost: float) -> "TargetMachine":
+        """Return the machine of min(loss, cost): one more state that waits with weight `cost`.
+
+        Raises
+        ------
+        InvalidInputError
+            The semiring is not the tropical one.
+        """
+        if self.semiring is not TROPICAL:
+            raise InvalidInputError(f"the {self.semiring.name} semiring has no minimum of losses")
+        machine = self._with_unit(cost)
+        state = machine.num_states
+        loop = np.array([state], dtype=np.int64)
+        stay = Arcs(loop, loop, np.zeros(1, dtype=np.int64))
+        return replace(
+            machine,
+            arcs=tuple(concatenated((arcs, stay)) for arcs in machine.arcs),
+            initial=np.append(machine.initial, np.int64(round(cost / machine.unit))),
+            final=np.append(machine.final, np.int64(0)),
+        )
+
+    def by_class(self) -> tuple[IntArray, ClassArcs]:
+        """Return the states in an order in which epsilons lead up, and the arcs for the kernels.
+
+        The arcs are (first, goal, weight) by class and source, arcs first[c K + j] ..
+        first[c K + j + 1] leaving state j under class c, and the same of the epsilons by source.
+        """
+        size, epsilon = self.num_states, self.epsilon
+        rank = [0] * size
+        for source, target in zip(epsilon.source.tolist(), epsilon.target.tolist(), strict=True):
+            rank[target] = max(rank[target], rank[source] + 1)
+        order = np.argsort(rank, kind="stable")
+        number = np.empty(size, dtype=np.int64)
+        number[order] = np.arange(size)
+        classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
+        every = concatenated(self.arcs)
+        group = classes * size + number[every.source]
+        return order, (
+            *_grouped(group, number, every, len(self.arcs) * size),
+            *_grouped(number[epsilon.source], number, epsilon, size),
+        )
+
+    def _with_unit(self, cost: float) -> "TargetMachine":
+        """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
+        finite = self._finite_weights()
+        unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
+        return self.rescaled(round(self.unit / unit), unit)
+
+    def rescaled(self, factor: float, unit: float) -> "TargetMachine":
+        """Return the tropical machine with weights times `factor`, rounded, of another unit."""
+
+        def scaled(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            zero = self.semiring.is_zero(weight)
+            times = np.rint(np.where(zero, 0, weight) * factor).astype(np.int64)
+            return np.where(zero, self.semiring.zero, times)
+
+        return replace(
+            self,
+            arcs=tuple(replace(arcs, weight=scaled(arcs.weight)) for arcs in self.arcs),
+            epsilon=replace(self.epsilon, weight=scaled(self.epsilon.weight)),
+            initial=scaled(self.initial),
+            final=scaled(self.final),
+            unit=unit,
+        )
+
+    @property
+    def largest(self) -> int:
+        """Largest magnitude of a finite weight."""
+        return int(np.abs(self._finite_weights()).max(initial=0))
+
+    def _finite_weights(self) -> npt.NDArray[Any]:
+        parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
+        weights = np.concatenate(parts)
+        return weights[~self.semiring.is_zero(weights)]
+
+    def closed(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
+        for source, target, weight in zip(
+            self.epsilon.source, self.epsilon.target, self.epsilon.weight, strict=True
+        ):
+            moved = self.semiring.times(rows[source], weight)
+            self.semiring.plus(rows[target], moved, out=rows[target])
+        rows[self.semiring.is_zero(rows)] = self.semiring.zero
+        return rows
+
+    def _closed_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        for source, target, weight in zip(
+            self.epsilon.source[::-1],
+            self.epsilon.target[::-1],
+            self.epsilon.weight[::-1],
+            strict=True,
+        ):
+            moved = self.semiring.times(columns[target], weight)
+            self.semiring.plus(columns[source], moved, out=columns[source])
+        columns[self.semiring.is_zero(columns)] = self.semiring.zero
+        return columns
+
+
+def _grouped(group: IntArray, number: IntArray, arcs: Arcs, groups: int) -> Grouped:
+    """Return (first, target, weight) of the arcs sorted by group, states renumbered."""
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(groups + 1))
+    return first, number[arcs.target][order], arcs.weight[order]
+
+
+def cost_unit(costs: FloatArray) -> float:
+    """Return the largest 2^-k, 0 <= k <= 20, of which all costs are multiples, else a fine one."""
+    for bits in range(GRID_BITS + 1):
+        scaled = costs * 2.0**bits
+        if np.array_equal(scaled, np.rint(scaled)):
+            return float(2.0**-bits)
+    return float(2.0 ** (np.ceil(np.log2(np.abs(costs).max())) - _FRACTION_BITS))
+
+
+def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tuple[Arcs, ...]]:
+    """Return the class of each of `num` labels and the arcs of each class: equal arcs, one class.
+
+    Labels without arcs form a class too.  Labels are compared by a hash of their arcs, and the
+    result is verified; on a collision the hash is drawn anew.
+    """
+    order = np.lexsort((arcs.weight, arcs.target, arcs.source, label))
+    arcs, label = arcs.take(order), label[order]
+    bounds = np.searchsorted(label, np.arange(num + 1))
+    start, count = bounds[:-1], np.diff(bounds)
+    columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.target
+    for salt in itertools.count(1):
+        sums = np.append(np.uint64(0), np.cumsum(_mixed(*columns, salt)))
+        hashes = sums[bounds[1:]] - sums[start]
+        _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
+        model = first[found]
+        if np.array_equal(count[model], count):
+            twin = np.arange(len(label)) + (start[model] - start)[label]
+            if all(np.array_equal(column[twin], column) for column in columns):
+                break
+    rank = np.argsort(first)
+    class_of = np.argsort(rank)[found]
+    own = zip(start[first[rank]].tolist(), bounds[first[rank] + 1].tolist(), strict=True)
+    return class_of, tuple(arcs.take(slice(*span)) for span in own)
+
+
+def _mixed(
+    weight: npt.NDArray[np.uint64], source: IntArray, target: IntArray, salt: int
+) -> npt.NDArray[np.uint64]:
+    """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""
+    mixed = weight + np.uint64(salt)
+    for number in (source, target):
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed += number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(32)
+    return mixed
+
+
+def concatenated(parts: tuple[Arcs, ...]) -> Arcs:
+    """Return the arcs of all parts, one after the other."""
+    return Arcs(
+        np.concatenate([part.source for part in parts]),
+        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+    )
+
+
+def summed(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
+    """Return the arcs with those between the same two states added up."""
+    keys, where = np.unique(arcs.source * num_states + arcs.target, return_inverse=True)
+    weight = semiring.full((len(keys),))
+    semiring.plus.at(weight, where, arcs.weight)
+    return Arcs(keys // num_states, keys % num_states, weight)
+
+
+def topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
+    """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
+    indegree = np.bincount(arcs.target, minlength=num_states)
+    leaving: dict[int, list[int]] = {}
+    for arc, source in enumerate(arcs.source.tolist()):
+        leaving.setdefault(source, []).append(arc)
+    ready = np.flatnonzero(indegree == 0).tolist()
+    order: list[int] = []
+    while ready:
+        for arc in leaving.get(ready.pop(), ()):
+            order.append(arc)
+            target = int(arcs.target[arc])
+            indegree[target] -= 1
+            if indegree[target] == 0:
+                ready.append(target)
+    return np.array(order, dtype=np.int64) if len(order) == len(arcs.source) else None

@@ -1,0 +1,110 @@
+"""Products: the machine or the automaton of a sum of two losses."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
+from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenated
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import IntArray
+from fstgrad.errors import InfeasibleError, StateLimitError
+
+_LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
+
+
+def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
+    """Return the tropical machine of the sum of two losses: K_a K_b states before reduction.
+
+    State (i, j) is i K_b + j; a symbol moves both, an epsilon moves one.  The epsilons of `a` come
+    first, which misses nothing: moves of the two sides commute.
+    """
+    factor_a, factor_b, unit = _common_unit(a, b)
+    a, b = a.rescaled(factor_a, unit), b.rescaled(factor_b, unit)
+    size = b.num_states
+    classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
+
+    def joint(left: Arcs, right: Arcs) -> Arcs:
+        return Arcs(
+            np.add.outer(left.source * size, right.source).ravel(),
+            np.add.outer(left.target * size, right.target).ravel(),
+            np.add.outer(left.weight, right.weight).ravel(),
+        )
+
+    def stay(states: int) -> Arcs:
+        every = np.arange(states)
+        return Arcs(every, every, np.zeros(states, dtype=np.int64))
+
+    def outer(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        total: npt.NDArray[Any] = np.add.outer(left, right).ravel()
+        return np.where(TROPICAL.is_zero(total), TROPICAL.zero, total)
+
+    machine = TargetMachine(
+        TROPICAL,
+        class_of.ravel(),
+        tuple(joint(a.arcs[i], b.arcs[j]) for i, j in classes.T),
+        concatenated((joint(a.epsilon, stay(size)), joint(stay(a.num_states), b.epsilon))),
+        outer(a.initial, b.initial),
+        outer(a.final, b.final),
+        unit,
+    )
+    return merge_equal_futures(machine)
+
+
+def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, float]:
+    """Return how many of a common unit the units of `a` and `b` are, and that unit.
+
+    Units with a ratio of small integers (a third and a half: two and three sixths) get the exact
+    one, if weights stay small; others the smaller of the two.
+    """
+    ratio = Fraction(a.unit / b.unit).limit_denominator(2**GRID_BITS)
+    if ratio and abs(float(ratio) * b.unit - a.unit) <= 1e-12 * a.unit:
+        factors = ratio.numerator, ratio.denominator
+        if max(a.largest * factors[0], b.largest * factors[1]) < _LARGEST_WEIGHT:
+            return *factors, a.unit / ratio.numerator
+    unit = min(a.unit, b.unit)
+    return a.unit / unit, b.unit / unit, unit
+
+
+def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) -> LossAutomaton:
+    """Return the automaton of the sum of two: its states are the pairs that a hypothesis reaches.
+
+    O(pairs x joint classes).
+
+    Raises
+    ------
+    StateLimitError
+        More than `max_states` pairs.
+    InfeasibleError
+        No hypothesis has a finite sum.
+    """
+    classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
+    left, right = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    levels: list[Level] = []
+    states = 1
+    for level_a, level_b in zip(a.levels, b.levels, strict=True):
+        goal_a = level_a.target[left][:, classes[0]]
+        goal_b = level_b.target[right][:, classes[1]]
+        cost = level_a.cost[left][:, classes[0]] + level_b.cost[right][:, classes[1]]
+        alive = (goal_a != DEAD) & (goal_b != DEAD)
+        width = int(goal_b.max(initial=0)) + 1
+        pairs, number = np.unique(goal_a[alive] * width + goal_b[alive], return_inverse=True)
+        target: IntArray = np.full(alive.shape, DEAD, dtype=np.int64)
+        target[alive] = number
+        levels.append(Level(target, np.where(alive, cost, 0.0)))
+        left, right = pairs // width, pairs % width
+        states += len(pairs)
+        if states > max_states:
+            raise StateLimitError(
+                states,
+                max_states,
+                where="product of the automata of a sum",
+                remedy="Shorten the strings or raise max_states.",
+            )
+    if len(left) == 0:
+        raise InfeasibleError("no hypothesis has a finite sum of losses; change the length")
+    final = a.final[left] + b.final[right]
+    return LossAutomaton(a.alphabet, class_of.ravel(), tuple(levels), a.initial + b.initial, final)

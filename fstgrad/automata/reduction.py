@@ -1,0 +1,259 @@
+"""From a transducer and OpenFst's M to a small, ordered target machine.
+
+Symbols that the transducer treats alike are made one before OpenFst composes; in M, symbols with
+the same arcs form a class, epsilon arcs are put in topological order or removed, and states with
+the same future are merged.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.machine import (
+    GRID_BITS,
+    Arcs,
+    TargetMachine,
+    concatenated,
+    cost_unit,
+    summed,
+    symbol_classes,
+    topological_order,
+)
+from fstgrad.automata.semiring import PROBABILITY, TROPICAL, Semiring
+from fstgrad.checks import IntArray
+from fstgrad.errors import FstError
+from fstgrad.openfst import FstArrays
+
+
+def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[FstArrays, IntArray]:
+    """Return a transducer that reads classes of symbols, and the class of each symbol (n,).
+
+    Only arcs that write a label of `written`, or nothing, are kept; symbols that are then read by
+    the same arcs form a class, and label c + 1 reads class c.  For the edit distance all symbols
+    outside the target are one, so that M costs no more with 10,000 words than with 100.
+    """
+    kept = np.isin(fst.olabel, written) | (fst.olabel == 0)
+    source, ilabel, olabel, target, weight = (
+        np.asarray(getattr(fst, name))[kept]
+        for name in ("source", "ilabel", "olabel", "target", "weight")
+    )
+    width = int(olabel.max(initial=0)) + 1
+    reads = ilabel > 0
+    arcs = Arcs(source[reads], target[reads] * width + olabel[reads], weight[reads])
+    class_of, classes = symbol_classes(arcs, ilabel[reads] - 1, num_symbols)
+    merged = concatenated(classes)
+    number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
+    reduced = FstArrays(
+        arc_type=fst.arc_type,
+        start=fst.start,
+        final=fst.final,
+        source=np.concatenate([source[~reads], merged.source]),
+        ilabel=np.concatenate([ilabel[~reads], number + 1]),
+        olabel=np.concatenate([olabel[~reads], merged.target % width]),
+        target=np.concatenate([target[~reads], merged.target // width]),
+        weight=np.concatenate([weight[~reads], merged.weight]),
+    )
+    return reduced, class_of
+
+
+def target_machine(
+    fst: FstArrays, num_symbols: int, semiring: Semiring, *, compiled: bool = True
+) -> TargetMachine:
+    """Return the arrays of M, small and ordered.
+
+    Without `compiled` it is done in numpy, the twin that the tests compare with.
+
+    Parameters
+    ----------
+    fst : FstArrays
+        The acceptor M, weights as costs (tropical) or as -log of probabilities or counts.
+    num_symbols : int
+        Size n of the alphabet; label i + 1 is symbol i.
+    semiring : Semiring
+        What the weights mean.
+
+    Raises
+    ------
+    FstError
+        M has an epsilon cycle of negative cost, or one whose weights do not converge.
+    """
+    if fst.start < 0:
+        return _empty_machine(num_symbols, semiring)
+    weights, final, unit = _semiring_weights(fst, semiring)
+    all_arcs = Arcs(fst.source, fst.target, weights)
+    is_epsilon = fst.ilabel == 0
+    if compiled and semiring is PROBABILITY:
+        return _counting_machine(fst, all_arcs, final, num_symbols)
+    class_of, arcs = symbol_classes(
+        all_arcs.take(~is_epsilon), fst.ilabel[~is_epsilon] - 1, num_symbols
+    )
+    initial = semiring.full((len(final),))
+    initial[fst.start] = semiring.one
+    machine = TargetMachine(
+        semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
+    )
+    return merge_equal_futures(order_epsilons(machine), compiled=compiled)
+
+
+def _counting_machine(
+    fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
+) -> TargetMachine:
+    """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
+    from fstgrad.automata.kernels import reduction
+
+    kernels: Any = reduction
+    size = len(final)
+    silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
+    order = topological_order(silent, size)
+    if order is None:
+        paths = _cyclic_closure(PROBABILITY, silent, size)
+    else:
+        ordered = silent.take(order)
+        paths = kernels.closure(size, ordered.source, ordered.target, ordered.weight)
+    read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
+    group = (fst.ilabel[read] - 1) * size + arcs.source[read]
+    read = read[np.argsort(group, kind="stable")]
+    group.sort()
+    first = np.searchsorted(group, np.arange(num_symbols * size + 1))
+    triples, weight, ends = kernels.quotient(
+        paths, fst.start, num_symbols, first, arcs.target[read], arcs.weight[read], final
+    )
+    label, source, target = triples.T
+    class_of, classes = symbol_classes(Arcs(source, target, weight), label, num_symbols)
+    initial = np.zeros(len(ends))
+    initial[0] = 1.0
+    none = np.empty(0, dtype=np.int64)
+    return TargetMachine(
+        PROBABILITY, class_of, classes, Arcs(none, none, np.empty(0)), initial, ends, 1.0
+    )
+
+
+def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
+    """Return the machine that no hypothesis passes: one state, no arcs."""
+    nothing = semiring.full((1,))
+    none = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+    classes = np.zeros(num_symbols, dtype=np.int64)
+    return TargetMachine(semiring, classes, (none,), none, nothing, nothing, 1.0)
+
+
+def _semiring_weights(
+    fst: FstArrays, semiring: Semiring
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
+    """Return arc weights and final weights in the semiring's dtype, and the unit of costs."""
+    from_log = np.concatenate([fst.weight, fst.final])
+    if semiring is PROBABILITY:
+        values = np.exp(-from_log)
+        rounded = np.round(values * 2**GRID_BITS) / 2**GRID_BITS
+        on_grid = np.abs(values - rounded) <= 1e-12 * np.maximum(1.0, values)
+        values = np.where(on_grid & (rounded > 0), rounded, values)
+        return values[: len(fst.weight)], values[len(fst.weight) :], 1.0
+    finite = np.isfinite(from_log)
+    unit = cost_unit(from_log[finite])
+    units = np.full(len(from_log), TROPICAL.zero)
+    units[finite] = np.rint(from_log[finite] / unit).astype(np.int64)
+    return units[: len(fst.weight)], units[len(fst.weight) :], unit
+
+
+def order_epsilons(machine: TargetMachine) -> TargetMachine:
+    """Return an equal machine whose epsilon arcs are in topological order, rows closed.
+
+    Tropical epsilon arcs are kept where they have no cycle (they are few, their closure is not);
+    otherwise, and always in the probability semiring, they are replaced by their closure.
+    """
+    order = topological_order(machine.epsilon, machine.num_states)
+    if order is not None and machine.semiring is TROPICAL:
+        machine = replace(machine, epsilon=machine.epsilon.take(order))
+    else:
+        machine = _without_epsilons(machine, _closure(machine, order))
+    return replace(
+        machine,
+        initial=machine.closed(machine.initial[:, None].copy())[:, 0],
+        final=machine._closed_backward(machine.final[:, None].copy())[:, 0],
+    )
+
+
+def _closure(machine: TargetMachine, order: IntArray | None) -> npt.NDArray[Any]:
+    """Return the (K, K) matrix of all epsilon paths, the empty ones included."""
+    semiring, size = machine.semiring, machine.num_states
+    if order is None:
+        return _cyclic_closure(semiring, machine.epsilon, size)
+    closure = semiring.full((size, size))
+    closure[np.arange(size), np.arange(size)] = semiring.one
+    return replace(machine, epsilon=machine.epsilon.take(order)).closed(closure.T).T
+
+
+def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[Any]:
+    """Return the weights (K, K) of all paths, the empty ones included (Lehmann 1977)."""
+    closure = semiring.full((size, size))
+    semiring.plus.at(closure, (arcs.source, arcs.target), arcs.weight)
+    for k in range(size):
+        loop = closure[k, k]
+        if semiring is TROPICAL and loop < 0:
+            raise FstError(
+                "the transducer has a cycle of insertions or deletions with negative cost; "
+                "make their total cost >= 0"
+            )
+        if semiring is PROBABILITY and loop >= 1:
+            raise FstError(
+                "the transducer has a cycle of epsilons whose weights sum to "
+                f"{loop:g} >= 1 and so do not converge; lower them"
+            )
+        star = semiring.one if semiring is TROPICAL else 1.0 / (1.0 - loop)
+        through = semiring.times(closure[:, k : k + 1], star)
+        closure = semiring.plus(closure, semiring.times(through, closure[k : k + 1]))
+        closure[semiring.is_zero(closure)] = semiring.zero
+    diagonal = np.arange(size)
+    closure[diagonal, diagonal] = semiring.plus(closure[diagonal, diagonal], semiring.one)
+    return closure
+
+
+def _without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
+    """Return the machine whose arcs, and whose end, are preceded by the closure.
+
+    A state then holds its whole future, so that `merge_equal_futures` sees what is equal; states
+    that were entered by epsilons alone are no longer reached and go.
+    """
+    semiring, size = machine.semiring, machine.num_states
+    leaders = [np.flatnonzero(~semiring.is_zero(column)) for column in closure.T]
+
+    def led(arcs: Arcs) -> Arcs:
+        counts = [len(leaders[source]) for source in arcs.source]
+        sources = np.concatenate([np.empty(0, dtype=np.int64)] + [leaders[s] for s in arcs.source])
+        before = closure[sources, np.repeat(arcs.source, counts)]
+        weight = semiring.times(before, np.repeat(arcs.weight, counts))
+        return summed(Arcs(sources, np.repeat(arcs.target, counts), weight), semiring, size)
+
+    ends = semiring.times(closure, machine.final[None, :])
+    return _reachable(
+        replace(
+            machine,
+            arcs=tuple(led(arcs) for arcs in machine.arcs),
+            epsilon=machine.epsilon.take(np.empty(0, dtype=np.int64)),
+            final=semiring.plus.reduce(ends, axis=1),
+        )
+    )
+
+
+def _reachable(machine: TargetMachine) -> TargetMachine:
+    """Return the machine without the states that no symbols lead to."""
+    found = ~machine.semiring.is_zero(machine.initial)
+    every = concatenated(machine.arcs)
+    count = 0
+    while count < found.sum():
+        count = int(found.sum())
+        found[every.target[found[every.source]]] = True
+    number = np.cumsum(found) - 1
+
+    def renumbered(arcs: Arcs) -> Arcs:
+        kept = arcs.take(found[arcs.source])
+        return Arcs(number[kept.source], number[kept.target], kept.weight)
+
+    return replace(
+        machine,
+        arcs=tuple(renumbered(arcs) for arcs in machine.arcs),
+        initial=machine.initial[found],
+        final=machine.final[found],
+    )

@@ -1,0 +1,287 @@
+"""Lattices from FSTs, text, n-best lists, confusion networks: arcs, checked, ordered, trimmed."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import BoolArray, FloatArray, IntArray, index_array, log_weights
+from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
+from fstgrad.lattices.graph import Graph
+from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
+
+EPSILON = -1
+_LARGEST_STATE = 2**31
+
+
+class Arcs(NamedTuple):
+    """Arcs in any order: four arrays (A,); label -1 is epsilon, scores are log-weights."""
+
+    source: IntArray
+    target: IntArray
+    label: IntArray
+    scores: FloatArray
+
+    @classmethod
+    def checked(
+        cls,
+        source: npt.ArrayLike,
+        target: npt.ArrayLike,
+        label: npt.ArrayLike,
+        scores: npt.ArrayLike,
+        num_symbols: int,
+    ) -> "Arcs":
+        """Return arcs from arrays of one length."""
+        first = index_array("source", source, _LARGEST_STATE, (None,))
+        shape = first.shape
+        return cls(
+            first,
+            index_array("target", target, _LARGEST_STATE, shape),
+            index_array("label", label, num_symbols, shape, lower=EPSILON),
+            log_weights("scores", scores, shape),
+        )
+
+
+Parts = tuple[Graph, IntArray, FloatArray, IntArray, BoolArray]
+
+
+def ordered(arcs: Arcs, start: int, final: Mapping[int, float]) -> Parts:
+    """Return graph, labels, scores, origins and ends of a lattice; O(A log A).
+
+    One end: where there are several final states, or one that scores or goes on, each gets an
+    epsilon arc, which carries its score, to a new state.
+    """
+    states, ends_of = np.unique(np.concatenate([arcs.source, arcs.target]), return_inverse=True)
+    known = {int(state): i for i, state in enumerate(states.tolist())}
+    source, target = ends_of[: len(arcs.source)], ends_of[len(arcs.source) :]
+    for state in (start, *final):
+        known.setdefault(int(state), len(known))
+    stops = {known[int(state)]: float(score) for state, score in final.items()}
+    log_weights("final", list(stops.values()))
+    num = len(known)
+    names = np.empty(num, dtype=np.int64)
+    names[list(known.values())] = list(known)
+    only = next(iter(stops)) if len(stops) == 1 else -1
+    origin = np.arange(len(source))
+    label, scores = arcs.label, arcs.scores
+    ends = np.zeros(len(source), dtype=bool)
+    if only < 0 or stops[only] != 0.0 or (source == only).any():
+        extra = np.array(list(stops), dtype=np.int64)
+        source = np.concatenate([source, extra])
+        target = np.concatenate([target, np.full(len(extra), num)])
+        label = np.concatenate([label, np.full(len(extra), EPSILON)])
+        scores = np.concatenate([scores, np.array(list(stops.values()), dtype=np.float64)])
+        origin = np.concatenate([origin, names[extra]])
+        ends = np.concatenate([ends, np.ones(len(extra), dtype=bool)])
+        only, num = num, num + 1
+    rank = _topological_rank(source, target, num, known[int(start)], only)
+    kept = np.flatnonzero((rank[source] >= 0) & (rank[target] >= 0))
+    order = kept[np.lexsort((kept, rank[target[kept]], rank[source[kept]]))]
+    graph = Graph(rank[source[order]], rank[target[order]], int(rank.max()) + 1)
+    return graph, label[order].astype(np.int64), scores[order], origin[order], ends[order]
+
+
+def _topological_rank(
+    source: IntArray, target: IntArray, num: int, start: int, end: int
+) -> IntArray:
+    """Return the topological number of each state on a path from start to end; -1 for others."""
+    useful = reached(source, target, num, start) & reached(target, source, num, end)
+    if not (useful[start] and useful[end]):
+        raise InfeasibleError(
+            "no path leads from the start to a final state: the lattice is empty; "
+            "check start, final and the arcs"
+        )
+    alive = useful[source] & useful[target]
+    source, target = source[alive], target[alive]
+    order = np.argsort(source, kind="stable")
+    bounds = np.searchsorted(source[order], np.arange(num + 1))
+    indegree = np.bincount(target, minlength=num)
+    rank = np.full(num, -1, dtype=np.int64)
+    front, count = np.array([start]), 0
+    if indegree[start]:
+        raise _cycle()
+    while len(front):
+        rank[front] = np.arange(count, count + len(front))
+        count += len(front)
+        arcs = order[_ranges(bounds[front], bounds[front + 1])]
+        left, taken = np.unique(target[arcs], return_counts=True)
+        indegree[left] -= taken
+        front = left[indegree[left] == 0]
+    if count < useful.sum():
+        raise _cycle()
+    return rank
+
+
+def reached(source: IntArray, target: IntArray, num: int, start: int) -> BoolArray:
+    """Return which of `num` states can be reached from `start`."""
+    order = np.argsort(source, kind="stable")
+    bounds = np.searchsorted(source[order], np.arange(num + 1))
+    found = np.zeros(num, dtype=bool)
+    front = np.array([start])
+    while len(front):
+        found[front] = True
+        ahead = np.unique(target[order[_ranges(bounds[front], bounds[front + 1])]])
+        front = ahead[~found[ahead]]
+    return found
+
+
+def _ranges(begin: IntArray, end: IntArray) -> IntArray:
+    """Return begin[0] .. end[0] - 1, begin[1] .. end[1] - 1, ... as one array."""
+    sizes = end - begin
+    within: IntArray = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ranges: IntArray = np.repeat(begin, sizes) + within
+    return ranges
+
+
+def _cycle() -> InvalidInputError:
+    return InvalidInputError(
+        "the arcs have a cycle, so that paths do not end; a lattice is acyclic"
+    )
+
+
+def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, float]]:
+    """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights."""
+    plain = read(fst)
+    if not is_acceptor(plain):
+        raise FstError("fst is a transducer; give an acceptor (project it to one side)")
+    if not is_acyclic(plain):
+        raise FstError("fst is cyclic; a lattice has finitely many paths")
+    arrays = to_arrays(plain)
+    if arrays.start < 0:
+        raise InfeasibleError("fst is empty: it has no start state")
+    label = _ids_of_labels(arrays.ilabel, arrays.input_symbols, alphabet)
+    stops = np.flatnonzero(arrays.final < np.inf)
+    final = {int(state): -float(arrays.final[state]) for state in stops}
+    scores = log_weights("scores", -arrays.weight)
+    return Arcs(arrays.source, arrays.target, label, scores), arrays.start, final
+
+
+def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet) -> IntArray:
+    if symbols is None:
+        if label.size and label.max() > len(alphabet):
+            raise AlphabetError(
+                f"fst has label {label.max()} and no symbol table; the alphabet has labels "
+                f"1 .. {len(alphabet)}"
+            )
+        return label - 1
+    names = dict(symbols)
+    used = np.unique(label)
+    ids = np.empty(len(used), dtype=np.int64)
+    for i, number in enumerate(used.tolist()):
+        name = names.get(number)
+        if number != 0 and name is None:
+            raise AlphabetError(f"fst has label {number}, which is not in its symbol table")
+        ids[i] = EPSILON if number == 0 else int(alphabet.encode([str(name)], name="fst")[0])
+    return ids[np.searchsorted(used, label)]
+
+
+def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, float]]:
+    """Return arcs, start and final scores of an acceptor in AT&T text."""
+    rows: list[tuple[int, int, int, float]] = []
+    final: dict[int, float] = {}
+    start: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) > 4:
+            raise InvalidInputError(
+                f"text, line {number}: {len(fields)} fields; an arc of an acceptor is "
+                "'source target label [cost]', a final state 'state [cost]'"
+            )
+        states = [_state(field, number) for field in fields[: 2 if len(fields) > 2 else 1]]
+        start = states[0] if start is None else start
+        cost = _cost(fields[-1], number) if len(fields) in (2, 4) else 0.0
+        if len(states) == 1:
+            final[states[0]] = -cost
+        else:
+            rows.append((states[0], states[1], _symbol(fields[2], alphabet, number), -cost))
+    if start is None:
+        raise InvalidInputError("text is empty; give the lines of an acceptor")
+    source, target, label, scores = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Arcs.checked(source, target, label, scores, len(alphabet)), start, final
+
+
+def _state(field: str, line: int) -> int:
+    if not field.isdecimal():
+        raise InvalidInputError(f"text, line {line}: {field!r} is not the number of a state")
+    return int(field)
+
+
+def _cost(field: str, line: int) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        raise InvalidInputError(f"text, line {line}: {field!r} is not a cost") from None
+
+
+def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
+    if field == EPSILON_SYMBOL:
+        return EPSILON
+    return int(alphabet.encode([field], name=f"text, line {line}")[0])
+
+
+def arcs_of_nbest(
+    hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
+) -> tuple[Arcs, int]:
+    """Return the arcs of an n-best list, the scored epsilon arcs first, and the final state."""
+    strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(hypotheses)]
+    if not strings:
+        raise InvalidInputError("hypotheses is empty; give at least one")
+    weights = log_weights("scores", scores, (len(strings),))
+    lengths = np.array([len(y) for y in strings])
+    # path i has the states first[i] .. first[i] + l_i - 1, one before each of its symbols
+    first = 1 + np.cumsum(lengths) - lengths
+    final = 1 + int(lengths.sum())
+    inner = np.arange(1, final)
+    after = inner + 1
+    after[(first + lengths - 2)[lengths > 0]] = final
+    entry = np.where(lengths > 0, first, final)
+    return Arcs(
+        np.concatenate([np.zeros(len(strings), dtype=np.int64), inner]),
+        np.concatenate([entry, after]),
+        np.concatenate([np.full(len(strings), EPSILON), *strings]),
+        np.concatenate([weights, np.zeros(len(inner))]),
+    ), final
+
+
+def arcs_of_slots(slots: Sequence[Sequence[tuple[str | None, float]]], alphabet: Alphabet) -> Arcs:
+    """Return the arcs of a confusion network, slot by slot."""
+    rows = [
+        (t, t + 1, EPSILON if symbol is None else int(alphabet.encode([symbol])[0]), score)
+        for t, slot in enumerate(slots)
+        for symbol, score in slot
+    ]
+    if not rows:
+        raise InvalidInputError("slots is empty; give at least one slot with an alternative")
+    source, target, label, scores = zip(*rows, strict=True)
+    return Arcs.checked(source, target, label, scores, len(alphabet))
+
+
+def fst_arrays(
+    graph: Graph, label: IntArray, ends: BoolArray, log_weight: FloatArray, symbols: Symbols
+) -> FstArrays:
+    """Return an acceptor in log64, costs minus `log_weight`; arcs of `ends` as final weights."""
+    inner = ~ends
+    states = graph.num_states - int(ends.any())
+    final = np.full(states, np.inf)
+    if ends.any():
+        final[graph.source[ends]] = -log_weight[ends]
+    else:
+        final[-1] = 0.0
+    arc_label = label[inner] + 1
+    return FstArrays(
+        arc_type="log64",
+        start=0,
+        final=final,
+        source=graph.source[inner],
+        ilabel=arc_label,
+        olabel=arc_label,
+        target=graph.target[inner],
+        weight=-log_weight[inner],
+        input_symbols=symbols,
+        output_symbols=symbols,
+    )

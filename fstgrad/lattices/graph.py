@@ -1,0 +1,167 @@
+"""Acyclic graphs, and sums over all their paths.
+
+A graph has states 0 .. S-1 in topological order, one start (0) and one end (S - 1).  Arcs have
+log-weights w(e); a path has the sum of those of its arcs.  With
+
+    beta(s) = log sum over the paths from s to the end,    log Z = beta(0),
+    p(e | s) = exp(w(e) + beta(s') - beta(s))    for the arc e = (s, s'),
+
+a path is a walk from the start that takes each arc with the probability p(e | s), and P(e), the
+probability of passing e, is that of reaching s times p(e | s).  Sums are logarithms and the rest is
+probabilities, so that no range of weights is too wide; everything is O(arcs).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An acyclic graph with one start and one end.
+
+    Parameters
+    ----------
+    source, target : (A,) int64
+        Arcs, sorted by source; source < target.
+    num_states : int
+        The number of states S.
+    """
+
+    source: IntArray
+    target: IntArray
+    num_states: int
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        self.source.flags.writeable = False
+        self.target.flags.writeable = False
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs A."""
+        return len(self.source)
+
+    @cached_property
+    def first_out(self) -> IntArray:
+        """(S + 1,) bounds: the arcs that leave s are first_out[s] .. first_out[s + 1] - 1."""
+        return np.searchsorted(self.source, np.arange(self.num_states + 1))
+
+    @cached_property
+    def arcs_in(self) -> IntArray:
+        """(A,) the arcs in the order of their targets."""
+        return np.argsort(self.target, kind="stable")
+
+    @cached_property
+    def first_in(self) -> IntArray:
+        """(S + 1,) bounds: the arcs into s are arcs_in[first_in[s] : first_in[s + 1]]."""
+        return np.searchsorted(self.target[self.arcs_in], np.arange(self.num_states + 1))
+
+    @cached_property
+    def longest(self) -> int:
+        """Number of arcs of the longest path."""
+        depth = np.zeros(self.num_states, dtype=np.int64)
+        for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
+            depth[target] = max(depth[target], depth[source] + 1)
+        return int(depth[-1])
+
+    def beta(self, weight: FloatArray) -> FloatArray:
+        """Return the log-sums (S,) over the paths to the end; `weight` (A,) in nats."""
+        from fstgrad.lattices.kernels import log_sums_ahead
+
+        beta = np.zeros(self.num_states)
+        log_sums_ahead(beta, self.first_out, self.target, weight)
+        return beta
+
+
+def sums_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:
+    """Return the sums (size,) of the values with each index."""
+    return np.bincount(index, values, minlength=size).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """The sums of one graph under one set of log-weights, and what follows from them.
+
+    beta : (S,) log-sums of the paths from each state to the end.
+    """
+
+    graph: Graph
+    weight: FloatArray
+    beta: FloatArray
+
+    @classmethod
+    def of(cls, graph: Graph, weight: FloatArray) -> "Flow":
+        """Run the backward pass.
+
+        Raises
+        ------
+        InfeasibleError
+            No path has a finite weight.
+        """
+        flow = cls(graph, weight, graph.beta(weight))
+        if flow.log_z == -np.inf:
+            raise InfeasibleError(
+                "no path of the lattice has a finite score and a finite loss (Z = 0); "
+                "allow more arcs, or use a loss that is finite on some path"
+            )
+        return flow
+
+    @property
+    def log_z(self) -> float:
+        """Log Z in nats."""
+        return float(self.beta[0])
+
+    @cached_property
+    def share(self) -> FloatArray:
+        """(A,) the probability of each arc given its source."""
+        ahead = self.weight + self.beta[self.graph.target]
+        behind = np.where(self.beta > -np.inf, self.beta, 0.0)[self.graph.source]
+        return np.asarray(np.exp(ahead - behind))
+
+    @cached_property
+    def visit(self) -> FloatArray:
+        """(S,) the probability of passing each state."""
+        from fstgrad.lattices.kernels import visits
+
+        visit = np.zeros(self.graph.num_states)
+        visit[0] = 1.0
+        visits(visit, self.graph.source, self.graph.target, self.share)
+        return visit
+
+    @cached_property
+    def posterior(self) -> FloatArray:
+        """(A,) the probability of passing each arc."""
+        return np.minimum(self.visit[self.graph.source] * self.share, 1.0)
+
+    def conditional_means(self, value: FloatArray) -> tuple[float, FloatArray]:
+        """Return E[V] and E[V | e] (A,) for V = the sum of `value` (A,) along a path.
+
+        Arcs that no path passes have 0.  This is the first-order expectation semiring (Eisner
+        2002), with weights and means kept apart.
+        """
+        from fstgrad.lattices.kernels import means_after, means_before
+
+        source, target = self.graph.source, self.graph.target
+        passed = self.visit[target]
+        arriving = np.divide(
+            self.posterior, passed, out=np.zeros(len(source)), where=self.posterior > 0
+        )
+        before, after = np.zeros(self.graph.num_states), np.zeros(self.graph.num_states)
+        means_before(before, source, target, arriving, value)
+        means_after(after, source, target, self.share, value)
+        given = before[source] + value + after[target]
+        return float(after[0]), np.where(self.posterior > 0, given, 0.0)
+
+    def sample(self, k: int, rng: np.random.Generator) -> IntArray:
+        """Return k paths (k, longest): the arcs of each, then -1."""
+        from fstgrad.lattices.kernels import walks
+
+        graph = self.graph
+        steps = np.full((k, graph.longest), -1, dtype=np.int64)
+        walks(steps, rng.random(steps.shape), graph.first_out, graph.target, self.share)
+        return steps

@@ -1,0 +1,282 @@
+"""The loss against one target along the strings of a lattice: A o B with B made on demand.
+
+A state of the composition is a pair (state of the lattice, canonical row of M).  Rows exist only
+for prefixes that the lattice contains; epsilon arcs of the lattice move the first part alone.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.bounds import fixed_cap
+from fstgrad.automata.determinize import unique_columns
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    StateLimitError,
+)
+from fstgrad.lattices import build
+from fstgrad.lattices.graph import Flow, Graph, sums_by
+from fstgrad.lattices.rows import EPSILON, Rows, row_form
+from fstgrad.losses import Loss, Target
+
+REMEDY = (
+    "Lower the cap (cap=), which replaces the loss L by min(L, cap), raise max_states, or estimate "
+    "from samples (fstgrad.sampled_risk, fstgrad.sampled_softmax_margin)."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeLoss:
+    """The loss of every string of a lattice against one target, for any scores of its arcs.
+
+    `graph` has a path for every path of the lattice on which the loss is finite; the loss of the
+    path is the sum of the costs of its arcs.
+
+    Attributes
+    ----------
+    lattice : Graph
+        The arcs of the lattice.
+    label : (A,) int64
+        Their labels, -1 for epsilon.
+    graph : Graph
+        The composition, with E arcs.
+    arc : (E,) int64
+        The lattice arc that each one stands for.
+    cost : (E,) float64
+        Part of the loss in nats.
+    initial : float
+        Part of the loss of every path, nats.
+    """
+
+    lattice: Graph
+    label: IntArray
+    graph: Graph
+    arc: IntArray
+    cost: FloatArray
+    initial: float
+
+    @property
+    def num_states(self) -> int:
+        """Number of states of the composition."""
+        return self.graph.num_states
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs E of the composition."""
+        return self.graph.num_arcs
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        arrays = (self.graph.source, self.graph.target, self.arc, self.cost)
+        return sum(array.nbytes for array in arrays)
+
+    def augmented(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
+        """Return log sum exp(L + score) over paths, in nats, and the arc posteriors (A,)."""
+        self._check(lattice)
+        flow = Flow.of(self.graph, scores[self.arc] + self.cost)
+        return flow.log_z + self.initial, self._summed(flow.posterior)
+
+    def risk(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
+        """Return E[L] under exp(score) / Z and its gradient (A,) in the scores."""
+        self._check(lattice)
+        flow = Flow.of(self.graph, scores[self.arc])
+        mean, given = flow.conditional_means(self.cost)
+        return mean + self.initial, self._summed(flow.posterior * (given - mean))
+
+    def closest(self) -> tuple[IntArray, float]:
+        """Return a string of the lattice with the least loss (ids), and its loss in nats.
+
+        The oracle of speech recognition: what no rescoring of the lattice can improve on.
+        """
+        from fstgrad.lattices.search import best_path
+
+        path, total = best_path(self.graph, -self.cost)
+        labels = self.label[self.arc[path]]
+        return labels[labels != EPSILON], self.initial - total
+
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """The least and the greatest loss of the strings of the lattice, in nats."""
+        from fstgrad.lattices.search import best_path
+
+        least, most = (best_path(self.graph, sign * self.cost)[1] for sign in (-1.0, 1.0))
+        return self.initial - least, self.initial + most
+
+    def _summed(self, values: FloatArray) -> FloatArray:
+        """Return the sums (A,) over the arcs that stand for one arc of the lattice."""
+        return sums_by(self.arc, values, self.lattice.num_arcs)
+
+    def _check(self, lattice: Graph) -> None:
+        if lattice is not self.lattice:
+            raise InvalidInputError(
+                "the loss was compiled for another lattice; compile it for this one, or make "
+                "lattices with the same arcs by with_scores"
+            )
+
+
+def compose(
+    graph: Graph,
+    label: IntArray,
+    loss: Loss,
+    target: Target,
+    *,
+    cap: float | None = None,
+    max_states: int,
+) -> LatticeLoss:
+    """Return the loss along a lattice; see `Lattice.compile`.
+
+    A sum of losses is composed part by part: what the first part gives is the lattice of the next.
+    Only with a cap, which is of the sum, it needs one machine.
+    """
+    against = loss.against(target)
+    if isinstance(against, SumTargetLoss) and cap is not None:
+        against = TargetLoss(loss.alphabet, loss.machine(target), loss._finished)
+    return _along(graph, label, against, cap, max_states)
+
+
+def _along(
+    graph: Graph,
+    label: IntArray,
+    against: TargetLoss | SumTargetLoss,
+    cap: float | None,
+    max_states: int,
+) -> LatticeLoss:
+    if isinstance(against, TargetLoss):
+        return _composed(graph, label, against, cap, max_states)
+    total = LatticeLoss(
+        graph, label, graph, np.arange(graph.num_arcs), np.zeros(graph.num_arcs), 0.0
+    )
+    for part in against.parts:
+        own = _along(total.graph, label[total.arc], part, None, max_states)
+        total = LatticeLoss(
+            graph,
+            label,
+            own.graph,
+            total.arc[own.arc],
+            total.cost[own.arc] + own.cost,
+            total.initial + own.initial,
+        )
+    return total
+
+
+def _composed(
+    graph: Graph, label: IntArray, against: TargetLoss, cap: float | None, max_states: int
+) -> LatticeLoss:
+    if cap is not None:
+        cap = fixed_cap(cap)
+        if against.machine.semiring is TROPICAL:
+            against, cap = replace(against, machine=against.machine.with_constant(cap)), None
+    machine = against.machine
+
+    def in_nats(values: npt.NDArray[Any]) -> FloatArray:
+        losses = against.in_nats(values)
+        return losses if cap is None else np.minimum(losses, cap)
+
+    pairs = _Pairs(graph, label, machine, max_states)
+    if graph.num_states == 1:
+        initial = float(in_nats(machine.value(machine.initial[:, None]))[0])
+        return LatticeLoss(graph, label, graph, np.arange(0), np.zeros(0), _finite(initial))
+    for state in range(1, graph.num_states):
+        pairs.enter(state)
+    cost = np.concatenate([np.concatenate(pairs.cost) * machine.unit, in_nats(pairs.values)])
+    source, goal, arc = (np.concatenate(parts) for parts in pairs.arcs)
+    kept = np.flatnonzero(np.isfinite(cost))
+    useful = build.reached(goal[kept], source[kept], pairs.num_states, pairs.num_states - 1)
+    if not useful[0]:
+        _finite(np.inf)
+    kept = kept[useful[goal[kept]]]
+    order = kept[np.argsort(source[kept], kind="stable")]
+    number = np.cumsum(useful) - 1
+    composed = Graph(number[source[order]], number[goal[order]], int(useful.sum()))
+    initial = float(pairs.initial * machine.unit)
+    return LatticeLoss(graph, label, composed, arc[order], cost[order], initial)
+
+
+def _finite(loss: float) -> float:
+    if not np.isfinite(loss):
+        raise InfeasibleError(
+            "every string of the lattice has an infinite loss against the target; use a loss that "
+            "is finite on some string (smoothing > 0, or insertions and deletions)"
+        )
+    return loss
+
+
+class _Pairs:
+    """The states of the composition, made along the lattice in topological order.
+
+    arcs : sources, targets and lattice arcs of what was made so far, in blocks.
+    cost : their costs in units, those into the end left out.
+    values : the weights at the end, one for each arc that leads there.
+    """
+
+    def __init__(
+        self, graph: Graph, label: IntArray, machine: TargetMachine, max_states: int
+    ) -> None:
+        self._graph, self._max_states, self._machine = graph, max_states, machine
+        self._classes = np.where(label == EPSILON, EPSILON, machine.class_of[label])
+        self._form = row_form(graph, self._classes, machine)
+        rows, offset, _ = self._form.canonical(machine.initial[None].copy(), 0)
+        self.initial = offset[0]
+        self._rows: dict[int, Rows] = {0: self._form.closed(rows)}
+        self._first = {0: 0}
+        self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
+        for state in range(graph.num_states - 1):
+            last = int(graph.target[graph.first_out[state + 1] - 1])
+            self._needed.setdefault(last, []).append(state)
+        self.num_states = 1
+        self.arcs: tuple[list[IntArray], list[IntArray], list[IntArray]] = ([], [], [])
+        self.cost: list[npt.NDArray[Any]] = [np.zeros(0)]
+        self.values = machine.semiring.full((0,))
+
+    def enter(self, state: int) -> None:
+        """Make the pairs of one state of the lattice and the arcs that lead to them."""
+        moved, source, arc = self._moved(state)
+        if state == self._graph.num_states - 1:
+            self.values = self._machine.value(moved.T)
+            number, found = np.zeros(len(moved), dtype=np.int64), 1
+        else:
+            rows, offset, alive = self._form.canonical(moved, state)
+            columns, number = unique_columns(np.ascontiguousarray(rows[alive].T))
+            self._rows[state] = self._form.closed(np.ascontiguousarray(columns.T))
+            self.cost.append(offset[alive])
+            source, arc, found = source[alive], arc[alive], columns.shape[1]
+        for block, values in zip(self.arcs, (source, number + self.num_states, arc), strict=True):
+            block.append(values)
+        self._first[state] = self.num_states
+        self.num_states += found
+        for done in self._needed.pop(state, ()):
+            del self._rows[done]
+        if self.num_states > self._max_states:
+            raise StateLimitError(
+                self.num_states,
+                self._max_states,
+                where=f"composition with the lattice at state {state} of {self._graph.num_states}",
+                remedy=REMEDY,
+            )
+
+    def _moved(self, state: int) -> tuple[Rows, IntArray, IntArray]:
+        """Return the rows that arrive at a state, the pairs they come from, the lattice arcs."""
+        graph = self._graph
+        arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
+        classes = self._classes[arcs_in]
+        blocks, sources, arcs = [], [], []
+        for symbol_class in np.unique(classes).tolist():
+            group = arcs_in[classes == symbol_class]
+            before = [self._rows[p] for p in graph.source[group].tolist()]
+            rows = np.concatenate(before)
+            blocks.append(
+                rows if symbol_class == EPSILON else self._form.advanced(rows, symbol_class)
+            )
+            for p, part in zip(graph.source[group].tolist(), before, strict=True):
+                sources.append(self._first[p] + np.arange(len(part)))
+            arcs.append(np.repeat(group, [len(part) for part in before]))
+        return np.concatenate(blocks), np.concatenate(sources), np.concatenate(arcs)

@@ -1,0 +1,59 @@
+"""Objectives of training on lattices, each with its exact gradient in the scores of the arcs."""
+
+import numpy as np
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.lattices import search
+from fstgrad.lattices.lattice import Lattice
+from fstgrad.lattices.loss import LatticeLoss
+from fstgrad.losses import Loss, Target
+
+
+def gold_paths(lattice: Lattice, gold: SequenceLike) -> tuple[IntArray, float, FloatArray]:
+    """Return the ids of a gold string, the log-sum of its paths and their arc posteriors (A,).
+
+    Raises
+    ------
+    InfeasibleError
+        It is not in the lattice, or has probability zero.
+    """
+    ids = lattice.alphabet.encode(gold, name="gold")
+    total, posterior = search.posterior_of_string(lattice.graph, lattice.label, lattice.scores, ids)
+    if total == -np.inf:
+        raise InfeasibleError(
+            "every path that reads gold has a score of -inf: its probability is zero; "
+            "do not forbid its arcs"
+        )
+    return ids, total, posterior
+
+
+def lattice_softmax_margin(
+    lattice: Lattice, gold: SequenceLike, loss: Loss | LatticeLoss | None = None
+) -> tuple[float, FloatArray]:
+    """Return F and dF/dscores (A,) over the paths of a lattice.
+
+    F = log sum over paths of exp(L + score) - log sum over the paths that read `gold` of
+    exp(score), in nats; the gradient is the difference of the two sets of arc posteriors.
+    """
+    ids, of_gold, gold_posterior = gold_paths(lattice, gold)
+    if loss is None:
+        return lattice.log_partition() - of_gold, lattice.marginals() - gold_posterior
+    b = loss if isinstance(loss, LatticeLoss) else lattice.compile(loss, ids)
+    log_z, posterior = b.augmented(lattice.graph, lattice.scores)
+    return log_z - of_gold, np.subtract(posterior, gold_posterior)
+
+
+def lattice_risk(
+    lattice: Lattice, target: Target | LatticeLoss, loss: Loss | None = None
+) -> tuple[float, FloatArray]:
+    """Return E[L] over the paths of a lattice and its gradient (A,), Cov[L, arc]."""
+    if isinstance(target, LatticeLoss):
+        return target.risk(lattice.graph, lattice.scores)
+    if loss is None:
+        raise InvalidInputError(
+            "loss is missing; give risk(lattice, target, loss), or a loss compiled for the "
+            "lattice: risk(lattice, lattice.compile(loss, target))"
+        )
+    return lattice.compile(loss, target).risk(lattice.graph, lattice.scores)

@@ -1,0 +1,187 @@
+"""Rows of a target machine along a lattice, and their canonical forms.
+
+A row holds M's weight of a prefix for each state of M (a cell).  Two prefixes that lead to the same
+state q of the lattice have the same loss, up to a constant, on everything that can follow if their
+canonical rows are equal.  Here the continuations are those of q, not all strings:
+
+- tropical.  Let c_j(y) be the cost from cell j over a continuation y.  A dynamic programme over
+  pairs of cells, backward through the lattice, gives for each state q
+
+      gap_q[j, k] >= c_k(y) - c_j(y)    for every continuation y of q.
+
+  Cell j of a row v never matters if v_k + gap_q[j, k] <= v_j for another cell k.  This contains the
+  bounds of `fstgrad.automata.determinize` by themselves (gap <= ub_k - lb_j), and for edit
+  distances the triangle inequality between cells.  The minimum of what is left becomes the cost
+  of the arc.
+- probability.  Cells from which no continuation of q reaches an end are set to zero.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.semiring import INF, TROPICAL
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.lattices.graph import Graph
+
+Rows = npt.NDArray[Any]  # (N, K)
+EPSILON = -1
+_GAP_BYTES = 2**30  # above this the bounds of pairs are replaced by those of single cells
+
+
+class RowForm(Protocol):
+    """How rows (N, K) move along a lattice."""
+
+    def closed(self, rows: Rows) -> Rows:
+        """Return the rows after M's epsilon arcs too."""
+
+    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+        """Return closed rows after a symbol of the class."""
+
+    def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return the rows at a state in canonical form, what was taken out (N,), which live."""
+
+
+def row_form(graph: Graph, classes: IntArray, machine: TargetMachine) -> RowForm:
+    """Return the form of the machine's semiring; `classes` (A,) has M's class of each arc or -1."""
+    form = TropicalRows if machine.semiring is TROPICAL else CountingRows
+    return form(graph, classes, machine)
+
+
+class TropicalRows:
+    """Tropical rows: integers in the unit of the machine, less their least."""
+
+    def __init__(self, graph: Graph, classes: IntArray, machine: TargetMachine) -> None:
+        self._machine = machine
+        size = machine.num_states
+        self._pairs = graph.num_states * size**2 * 8 <= _GAP_BYTES
+        if self._pairs:
+            self._lower, self._gap = pair_bounds(graph, classes, machine)
+        else:
+            self._lower, self._upper = cell_bounds(graph, classes, machine)
+
+    def closed(self, rows: Rows) -> Rows:
+        """Follow the epsilon arcs."""
+        from fstgrad.lattices.kernels import advanced
+
+        epsilon = self._machine.epsilon
+        return advanced(rows, epsilon.source, epsilon.target, epsilon.weight, False)
+
+    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+        """Read a symbol."""
+        from fstgrad.lattices.kernels import advanced
+
+        arcs = self._machine.arcs[symbol_class]
+        return advanced(rows, arcs.source, arcs.target, arcs.weight, True)
+
+    def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Drop the cells that cannot win and subtract the least."""
+        from fstgrad.lattices.kernels import pruned
+
+        rows = np.ascontiguousarray(rows)
+        offset, alive = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
+        pruned(rows, self._gaps(state), self._lower[state], offset, alive)
+        return rows, offset, alive
+
+    def _gaps(self, state: int) -> IntArray:
+        if self._pairs:
+            gaps: IntArray = self._gap[state]
+        else:
+            gaps = np.clip(self._upper[state] - self._lower[state][:, None], -INF, INF)
+        return gaps
+
+
+class CountingRows:
+    """Rows of sums, zero where nothing can follow."""
+
+    def __init__(self, graph: Graph, classes: IntArray, machine: TargetMachine) -> None:
+        self._machine = machine
+        useful = np.zeros((graph.num_states, machine.num_states))
+        useful[-1] = machine.final > 0
+        for state in reversed(range(graph.num_states - 1)):
+            for arc in range(graph.first_out[state], graph.first_out[state + 1]):
+                ahead, symbol_class = useful[graph.target[arc]], int(classes[arc])
+                if symbol_class != EPSILON:
+                    ahead = machine.retreat(ahead[:, None], symbol_class)[:, 0] > 0
+                useful[state] = np.maximum(useful[state], ahead)
+        self._useful = useful > 0
+
+    def closed(self, rows: Rows) -> Rows:
+        """Rows of sums have no epsilon arcs left to follow."""
+        return rows
+
+    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+        """Read a symbol."""
+        return np.ascontiguousarray(self._machine.advance(rows.T, symbol_class).T)
+
+    def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Set cells without a future to zero; nothing is taken out."""
+        rows = np.where(self._useful[state], rows, 0.0)
+        return rows, np.zeros(len(rows)), np.ones(len(rows), dtype=bool)
+
+
+def pair_bounds(
+    graph: Graph, classes: IntArray, machine: TargetMachine
+) -> tuple[IntArray, IntArray]:
+    """Return the least cost to go (S, K) and the bounds gap (S, K, K) of differences, in units.
+
+    gap[q, j, k] >= c_k(y) - c_j(y) for all continuations y of q on which cell j is finite.
+    O(K (arcs of M)) for each label that leads into a state.
+    """
+    from fstgrad.lattices.kernels import pair_closure, pair_step
+
+    size = machine.num_states
+    gap = np.full((graph.num_states, size, size), -INF)
+    lower, _ = cell_bounds(graph, classes, machine)
+    finite = machine.final < INF // 2
+    ends = np.where(finite, machine.final, 0)
+    gap[-1] = np.where(finite, ends - ends[:, None], INF)
+    gap[-1][~finite] = -INF
+    scratch, before = np.empty((size, size), dtype=np.int64), np.empty((size, size), dtype=np.int64)
+    epsilon = machine.epsilon
+    for state in reversed(range(graph.num_states)):
+        pair_closure(gap[state], epsilon.source, epsilon.target, epsilon.weight)
+        arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
+        for symbol_class in np.unique(classes[arcs_in]).tolist():
+            sources = np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]])
+            if symbol_class == EPSILON:
+                gap[sources] = np.maximum(gap[sources], gap[state])
+                continue
+            arcs = machine.arcs[symbol_class]
+            pair_step(
+                gap[state], lower[state], arcs.source, arcs.target, arcs.weight, scratch, before
+            )
+            for source in sources:
+                np.maximum(gap[source], before, out=gap[source])
+    return lower, gap
+
+
+def cell_bounds(
+    graph: Graph, classes: IntArray, machine: TargetMachine
+) -> tuple[IntArray, IntArray]:
+    """Return the least and the greatest cost to go (S, K) from each cell, in units.
+
+    The greatest one is an upper bound: of the continuation that costs most.
+    """
+    from fstgrad.lattices.kernels import advanced
+
+    size = machine.num_states
+    bounds = np.full((graph.num_states, 2, size), INF)
+    bounds[:, 1] = -INF
+    bounds[-1] = machine.final
+    epsilon = machine.epsilon
+    back = (epsilon.target[::-1].copy(), epsilon.source[::-1].copy(), epsilon.weight[::-1].copy())
+    for state in reversed(range(graph.num_states)):
+        bounds[state] = advanced(bounds[state], *back, False)
+        arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
+        for symbol_class in np.unique(classes[arcs_in]).tolist():
+            before = bounds[state]
+            if symbol_class != EPSILON:
+                arcs = machine.arcs[symbol_class]
+                before = advanced(before, arcs.target, arcs.source, arcs.weight, True)
+            for source in np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]]):
+                np.minimum(bounds[source, 0], before[0], out=bounds[source, 0])
+                np.maximum(bounds[source, 1], before[1], out=bounds[source, 1])
+    return bounds[:, 0].copy(), bounds[:, 1].copy()

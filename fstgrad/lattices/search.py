@@ -1,0 +1,198 @@
+"""Strings in a lattice: the sum over the paths of one, the best ones, the best path."""
+
+import heapq
+from itertools import count
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.lattices.graph import Flow, Graph, sums_by
+
+EPSILON = -1
+
+
+def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray) -> float:
+    """Return the log of the sum over the paths that read `ids`; -inf without one."""
+    paths, arc = _paths_of_string(graph, label, ids)
+    return float(paths.beta(scores[arc])[0])
+
+
+def posterior_of_string(
+    graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray
+) -> tuple[float, FloatArray]:
+    """Return the log of the sum over the paths that read `ids`, and their arc posteriors (A,).
+
+    Where each of the paths has a score of -inf they count equally.
+
+    Raises
+    ------
+    InfeasibleError
+        No path reads them.
+    """
+    paths, arc = _paths_of_string(graph, label, ids)
+    weight = scores[arc]
+    total = float(paths.beta(weight)[0])
+    if total == -np.inf:
+        weight = np.zeros(len(weight))
+    if paths.beta(weight)[0] == -np.inf:
+        raise InfeasibleError(
+            "the string is not among those of the lattice; take the one that is closest to it: "
+            "lattice.compile(loss, gold).closest()"
+        )
+    flow = Flow.of(paths, weight)
+    return total, sums_by(arc, flow.posterior, graph.num_arcs)
+
+
+def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Graph, IntArray]:
+    """Return the graph of the paths that read `ids`, and the lattice arc of each of its arcs.
+
+    Its states are pairs (state, symbols read), in the order of states; dead ends may remain.
+    """
+    length = len(ids)
+    reading = np.append(ids, EPSILON - 1)
+    pairs = {(0, 0): 0}
+    here: dict[int, list[int]] = {0: [0]}
+    found: list[tuple[int, int, int, int, int]] = []
+    first = graph.first_out.tolist()
+    targets, labels = graph.target.tolist(), label.tolist()
+    for state in range(graph.num_states - 1):
+        for position in here.pop(state, ()):
+            for arc in range(first[state], first[state + 1]):
+                if labels[arc] not in (EPSILON, reading[position]):
+                    continue
+                after = position + (labels[arc] != EPSILON)
+                pair = (targets[arc], after)
+                if pair not in pairs:
+                    pairs[pair] = len(pairs)
+                    here.setdefault(targets[arc], []).append(after)
+                found.append((state, position, targets[arc], after, arc))
+    pairs.setdefault((graph.num_states - 1, length), len(pairs))
+    # the end of the lattice comes last, and of its pairs the one that has read everything
+    order = sorted(pairs, key=lambda pair: (pair[0], pair[1] == length, pair[1]))
+    number = {pair: i for i, pair in enumerate(order)}
+    rows = sorted((number[s, i], number[t, j], arc) for s, i, t, j, arc in found)
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
+    return Graph(columns[0], columns[1], len(order)), columns[2]
+
+
+def best_path(graph: Graph, weight: FloatArray) -> tuple[IntArray, float]:
+    """Return the arcs of the path of the highest weight, and its weight; O(A)."""
+    best = np.full(graph.num_states, -np.inf)
+    best[0] = 0.0
+    through = np.full(graph.num_states, -1, dtype=np.int64)
+    for state in range(graph.num_states):
+        arcs = slice(graph.first_out[state], graph.first_out[state + 1])
+        totals = best[state] + weight[arcs]
+        for arc, total in enumerate(totals.tolist(), start=int(arcs.start)):
+            if total > best[graph.target[arc]]:
+                best[graph.target[arc]], through[graph.target[arc]] = total, arc
+    state, path = graph.num_states - 1, []
+    if best[state] == -np.inf:
+        raise InfeasibleError("no path of the lattice has a finite weight (Z = 0)")
+    while state:
+        path.append(int(through[state]))
+        state = int(graph.source[through[state]])
+    return np.array(path[::-1], dtype=np.int64), float(best[-1])
+
+
+def kbest(
+    graph: Graph, label: IntArray, scores: FloatArray, k: int, *, max_states: int
+) -> list[tuple[IntArray, float]]:
+    """Return the k strings of the highest total weight and the logs of their sums over paths.
+
+    Best-first search (A*).  A node is a prefix with the log-weight alpha(q) of its paths to every
+    state q they reach.  No string behind q weighs more than
+
+        bound(q) = max_a sum over arcs e from q (behind epsilon arcs) that read a
+                   of w(e) bound(target of e),
+
+    so that log sum_q alpha(q) bound(q) is an upper bound of every string with the prefix.  It is
+    attained where the lattice is deterministic.  Ties go to the smaller ids.
+    """
+    after = _Continuations(graph, label, scores)
+    ticket = count()  # keeps the heap from comparing prefixes' weights
+    # items: (minus the bound, prefix, ended?, ticket, {state: log-weight})
+    queue: list[tuple[float, tuple[int, ...], int, int, dict[int, float]]] = [
+        (-after.bound[0], (), 1, next(ticket), after.closed({0: 0.0}))
+    ]
+    found: list[tuple[IntArray, float]] = []
+    while queue and len(found) < k:
+        bound, prefix, open_, _, reached = heapq.heappop(queue)
+        if not open_:
+            found.append((np.array(prefix, dtype=np.int64), -bound))
+            continue
+        total = reached.get(graph.num_states - 1, -np.inf)
+        if total > -np.inf:
+            heapq.heappush(queue, (-total, prefix, 0, next(ticket), {}))
+        for symbol, ahead in after.steps(reached).items():
+            best = np.logaddexp.reduce([w + after.bound[q] for q, w in ahead.items()])
+            if best > -np.inf:
+                item = (-float(best), (*prefix, symbol), 1, next(ticket), after.closed(ahead))
+                heapq.heappush(queue, item)
+        if len(queue) > max_states:
+            raise StateLimitError(
+                len(queue),
+                max_states,
+                where=f"search for the {k} best strings",
+                remedy="Take fewer, take best_path(), or raise max_states.",
+            )
+    return found
+
+
+class _Continuations:
+    """What follows the states of a lattice."""
+
+    def __init__(self, graph: Graph, label: IntArray, scores: FloatArray) -> None:
+        self._arcs = [
+            list(
+                zip(
+                    label[arcs].tolist(),
+                    graph.target[arcs].tolist(),
+                    scores[arcs].tolist(),
+                    strict=True,
+                )
+            )
+            for arcs in map(slice, graph.first_out[:-1], graph.first_out[1:])
+        ]
+        self.bound = self._bounds()
+
+    def _bounds(self) -> FloatArray:
+        """Return for each state the log of an upper bound of every string behind it."""
+        end = len(self._arcs) - 1
+        bound = np.full(end + 1, -np.inf)
+        reading: list[dict[int, float]] = [{} for _ in range(end + 1)]
+        reading[end] = {EPSILON: 0.0}  # the empty string
+        for state in reversed(range(end + 1)):
+            mine = reading[state]
+            for symbol, target, score in self._arcs[state]:
+                ahead = reading[target] if symbol == EPSILON else {symbol: float(bound[target])}
+                for a, weight in ahead.items():
+                    mine[a] = np.logaddexp(mine.get(a, -np.inf), score + weight)
+            bound[state] = max(mine.values())
+        return bound
+
+    def closed(self, reached: dict[int, float]) -> dict[int, float]:
+        """Return the log-weights of states after epsilon arcs too."""
+        result = dict(reached)
+        queue = sorted(reached)
+        while queue:
+            state = heapq.heappop(queue)
+            for symbol, target, score in self._arcs[state]:
+                if symbol == EPSILON and score > -np.inf:
+                    if target not in result:
+                        heapq.heappush(queue, target)
+                    result[target] = np.logaddexp(
+                        result.get(target, -np.inf), result[state] + score
+                    )
+        return result
+
+    def steps(self, reached: dict[int, float]) -> dict[int, dict[int, float]]:
+        """Return for each symbol the states that reading it leads to, before epsilon arcs."""
+        result: dict[int, dict[int, float]] = {}
+        for state, weight in reached.items():
+            for symbol, target, score in self._arcs[state]:
+                if symbol != EPSILON and score > -np.inf:
+                    ahead = result.setdefault(symbol, {})
+                    ahead[target] = np.logaddexp(ahead.get(target, -np.inf), weight + score)
+        return result

@@ -1,0 +1,236 @@
+"""AutomatonCache: compiled losses by (loss, target, length, cap), in memory and on disk."""
+
+import hashlib
+import os
+import pathlib
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.automaton import Level, LossAutomaton
+from fstgrad.automata.bounds import STORED_CAP
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.checks import positive_integer
+from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.losses import MAX_STATES, Engine, Loss
+
+MAX_BYTES = 2**30
+_WORKING_COPIES = 3  # an automaton in use holds its arrays again, laid out for the passes
+_PATIENCE = 10  # passes by an unused entry before it may go
+_SMALL = 1_000  # bytes counted for an entry besides its arrays
+
+
+class AutomatonCache:
+    """Keeps the automata of targets, up to a number of bytes.
+
+    Corpora are read again and again from the first pair to the last: an automaton that is not used
+    for long is about to be used.  So a full cache keeps what it has, and makes room only by
+    automata that ten times as many requests as it has entries have passed by.
+
+    A failure (too many states, no finite loss) is kept too, so that it costs its time once.
+
+    Parameters
+    ----------
+    max_bytes : int
+        What the automata may take in memory.
+    directory : path, optional
+        Uncapped automata are also kept here, as npz files of plain arrays, which are read without
+        pickle.  A file that is damaged is written anew.
+
+    Attributes
+    ----------
+    hits, misses : int
+        A miss is a compilation; what is read from the directory is a hit.
+    nbytes : int
+        Bytes held in memory.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> cache, loss = AutomatonCache(), fg.EditDistance(fg.Alphabet("ab"))
+    >>> cache.automaton(loss, "abba") is cache.automaton(loss, "abba")
+    True
+    >>> cache.hits, cache.misses
+    (1, 1)
+    """
+
+    def __init__(
+        self, max_bytes: int = MAX_BYTES, directory: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.max_bytes = positive_integer("max_bytes", max_bytes, minimum=0)
+        self.directory = None if directory is None else pathlib.Path(directory)
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self.nbytes = self.misses = 0
+        self._requests = 0
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
+
+    @property
+    def hits(self) -> int:
+        """Number of requests that compiled nothing."""
+        return self._requests - self.misses
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def automaton(
+        self,
+        loss: Loss,
+        target: SequenceLike,
+        length: int | None = None,
+        *,
+        cap: float | None = None,
+        engine: Engine = "layered",
+        max_states: int = MAX_STATES,
+        bounded: bool = False,
+    ) -> LossAutomaton:
+        """Return `loss.compile(target, length, ...)`, from the cache where it is there.
+
+        With `bounded` the automaton from above of a capped loss is made and kept with it.
+        """
+        ids = loss.alphabet.encode(target, name="target")
+        length = len(ids) if length is None else length
+
+        def compiled() -> LossAutomaton:
+            self.misses += 1
+            b = loss.compile(ids, length, cap=cap, engine=engine, max_states=max_states)
+            if bounded and b.cap is not None:
+                _ = b.cap.upper
+            return b
+
+        def made() -> LossAutomaton:
+            # a file has no way back to the whole loss, which the bounds of a capped one need
+            if self.directory is None or cap is not None:
+                return compiled()
+            return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
+
+        kind = "bounded" if bounded else "automaton"
+        key = _key(kind, loss, ids.tobytes(), length, cap, engine, max_states)
+        result: LossAutomaton = self._get(key, made)
+        return result
+
+    def target_loss(self, loss: Loss, target: SequenceLike) -> TargetLoss | SumTargetLoss:
+        """Return `loss.against(target)`; these are kept in memory only."""
+        ids = loss.alphabet.encode(target, name="target")
+
+        def made() -> TargetLoss | SumTargetLoss:
+            self.misses += 1
+            return loss.against(ids)
+
+        result: TargetLoss | SumTargetLoss = self._get(_key("target", loss, ids.tobytes()), made)
+        return result
+
+    def _get(self, key: str, make: Callable[[], Any]) -> Any:
+        """Return the value of a key, made if it is not there, and kept if there is room."""
+        self._requests += 1
+        if key in self._entries:
+            self._entries.move_to_end(key)
+            entry = self._entries[key]
+            entry.used = self._requests
+        else:
+            entry = self._made(make)
+            self._admit(key, entry)
+        if isinstance(entry.value, Exception):
+            raise entry.value
+        return entry.value
+
+    def _made(self, make: Callable[[], Any]) -> "_Entry":
+        try:
+            value = make()
+        except (StateLimitError, InfeasibleError) as error:
+            return _Entry(error.with_traceback(None), _SMALL, self._requests)
+        held = (value, getattr(value, "cap", None))
+        arrays = sum(int(getattr(part, "nbytes", 0)) for part in held)
+        return _Entry(value, _SMALL + _WORKING_COPIES * arrays, self._requests)
+
+    def _admit(self, key: str, entry: "_Entry") -> None:
+        """Keep an entry if it fits, in place of those that are out of use."""
+        while self._entries and self.nbytes + entry.size > self.max_bytes:
+            oldest = next(iter(self._entries))
+            if self._requests - self._entries[oldest].used <= _PATIENCE * len(self):
+                return
+            self.nbytes -= self._entries.pop(oldest).size
+        if entry.size <= self.max_bytes:
+            self._entries[key] = entry
+            self.nbytes += entry.size
+
+
+@dataclass
+class _Entry:
+    """A value or the error that stands for it, its bytes, and the number of its last request."""
+
+    value: Any
+    size: int
+    used: int
+
+
+def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
+    """Write an automaton as an npz file of arrays, whole or not at all."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            class_of=b.class_of,
+            initial=b.initial,
+            capped=b.cap is not None,
+            final=b.final,
+            sizes=np.array([level.target.shape for level in b.levels]),
+            target=np.concatenate([level.target.ravel() for level in b.levels]),
+            cost=np.concatenate([level.cost.ravel() for level in b.levels]),
+        )
+    partial.replace(path)
+
+
+def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | None:
+    """Return the automaton of a file; None where the file is missing, damaged or does not fit."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        sizes = arrays["sizes"]
+        ends = np.cumsum(sizes[:, 0] * sizes[:, 1])[:-1]
+        levels = tuple(
+            Level(target.reshape(shape), cost.reshape(shape))
+            for target, cost, shape in zip(
+                np.split(arrays["target"], ends), np.split(arrays["cost"], ends), sizes, strict=True
+            )
+        )
+        final, class_of = arrays["final"], arrays["class_of"]
+        widths = [*sizes[1:, 0], len(final)]
+        fits = (
+            class_of.shape == (len(alphabet),)
+            and class_of.max() < sizes[:, 1].min()
+            and class_of.min() >= 0
+            and all(
+                level.target.min() >= -1 and level.target.max() < width
+                for level, width in zip(levels, widths, strict=True)
+            )
+        )
+        cap = STORED_CAP if arrays["capped"] else None
+        return (
+            LossAutomaton(alphabet, class_of, levels, float(arrays["initial"]), final, cap)
+            if fits
+            else None
+        )
+    except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _from_file(
+    path: pathlib.Path, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
+) -> LossAutomaton:
+    """Return the automaton of a file, compiled and written if it is not there."""
+    stored = load_automaton(path, alphabet)
+    if stored is None:
+        stored = compiled()
+        save_automaton(path, stored)
+    return stored
+
+
+def _key(kind: str, loss: Loss, ids: bytes, *settings: object) -> str:
+    text = repr((kind, loss.fingerprint, settings)).encode()
+    return hashlib.sha256(text + ids).hexdigest()

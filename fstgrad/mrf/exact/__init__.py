@@ -1,0 +1,1 @@
+"""Exact inference: one forward and one backward pass over a forest, or elimination."""

@@ -1,0 +1,80 @@
+"""Exact inference on forests by two sweeps of messages, O(I C^2)."""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.exact.engine import infeasible
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.table import Table
+
+
+class Forest:
+    """The exact engine of a model whose graph has no cycle."""
+
+    def __init__(self, model: PairwiseMRF) -> None:
+        self.model = model
+        self.order, self.parent_arc = model.graph.traversal
+
+    def _up(self, maximum: int) -> tuple[FloatArray, FloatArray, float]:
+        """Return totals (I, C), messages (2E, C) and the best or summed score."""
+        from fstgrad.mrf.kernels.forests import sweep_up
+
+        p, graph = self.model.potentials, self.model.graph
+        total = p.node.copy()
+        messages = np.zeros((2 * graph.num_edges, self.model.num_labels))
+        scale = np.empty(graph.num_nodes)
+        sweep_up(
+            self.order, self.parent_arc, graph.source, p.edge, p.exp_edge, p.shift, maximum,
+            total, messages, scale,
+        )  # fmt: skip
+        roots = total[self.parent_arc < 0]
+        ends = roots.max(axis=1) if maximum else np.logaddexp.reduce(roots, axis=1)
+        value = float(scale.sum() + ends.sum())
+        if value == -np.inf:
+            raise infeasible()
+        return total, messages, value
+
+    def log_partition(self) -> float:
+        """Return log Z in nats."""
+        return self._up(0)[2]
+
+    def marginals(self) -> Table:
+        """Return node and edge marginals."""
+        from fstgrad.mrf.kernels.forests import sweep_down
+        from fstgrad.mrf.kernels.messages import edge_beliefs, node_beliefs
+
+        total, messages, _ = self._up(0)
+        p, graph = self.model.potentials, self.model.graph
+        sweep_down(
+            self.order, self.parent_arc, graph.source, p.edge, p.exp_edge, p.shift, total, messages
+        )
+        node = np.empty_like(total)
+        node_beliefs(total, node, np.empty(graph.num_nodes))
+        edge = np.empty((graph.num_edges, *2 * total.shape[1:]))
+        edge_beliefs(
+            0, graph.num_edges, graph.source, total, p.edge, messages, 1, edge,
+            np.empty(graph.num_edges),
+        )  # fmt: skip
+        return Table(node, edge)
+
+    def sample(self, k: int, rng: np.random.Generator) -> IntArray:
+        """Return k labelings, each drawn from the roots down."""
+        total = self._up(0)[0]
+        return self._draw(total, rng.random((k, self.model.num_nodes)))
+
+    def mode(self) -> IntArray:
+        """Return a labeling of the highest score."""
+        total = self._up(1)[0]
+        best: IntArray = self._draw(total, np.full((1, self.model.num_nodes), -1.0))[0]
+        return best
+
+    def _draw(self, total: FloatArray, uniforms: FloatArray) -> IntArray:
+        from fstgrad.mrf.kernels.forests import draw
+
+        labels = np.zeros(uniforms.shape, np.int64)
+        for row, uniform in zip(labels, uniforms, strict=True):
+            draw(
+                self.order, self.parent_arc, self.model.graph.source, self.model.potentials.edge,
+                total, uniform, row,
+            )  # fmt: skip
+        return labels

@@ -1,0 +1,1 @@
+"""Message passing: belief propagation, tree-reweighted and max-product, on grids and graphs."""

@@ -1,0 +1,135 @@
+"""Flooding belief propagation on a 4-connected grid, with the fast kernels."""
+
+from functools import cached_property, partial
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.threads import Bands
+
+PARALLEL_CELLS = 20_000
+
+
+class GridMessages:
+    """The messages of a grid; the same answers as `GraphMessages`, where floats can hold them.
+
+    `sweep` returns the largest change, or None when a product leaves the float range: then
+    start again with `GraphMessages`.
+    """
+
+    def __init__(self, model: PairwiseMRF, maximum: int, threads: int) -> None:
+        if model.graph.grid is None:
+            raise ValueError("GridMessages needs a model made by PairwiseMRF.grid")
+        self.model, self.maximum = model, maximum
+        height, width = self.shape = model.graph.grid
+        size = model.num_labels
+        top = model.scores.node.max(axis=1, keepdims=True)
+        self.offset = float(top.sum()) + float(self._shifts())
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(model.scores.node - top)  # NaN in a dead row fails the range check
+        self.node = self._planes(weights, height, width)
+        self.across, self.down = self._edge_planes()
+        self.messages = np.ones((4, height, size, width))
+        self.fresh = np.ones((4, height, size, width))
+        small = height * width * size < PARALLEL_CELLS
+        self.bands = Bands(height, 1 if small else threads)
+
+    @staticmethod
+    def _planes(rows: FloatArray, height: int, width: int) -> FloatArray:
+        """Turn (height * width, ...) into (height, ..., width)."""
+        return np.ascontiguousarray(
+            np.moveaxis(rows.reshape(height, width, *rows.shape[1:]), 1, -1)
+        )
+
+    def _shifts(self) -> float:
+        shift = self.model.potentials.shift
+        return float(shift.sum() * (self.model.graph.num_edges if self.model.shared else 1))
+
+    def _edge_planes(self) -> tuple[FloatArray, FloatArray]:
+        height, width = self.shape
+        tables = self.model.potentials.exp_edge
+        if self.model.shared:
+            shared = tables[:, :, :, None]
+            return shared, shared
+        cut = height * (width - 1)
+        return (
+            self._planes(tables[:cut], height, width - 1),
+            self._planes(tables[cut:], height - 1, width),
+        )
+
+    def sweep(self, damping: float) -> float | None:
+        """Update all messages once."""
+        from fstgrad.mrf.kernels.grids import sweep
+
+        def band(low: int, high: int) -> float:
+            return float(
+                sweep(
+                    low,
+                    high,
+                    self.node,
+                    self.across,
+                    self.down,
+                    damping,
+                    self.maximum,
+                    self.messages,
+                    self.fresh,
+                )
+            )
+
+        changes = self.bands(band)
+        self.messages, self.fresh = self.fresh, self.messages
+        return None if min(changes) < 0 else max(changes)
+
+    def node_beliefs(self) -> tuple[FloatArray, float] | None:
+        """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
+        from fstgrad.mrf.kernels.grids import beliefs
+
+        out, log_norm = np.empty_like(self.node), np.empty(self.shape)
+        fine = self.bands(
+            partial(
+                beliefs, node=self.node, messages=self.messages, out=out, log_norm=log_norm
+            )
+        )  # fmt: skip
+        if not all(fine):
+            return None
+        weight = 1 - self.model.graph.degree.reshape(self.shape)
+        rows = np.moveaxis(out, 1, 2).reshape(-1, out.shape[1])
+        return np.ascontiguousarray(rows), float((weight * log_norm).sum())
+
+    def log_pairs(self) -> float:
+        """Return the sum of the log-normalizers of all edge beliefs."""
+        from fstgrad.mrf.kernels.grids import pair_norms
+
+        height, width = self.shape
+        horizontal, vertical = np.ones((height, width - 1)), np.ones((height - 1, width))
+        self.bands(
+            partial(
+                pair_norms,
+                node=self.node,
+                across=self.across,
+                down=self.down,
+                messages=self.messages,
+                horizontal=horizontal,
+                vertical=vertical,
+            )
+        )
+        return float(np.log(horizontal).sum() + np.log(vertical).sum()) + self.offset
+
+    def edge_beliefs(self, low: int, high: int) -> FloatArray:
+        """Return the edge beliefs (high - low, C, C) of a range of edges."""
+        return self._arcs.edge_beliefs(low, high)
+
+    @cached_property
+    def _arcs(self) -> GraphMessages:
+        """The messages arc by arc, in logs."""
+        size = self.model.num_labels
+        left, right, up, down = (np.moveaxis(m, 1, 2) for m in self.messages)
+        horizontal = np.stack((left[:, 1:], right[:, :-1]), axis=2).reshape(-1, size)
+        vertical = np.stack((up[1:], down[:-1]), axis=2).reshape(-1, size)
+        arcs = GraphMessages(self.model, self.maximum, 1)
+        with np.errstate(divide="ignore"):
+            np.log(np.concatenate((horizontal, vertical)), out=arcs.messages)
+        arcs.sum_up()
+        return arcs

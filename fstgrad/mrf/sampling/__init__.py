@@ -1,0 +1,1 @@
+"""Markov chains over labelings, and the marginals that they estimate."""

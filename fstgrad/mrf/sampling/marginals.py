@@ -1,0 +1,241 @@
+"""Marginals by Markov chain Monte Carlo, with a stated error.
+
+The standard error of a marginal comes from the means of batches within chains, its R-hat from the
+means of chains (Gelman and Rubin 1992).  A chain's draws
+depend on its key alone: results are the same for the same seed whatever the number of threads.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.result import Inference
+from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
+from fstgrad.mrf.threads import Bands
+
+Progress = Callable[[int, float], None]
+CONVERGED_R_HAT = 1.05
+
+
+@dataclass
+class Tally:
+    """What one chain saw: sums over its batches, each batch a mean over its draws.
+
+    `squares` sums the squared means of batches, `pair_squares` those of two batches in a row.
+    """
+
+    node: FloatArray
+    squares: FloatArray
+    pair_squares: FloatArray
+    edge: FloatArray
+
+
+def sample_marginals(
+    model: PairwiseMRF,
+    *,
+    sampler: Sampler,
+    samples: int = 1000,
+    burn_in: int = 100,
+    thin: int = 1,
+    chains: int = 4,
+    batches: int = 40,
+    rng: Seed = None,
+    initial: npt.ArrayLike | None = None,
+    edges: bool = True,
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> Inference:
+    """Return marginals as means over the draws of several chains.
+
+    Parameters
+    ----------
+    sampler : str
+        See `fstgrad.mrf.sampling.chains.Chain`.
+    samples : int
+        Draws that each chain keeps, one every `thin` sweeps after `burn_in` sweeps.
+    chains : int
+        Independent chains, each from its own random start.
+    batches : int
+        Batches of each chain, an even number >= 4; their means give the standard error.
+    initial : (I,) integers, optional
+        The start of all chains; needed where hard zeros make an allowed labeling hard to find.
+    edges : bool
+        Whether to count pairs, E * C * C numbers for each thread.
+    threads : int
+        Over chains, or within the colours of a single chromatic chain.
+    progress : callable
+        Called with (draws of the first chain, share of them done).
+
+    Notes
+    -----
+    With hard zeros a chain may be unable to reach every allowed labeling; R-hat shows this only
+    where its chains disagree.
+    """
+    refuse_joint_nodes(model, f"sampler {sampler!r}")
+    for name, value in (("samples", samples), ("thin", thin), ("chains", chains)):
+        positive_integer(name, value)
+    positive_integer("burn_in", burn_in, minimum=0)
+    if positive_integer("batches", batches, minimum=4) > samples or batches % 2:
+        raise InvalidInputError(
+            f"batches is {batches} and samples {samples}; take an even number of batches and at "
+            "least as many samples"
+        )
+    begun = time.perf_counter()
+    random = generator(rng)
+    keys = random.integers(2**62, size=chains).tolist()
+    starts = [start_labels(model, random, initial) for _ in range(chains)]
+    cuts = [samples * k // batches for k in range(batches + 1)]
+    workers = Bands(chains, threads)
+    inner = threads if chains == 1 else 1
+
+    def run(low: int, high: int) -> list[Tally]:
+        return [
+            _run_chain(
+                Chain(model, sampler, starts[c], keys[c], inner),
+                burn_in,
+                thin,
+                cuts,
+                edges,
+                progress if c == 0 else None,
+            )
+            for c in range(low, high)
+        ]
+
+    with workers:
+        tallies = [tally for part in workers(run) for tally in part]
+    return _summary(model, sampler, tallies, batches, samples, edges, begun)
+
+
+def _run_chain(
+    chain: Chain,
+    burn_in: int,
+    thin: int,
+    cuts: list[int],
+    edges: bool,
+    progress: Progress | None,
+) -> Tally:
+    from fstgrad.mrf.kernels.sites import count_parts
+
+    model = chain.model
+    pairs = model.graph.edges if edges else np.empty((0, 2), np.int64)
+    size = model.num_labels
+    edge = np.zeros((len(pairs), size, size))
+    shape = model.scores.node.shape
+    tally = Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape), edge)
+    previous = np.zeros(shape)
+    chain.advance(burn_in)
+    for number, (low, high) in enumerate(pairwise(cuts)):
+        mean = np.zeros(shape)
+        for _ in range(low, high):
+            chain.advance(thin)
+            count_parts(chain.labels, pairs, 1.0, mean, edge)
+        mean /= high - low
+        tally.node += mean
+        tally.squares += mean**2
+        if number % 2:
+            tally.pair_squares += ((previous + mean) / 2) ** 2
+        previous = mean
+        if progress is not None:
+            progress(high, high / cuts[-1])
+    return tally
+
+
+def _summary(
+    model: PairwiseMRF,
+    sampler: Sampler,
+    tallies: list[Tally],
+    batches: int,
+    samples: int,
+    edges: bool,
+    begun: float,
+) -> Inference:
+    from scipy.special import stdtrit
+
+    count = len(tallies) * batches
+    node = sum((t.node for t in tallies), np.zeros(model.scores.node.shape)) / count
+    batch = _variance_of_mean(node, [t.squares for t in tallies], count)
+    pairs = _variance_of_mean(node, [t.pair_squares for t in tallies], count // 2)
+    # batches that hang together make the first too small; the difference corrects it (Vats and
+    # Flegal 2022, "Lugsail lag windows")
+    variance = np.maximum(pairs, 2 * pairs - batch)
+    # an event that was never seen may still have the probability of one draw
+    draws = len(tallies) * samples
+    error = np.maximum(np.sqrt(variance), 1.0 / draws)
+    error[model.scores.node == -np.inf] = 0.0
+    # as many degrees of freedom as one chain has pairs of batches: on the safe side
+    quantile = float(stdtrit(max(1, batches // 2 - 1), 0.975))
+    uncertain = (node > 0) & (node < 1)
+    effective = (node * (1 - node))[uncertain] / error[uncertain] ** 2
+    r_hat = _r_hat(np.array([t.node / batches for t in tallies]), samples)
+
+    def edge_source(low: int, high: int) -> FloatArray:
+        if not edges:
+            raise NotSupportedError("pairs were not counted; call infer with edges=True")
+        total = sum((t.edge[low:high] for t in tallies), np.zeros(()))
+        return total / draws
+
+    return Inference(
+        sampler, float("nan"), "none", node, edge_source, model.graph.num_edges,
+        converged=r_hat < CONVERGED_R_HAT, iterations=draws,
+        seconds=time.perf_counter() - begun, standard_error=error,
+        margin=quantile * error,
+        effective_samples=float(effective.min(initial=draws)), r_hat=r_hat,
+    )  # fmt: skip
+
+
+def _variance_of_mean(mean: FloatArray, squares: list[FloatArray], count: int) -> FloatArray:
+    """Return the variance of the mean of `count` batches from the sums of their squares."""
+    total = sum(squares, np.zeros(mean.shape))
+    return np.asarray(np.maximum(total / count - mean**2, 0.0) / (count - 1))
+
+
+def _r_hat(means: FloatArray, samples: int) -> float:
+    """Return the largest potential scale reduction of the indicators with these chain means.
+
+    Within a chain an indicator of mean m has the variance m (1 - m); NaN for a single chain.
+    """
+    if len(means) < 2:
+        return float("nan")
+    within = (means * (1 - means)).mean(axis=0) * samples / max(1, samples - 1)
+    between = means.var(axis=0, ddof=1)
+    ratio = np.ones(within.shape)
+    np.divide(between, within, out=ratio, where=within > 0)
+    ratio[(within == 0) & (between > 0)] = np.inf
+    ratio[within > 0] += (samples - 1) / samples
+    return float(np.sqrt(ratio.max(initial=1.0)))
+
+
+def draw(
+    model: PairwiseMRF,
+    k: int,
+    *,
+    sampler: Sampler = "chromatic",
+    burn_in: int = 100,
+    thin: int = 10,
+    rng: Seed = None,
+    initial: npt.ArrayLike | None = None,
+    threads: int = 1,
+) -> IntArray:
+    """Return k labelings (k, I) of one chain, `thin` sweeps apart: dependent, approximate draws.
+
+    Options as in `sample_marginals`; `PairwiseMRF.sample` draws exactly where it can.
+    """
+    refuse_joint_nodes(model, f"sampler {sampler!r}")
+    positive_integer("burn_in", burn_in, minimum=0)
+    positive_integer("thin", thin)
+    random = generator(rng)
+    start = start_labels(model, random, initial)
+    chain = Chain(model, sampler, start, int(random.integers(2**62)), threads)
+    chain.advance(burn_in)
+    draws = np.empty((positive_integer("k", k), model.num_nodes), np.int64)
+    for row in draws:
+        chain.advance(thin)
+        row[...] = chain.labels
+    return draws

@@ -1,0 +1,160 @@
+"""B, the acceptor of the loss against one target: y has the weight e^L(y)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fstgrad import openfst
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError
+from fstgrad.openfst import Fst, FstArrays
+from fstgrad.reference.determinization import MAX_STATES, determinized, too_many
+from fstgrad.reference.hypotheses import EXACT, Target, hypothesis_machine
+from fstgrad.transducers import sigma_power
+
+_TOTAL_DECIMALS = 9  # totals -log u that agree so far are one state
+
+
+def loss_acceptor(
+    transducer: Fst | Sequence[Fst],
+    alphabet: Alphabet,
+    target: Target,
+    length: int,
+    *,
+    smoothing: float = 0.0,
+    log: bool = True,
+    cap: float | None = None,
+    prune: float | None = None,
+    delta: float | None = None,
+    max_states: int = MAX_STATES,
+) -> Fst:
+    """Return B: deterministic, acyclic, "log64"; the cost of y in Delta^l is -L(y).
+
+    U in "standard": L = U(y, y_i); arcs turn from u into e^u.  U in "log64":
+    L = -log U(y, y_i); arcs turn from u into 1/u.  A y without a path in U has an infinite loss,
+    and no path in B.
+
+    Parameters
+    ----------
+    transducer, alphabet, target, length
+        As in `hypothesis_machine`.
+    smoothing : float
+        L = -log(U + smoothing); "log64" only, as is `log`.
+    log : bool
+        False: L = -U.
+    cap : float, optional
+        min(L, cap) in the place of L, in nats.
+    prune, delta, max_states
+        As in `determinized`.
+
+    Raises
+    ------
+    InfeasibleError
+        No y of this length has a finite loss.
+    StateLimitError
+        B has more than `max_states` states.
+
+    Notes
+    -----
+    The arcs of Det(M) carry products of prefixes, so what is no product (`smoothing`, `log=False`,
+    and `cap` of a rational loss) needs the whole U(y, y_i) at the end: states are split by the
+    weight that led to them.  A cap of a tropical loss is one more path for each y, of cost `cap`,
+    before the determinization.
+    """
+
+    def loss(u: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            whole = -np.log(u + smoothing) if log else -u
+        return whole if cap is None else np.minimum(whole, cap)
+
+    try:
+        machine = hypothesis_machine(transducer, alphabet, target, length)
+    except InfeasibleError:
+        if log and smoothing == 0:
+            raise
+        return _constant(alphabet, length, -float(loss(np.zeros(1))[0]))
+    tropical = machine.arc_type() == "standard"
+    if tropical and cap is not None:
+        machine = _capped(machine, alphabet, length, cap)
+    result = determinized(machine, max_states=max_states, delta=delta, prune=prune)
+    if tropical or (log and smoothing == 0 and cap is None):
+        acceptor = _inverted(result)
+    else:
+        arrays = openfst.to_arrays(result)
+        acceptor = _split_by_total(arrays, len(alphabet), length, loss, max_states)
+    if openfst.is_empty(acceptor):
+        raise InfeasibleError(
+            f"no hypothesis of length {length} has a finite loss; change length or give a cap"
+        )
+    return acceptor
+
+
+def _inverted(machine: Fst) -> Fst:
+    """Return the acceptor of the reciprocal weights, in "log64"."""
+    arrays = openfst.to_arrays(openfst.with_arc_type(machine, "log64"))
+    final = np.where(np.isfinite(arrays.final), -arrays.final, np.inf)
+    return openfst.from_arrays(replace(arrays, weight=-arrays.weight, final=final))
+
+
+def _capped(machine: Fst, alphabet: Alphabet, length: int, cap: float) -> Fst:
+    constant = _constant(alphabet, length, cap, arc_type="standard")
+    return openfst.remove_epsilons(openfst.union(machine, constant), delta=EXACT)
+
+
+def _constant(
+    alphabet: Alphabet, length: int, cost: float, *, arc_type: openfst.ArcType = "log64"
+) -> Fst:
+    """Return the acceptor of Delta^l in which each string costs the same."""
+    every = openfst.to_arrays(sigma_power(alphabet, length, arc_type=arc_type))
+    return openfst.from_arrays(replace(every, final=every.final + cost))
+
+
+def _split_by_total(
+    machine: FstArrays,
+    symbols: int,
+    length: int,
+    loss: Callable[[FloatArray], FloatArray],
+    max_states: int,
+) -> Fst:
+    """Return the acceptor of Delta^l whose states are pairs (state of Det(M), -log of the prefix).
+
+    A state more, without arcs of its own, takes the y that Det(M) rejects, u = 0.
+    """
+    states = machine.num_states
+    target = np.full((states + 1, symbols), states)
+    weight = np.full((states + 1, symbols), np.inf)
+    target[machine.source, machine.ilabel - 1] = machine.target
+    weight[machine.source, machine.ilabel - 1] = machine.weight
+    state, total = np.array([machine.start if machine.start >= 0 else states]), np.zeros(1)
+    first = 0  # number of the first state of the level in the result
+    ends: list[tuple[IntArray, IntArray, IntArray]] = []
+    for _ in range(length):
+        goals, totals = target[state].ravel(), (total[:, None] + weight[state]).ravel()
+        keys = np.stack([goals, np.round(totals, _TOTAL_DECIMALS)])
+        _, where, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        source, label = np.divmod(np.arange(goals.size), symbols)
+        ends.append((source + first, label + 1, number.ravel() + first + len(state)))
+        first += len(state)
+        state, total = goals[where], totals[where]
+        if first + len(state) > max_states:
+            raise too_many(first + len(state), max_states)
+    final = np.append(machine.final, np.inf)[state] + total
+    cost = loss(np.exp(-final))
+    final = np.where(np.isfinite(cost), -cost, np.inf)
+    source, label, goal = (np.concatenate(column) for column in zip(*ends, strict=True))
+    return openfst.connect(
+        openfst.from_arrays(
+            FstArrays(
+                arc_type="log64",
+                start=0,
+                final=np.concatenate([np.full(first, np.inf), final]),
+                source=source,
+                ilabel=label,
+                olabel=label,
+                target=goal,
+                weight=np.zeros(len(source)),
+            )
+        )
+    )

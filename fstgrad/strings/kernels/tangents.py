@@ -1,0 +1,347 @@
+"""The pass of `strings.kernels.passes` with tangents: weights, and derivatives along one way.
+
+Every array of weights has a companion, named after it with a d, that holds the derivative along one
+direction: of the scores, of the losses, or of both.  Products follow the product rule; factors that
+keep levels in range are constants.  Costs about twice the pass without tangents.
+
+The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real and D = 2.
+"""
+
+import math
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel, sum_kernel
+from fstgrad.strings.kernels.passes import (
+    Int32Array,
+    fill,
+    largest,
+    replace_by_shares,
+    scale,
+    total_of,
+    unsigned,
+    widest,
+)
+
+
+@kernel
+def tangent_pass(
+    table: FloatArray,
+    dtable: FloatArray,
+    class_of: IntArray,
+    offsets: IntArray,
+    places: IntArray,
+    dense: IntArray,
+    symbol: Int32Array,
+    goal: Int32Array,
+    weight: FloatArray,
+    slope: FloatArray,
+    final: FloatArray,
+    final_slope: FloatArray,
+    moved: bool,
+    order: int,
+) -> tuple[float, float]:
+    """Return the log of the sum over all paths, -inf if it is zero, and its derivative.
+
+    O(sum_t S_t n^q).
+
+    table : (l, K, n), becomes Q
+    dtable : (l, K, n), the derivatives of `table`, becomes those of Q
+    slope, final_slope : like weight and final, the derivatives of their logarithms
+    moved : whether any of `dtable` is not 0
+    """
+    length, contexts, n = table.shape
+    step = 1 if order == 2 else contexts
+    entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
+    alpha, dalpha = np.zeros(entries), np.zeros(entries)
+    beta, dbeta, before, dbefore = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
+    most = largest(dense)
+    columns = n * max(1, contexts // (n + 1))
+    rows, drows = np.empty((most, columns)), np.empty((most, columns))
+    mass, dmass = np.empty((contexts, n)), np.empty((contexts, n))
+    sums = np.empty(length)
+    alpha[contexts - 1] = 1.0
+    log_scale = 0.0
+    for t in range(length):
+        lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
+        end = places[t + 2] * step
+        _step(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of, dense[t],
+              symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
+              dalpha[there:], moved, order, rows, drows)  # fmt: skip
+        sums[t] = total_of(alpha[there:end])
+        if not sums[t] > 0.0:
+            return -np.inf, 0.0
+        scale(alpha[there:end], 1.0 / sums[t])
+        scale(dalpha[there:end], 1.0 / sums[t])
+        log_scale += math.log(sums[t])
+    last, ends = places[length] * step, int(dense[length])
+    whole, change = _ends(alpha[last:], dalpha[last:], ends, final, final_slope, contexts, beta,
+                          dbeta)  # fmt: skip
+    if not whole > 0.0:
+        return -np.inf, 0.0
+    total = whole
+    for t in range(length - 1, -1, -1):
+        lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
+        total = _back(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of,
+                      dense[t], symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], beta,
+                      dbeta, before, dbefore, moved, order, 1.0 / total, 1.0 / sums[t], rows,
+                      drows, mass, dmass)  # fmt: skip
+        beta, dbeta, before, dbefore = before, dbefore, beta, dbeta
+    return log_scale + math.log(whole), change / whole
+
+
+@kernel
+def _ends(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    dense: int,
+    final: FloatArray,
+    final_slope: FloatArray,
+    contexts: int,
+    beta: FloatArray,
+    dbeta: FloatArray,
+) -> tuple[float, float]:
+    """Write the final weights as the last beta; return their sum under alpha, and its slope."""
+    place, whole, change = 0, 0.0, 0.0
+    for s in range(len(final)):
+        for _ in range(contexts if s < dense else 1):
+            beta[place], dbeta[place] = final[s], final[s] * final_slope[s]
+            whole += alpha[place] * beta[place]
+            change += dalpha[place] * beta[place] + alpha[place] * dbeta[place]
+            place += 1
+    return whole, change
+
+
+@sum_kernel
+def _step(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    class_of: IntArray,
+    dense: int,
+    symbol: Int32Array,
+    goal: Int32Array,
+    weight: FloatArray,
+    slope: FloatArray,
+    after: FloatArray,
+    dafter: FloatArray,
+    moved: bool,
+    order: int,
+    rows: FloatArray,
+    drows: FloatArray,
+) -> None:
+    """Multiply a level by its scores and scatter it along the arcs of B."""
+    contexts, n = table.shape
+    if order != 2 or len(goal) == 1:
+        _plain_rows(alpha, dalpha, table, dtable, rows[:dense], drows[:dense])
+    elif dense > 0:
+        left = alpha[: dense * contexts].reshape(dense, contexts)
+        dleft = dalpha[: dense * contexts].reshape(dense, contexts)
+        np.dot(dleft, table, drows[:dense])
+        if moved:
+            np.dot(left, dtable, rows[:dense])
+            _add(drows[:dense], rows[:dense])
+        np.dot(left, table, rows[:dense])
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
+            for b in range(n):
+                c = unsigned(class_of[b])
+                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                arrived, way = rows[s, r * n + b], weight[s, c]
+                after[place] += arrived * way
+                dafter[place] += (drows[s, r * n + b] + arrived * slope[s, c]) * way
+    for s in range(dense, len(goal)):
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
+        mass, dmass = alpha[entry], dalpha[entry]
+        for b in range(n):
+            c = unsigned(class_of[b])
+            place = unsigned(goal[s, c]) + unsigned(b)
+            arrived, way = mass * table[x, b], weight[s, c]
+            after[place] += arrived * way
+            change = dmass * table[x, b] + mass * dtable[x, b]
+            dafter[place] += (change + arrived * slope[s, c]) * way
+
+
+@sum_kernel
+def _plain_rows(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    rows: FloatArray,
+    drows: FloatArray,
+) -> None:
+    """Multiply states that have an entry for each context by scores of any order."""
+    contexts, n = table.shape
+    younger = rows.shape[1] // n
+    for s in range(len(rows)):
+        for r in range(younger):
+            for b in range(n):
+                rows[s, r * n + b], drows[s, r * n + b] = 0.0, 0.0
+            for k in range(r, contexts, younger):
+                mass, dmass = alpha[s * contexts + k], dalpha[s * contexts + k]
+                if mass != 0.0:
+                    for b in range(n):
+                        rows[s, r * n + b] += mass * table[k, b]
+                        drows[s, r * n + b] += dmass * table[k, b] + mass * dtable[k, b]
+
+
+@sum_kernel
+def _back(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    class_of: IntArray,
+    dense: int,
+    symbol: Int32Array,
+    goal: Int32Array,
+    weight: FloatArray,
+    slope: FloatArray,
+    beta: FloatArray,
+    dbeta: FloatArray,
+    before: FloatArray,
+    dbefore: FloatArray,
+    moved: bool,
+    order: int,
+    factor: float,
+    share: float,
+    rows: FloatArray,
+    drows: FloatArray,
+    mass: FloatArray,
+    dmass: FloatArray,
+) -> float:
+    """Write the beta of a level to `before`; turn the level's tables into Q and dQ.
+
+    The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
+    beta under alpha.
+    """
+    contexts, n = table.shape
+    step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
+    for s in range(dense):
+        for r in range(rows.shape[1] // n):
+            for b in range(n):
+                c = unsigned(class_of[b])
+                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                way, dway = beta[place], dbeta[place] + beta[place] * slope[s, c]
+                rows[s, r * n + b] = way * (weight[s, c] * factor)
+                drows[s, r * n + b] = dway * (weight[s, c] * factor)
+    if order != 2 or len(goal) == 1:
+        _plain_masses(alpha, dalpha, table, dtable, before, dbefore, rows, drows, mass, dmass)
+    else:
+        _bigram_masses(alpha, dalpha, table, dtable, dense, before, dbefore, moved, rows, drows,
+                       mass, dmass)  # fmt: skip
+    for s in range(dense, len(goal)):
+        entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
+        own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
+        for b in range(n):
+            c = unsigned(class_of[b])
+            place = unsigned(goal[s, c]) + unsigned(b)
+            way = beta[place] * (weight[s, c] * factor)
+            dway = dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
+            total += table[x, b] * way
+            dtotal += table[x, b] * dway + dtable[x, b] * way
+            mass[x, b] += own * way
+            dmass[x, b] += own * dway + down * way
+        before[entry], dbefore[entry] = total, dtotal
+    _replace_by_shares(table, dtable, mass, dmass, share)
+    whole = 0.0
+    for i in range(len(alpha)):
+        whole += alpha[i] * before[i]
+    return whole
+
+
+@kernel
+def _replace_by_shares(
+    table: FloatArray, dtable: FloatArray, mass: FloatArray, dmass: FloatArray, share: float
+) -> None:
+    """Turn `table` into Q and `dtable` into its derivative; Q sums to one."""
+    contexts, n = table.shape
+    change = 0.0
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] = (dtable[k, b] * mass[k, b] + table[k, b] * dmass[k, b]) * share
+            change += dtable[k, b]
+    replace_by_shares(table, mass, share)
+    for k in range(contexts):
+        for b in range(n):
+            dtable[k, b] -= table[k, b] * change
+
+
+@sum_kernel
+def _bigram_masses(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    dense: int,
+    before: FloatArray,
+    dbefore: FloatArray,
+    moved: bool,
+    rows: FloatArray,
+    drows: FloatArray,
+    mass: FloatArray,
+    dmass: FloatArray,
+) -> None:
+    """Multiply the ways on from the states that have an entry per context by scores and alpha."""
+    contexts = len(table)
+    if dense == 0:
+        fill(mass.reshape(-1), 0.0)
+        fill(dmass.reshape(-1), 0.0)
+        return
+    entry = dense * contexts
+    left, dleft = alpha[:entry].reshape(dense, contexts), dalpha[:entry].reshape(dense, contexts)
+    back, dback = before[:entry].reshape(dense, contexts), dbefore[:entry].reshape(dense, contexts)
+    np.dot(drows[:dense], table.T, dback)
+    if moved:
+        np.dot(rows[:dense], dtable.T, back)
+        _add(dback, back)
+    np.dot(rows[:dense], table.T, back)
+    np.dot(left.T, drows[:dense], mass)
+    np.dot(dleft.T, rows[:dense], dmass)
+    _add(dmass, mass)
+    np.dot(left.T, rows[:dense], mass)
+
+
+@kernel
+def _add(left: FloatArray, right: FloatArray) -> None:
+    """Add `right` to `left`."""
+    for i in range(left.shape[0]):
+        for j in range(left.shape[1]):
+            left[i, j] += right[i, j]
+
+
+@sum_kernel
+def _plain_masses(
+    alpha: FloatArray,
+    dalpha: FloatArray,
+    table: FloatArray,
+    dtable: FloatArray,
+    before: FloatArray,
+    dbefore: FloatArray,
+    rows: FloatArray,
+    drows: FloatArray,
+    mass: FloatArray,
+    dmass: FloatArray,
+) -> None:
+    """Do the same where every state has an entry for each context, for any order."""
+    contexts, n = table.shape
+    younger = rows.shape[1] // n
+    for k in range(contexts):
+        r = (k % younger) * n
+        for b in range(n):
+            mass[k, b], dmass[k, b] = 0.0, 0.0
+        for s in range(len(alpha) // contexts):
+            own, down = alpha[s * contexts + k], dalpha[s * contexts + k]
+            total, dtotal = 0.0, 0.0
+            if own != 0.0:
+                for b in range(n):
+                    way, dway = rows[s, r + b], drows[s, r + b]
+                    total += table[k, b] * way
+                    dtotal += table[k, b] * dway + dtable[k, b] * way
+                    mass[k, b] += own * way
+                    dmass[k, b] += own * dway + down * way
+            before[s * contexts + k], dbefore[s * contexts + k] = total, dtotal

@@ -1,0 +1,352 @@
+"""Batch: one objective over many pairs, with compiled losses kept, in one process or several.
+
+Pairs are worked through in chunks of fixed size, four a task.  A chunk goes to the process that has
+the least to do, and from then on always to the same one, which keeps the automata of its own pairs
+from one pass to the next, so that only pairs, weights and sums travel between processes.  Sums are
+taken chunk by chunk in the order of the input: the result is the same to the last bit for every
+number of processes.
+"""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.checks import FloatArray, positive_integer
+from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
+from fstgrad.training.objective import NAN, Method, PairObjective
+
+CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
+_GROWTH = 2  # bytes a process may take for each byte of its cache
+_TASK = 4  # chunks that travel to a process together
+_AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
+
+XY = tuple[Any, SequenceLike]
+Item = XY | FstgradError  # an error stands for a pair that could not be read
+
+
+class Outcome(NamedTuple):
+    """What became of one pair: the numbers of `PairGradient`, or an error.
+
+    place : position of the pair in the input.
+    seconds : wall time of the pair.
+    """
+
+    place: int
+    seconds: float
+    value: float = NAN
+    log_partition: float = NAN
+    states: int = 0
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = NAN
+    error: FstgradError | None = None
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+
+
+@dataclass
+class Sums:
+    """Sums over the pairs so far, in the order of the input.
+
+    gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
+    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
+    """
+
+    gradient: FloatArray
+    value: float = 0.0
+    variance: float = 0.0
+    done: int = 0
+    failed: int = 0
+    gap: float = 0.0
+
+    def add(self, other: "Sums") -> None:
+        """Add the sums of the next chunk."""
+        self.gradient += other.gradient
+        self.value += other.value
+        self.variance += other.variance
+        self.done += other.done
+        self.failed += other.failed
+        self.gap += other.gap
+
+    def mean(self) -> tuple[float, FloatArray]:
+        """Return the mean objective and gradient of the pairs without an error.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such pair.
+        """
+        if not self.done:
+            failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"
+            raise InvalidInputError(f"{failed}; give at least one pair that can be computed")
+        return self.value / self.done, self.gradient / self.done
+
+
+class Chunk(NamedTuple):
+    """The outcomes of up to 16 consecutive pairs and their sums."""
+
+    outcomes: tuple[Outcome, ...]
+    sums: Sums
+
+
+@dataclass
+class Batch:
+    """Passes of one objective over pairs (x, y).
+
+    Parameters
+    ----------
+    objective : PairObjective
+        Its own cache, if it has one, serves when jobs = 1.
+    jobs : int
+        Number of processes; 1 works in this one.
+    cache_bytes : int
+        Bytes of compiled losses kept by all processes together.
+    cache_directory : path, optional
+        Where compiled losses are also kept on disk.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> abc = fg.Alphabet("ab")
+    >>> objective = fg.PairObjective(fg.QGramCounts(abc, 2), fg.EditDistance(abc), kind="risk")
+    >>> with fg.Batch(objective) as batch:
+    ...     sums = batch.sums(np.zeros((2, 2)), [("x", "ab"), ("x", "ba")])
+    >>> sums.mean()[0]  # at a distance of 1 from half of the strings, of 2 from the opposite
+    1.0
+    """
+
+    objective: PairObjective
+    jobs: int = 1
+    cache_bytes: int = MAX_BYTES
+    cache_directory: str | None = None
+    _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+    _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
+
+    def __post_init__(self) -> None:
+        """Check the numbers and make the cache of a single process."""
+        positive_integer("jobs", self.jobs)
+        if self.jobs == 1 and self.objective.cache is None:
+            cache = AutomatonCache(self.cache_bytes, self.cache_directory)
+            self.objective = replace(self.objective, cache=cache)
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers:
+            worker.shutdown(wait=True, kill_workers=True)
+        self._workers.clear()
+
+    def sums(
+        self,
+        w: npt.ArrayLike,
+        pairs: Iterable[Item],
+        *,
+        on_error: Callable[[Outcome], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Sums:
+        """Return the sums of one pass over the pairs.
+
+        Parameters
+        ----------
+        on_error : callable
+            Gets the outcome of every pair that failed, in order, and the pass goes on; without it
+            the first error is raised.
+        progress : callable
+            Gets the number of pairs of every chunk that is done.
+        """
+        total = Sums(np.zeros(self.objective.features.shape))
+        for chunk in self.chunks(w, pairs):
+            for outcome in chunk.outcomes:
+                if outcome.error is not None:
+                    if on_error is None:
+                        raise outcome.error
+                    on_error(outcome)
+            total.add(chunk.sums)
+            if progress is not None:
+                progress(len(chunk.outcomes))
+        return total
+
+    def chunks(self, w: npt.ArrayLike, pairs: Iterable[Item], *, first: int = 0) -> Iterator[Chunk]:
+        """Yield the results of a pass chunk by chunk, in the order of the pairs.
+
+        Parameters
+        ----------
+        first : int
+            The index of the first pair.  Chunks end at the multiples of 16.
+        """
+        return self.numbered(w, _chunked(pairs, first))
+
+    def numbered(
+        self, w: npt.ArrayLike, numbered: Iterable[tuple[int, Sequence[Item]]]
+    ) -> Iterator[Chunk]:
+        """Yield the results of chunks (index of the first pair, pairs), in the order given.
+
+        A pass in another order than that of the input: the index decides which process works on a
+        chunk, so that it finds the automata that it has kept.
+        """
+        weights = np.asarray(w, dtype=np.float64)
+        if self.jobs == 1:
+            for index, chunk in numbered:
+                yield work(self.objective, weights, index, chunk)
+            return
+        lines = [_Line(executor, weights) for executor in self._processes()]
+        waiting: deque[_Line] = deque()
+        for index, chunk in numbered:
+            home = self._homes.get(index // CHUNK)
+            if home is None:
+                home = _least_busy(lines)
+                self._homes[index // CHUNK] = home
+            lines[home].give((index, chunk))
+            waiting.append(lines[home])
+            if len(waiting) >= _AHEAD * _TASK * self.jobs:
+                yield waiting.popleft().take()
+        for line in lines:
+            line.send()
+        while waiting:
+            yield waiting.popleft().take()
+
+    def _processes(self) -> list[Any]:
+        """Return one executor of one process for each job, started on first use."""
+        if not self._workers:
+            from joblib.externals.loky import ProcessPoolExecutor
+
+            objective = replace(self.objective, cache=None)
+            share = self.cache_bytes // self.jobs
+            self._workers.extend(
+                ProcessPoolExecutor(
+                    max_workers=1,
+                    initializer=_start,
+                    initargs=(objective, share, self.cache_directory),
+                )
+                for _ in range(self.jobs)
+            )
+        return self._workers
+
+
+@dataclass
+class _Line:
+    """The chunks of one process, which come back in the order in which they are given."""
+
+    executor: Any
+    weights: FloatArray
+    _collected: list[tuple[int, Sequence[Item]]] = field(default_factory=list)
+    _tasks: deque[tuple[Any, int]] = field(default_factory=deque)
+    _back: deque[Chunk] = field(default_factory=deque)
+
+    @property
+    def undone(self) -> list[tuple[Any, int]]:
+        """The tasks on the way, and their numbers of chunks."""
+        return [(task, size) for task, size in self._tasks if not task.done()]
+
+    @property
+    def load(self) -> int:
+        """Number of chunks that are not done."""
+        return len(self._collected) + sum(size for _, size in self.undone)
+
+    def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
+        """Send a chunk to the process, together with the next ones."""
+        self._collected.append(chunk)
+        if len(self._collected) == _TASK:
+            self.send()
+
+    def send(self) -> None:
+        """Send what is collected."""
+        if self._collected:
+            task = self.executor.submit(_work, self.weights, self._collected)
+            self._tasks.append((task, len(self._collected)))
+            self._collected = []
+
+    def take(self) -> Chunk:
+        """Return the result of the chunk that was given longest ago."""
+        if not self._back:
+            if not self._tasks:
+                self.send()
+            self._back.extend(self._tasks.popleft()[0].result())
+        return self._back.popleft()
+
+
+def _least_busy(lines: Sequence[_Line]) -> int:
+    """Return the number of the line with least to do, once that is less than two tasks.
+
+    Who works on what is decided late: some pairs take a thousand times as long as others.
+    """
+    loads = [line.load for line in lines]
+    while min(loads) >= 2 * _TASK:
+        wait([task for line in lines for task, _ in line.undone], return_when=FIRST_COMPLETED)
+        loads = [line.load for line in lines]
+    return loads.index(min(loads))
+
+
+def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
+    """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
+    sums = Sums(np.zeros(objective.features.shape))
+    outcomes = []
+    for index, pair in enumerate(pairs, start=first):
+        start = time.perf_counter()
+        try:
+            if isinstance(pair, FstgradError):
+                raise pair
+            part = objective(w, *pair, out=sums.gradient)
+        except FstgradError as error:
+            sums.failed += 1
+            failure = error.with_traceback(None)
+            outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
+            continue
+        seconds = time.perf_counter() - start
+        numbers = part._asdict()
+        del numbers["gradient"]
+        outcomes.append(Outcome(index, seconds, **numbers))
+        sums.value += part.value
+        sums.variance += part.standard_error**2
+        sums.gap += part.upper - part.lower if part.reason else 0.0
+        sums.done += 1
+    return Chunk(tuple(outcomes), sums)
+
+
+def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
+    """Yield (index of the first item, items), cut at the multiples of the chunk size."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, CHUNK - first % CHUNK)):
+        yield first, chunk
+        first += len(chunk)
+
+
+# A worker process holds one objective with its cache: set when it starts, never in the parent.
+_objective: PairObjective
+
+
+def _start(objective: PairObjective, cache_bytes: int, directory: str | None) -> None:
+    global _objective
+    from joblib.externals.loky import process_executor
+
+    # A worker that grows by 300 MB counts as leaking and is ended, with all the automata it keeps.
+    process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
+    _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
+
+
+def _work(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
+    return [work(_objective, w, first, pairs) for first, pairs in chunks]

@@ -1,0 +1,329 @@
+"""The training objective of pairs (x, y) in the weights w, and its exact gradient."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.bounds import fixed_cap
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
+from fstgrad.losses import MAX_STATES, Engine, Loss
+from fstgrad.losses.cache import AutomatonCache
+from fstgrad.strings import (
+    StringDistribution,
+    sampled_risk,
+    sampled_softmax_margin,
+    softmax_margin,
+)
+from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
+from fstgrad.strings.distribution import places_of
+from fstgrad.strings.tangents import tangent
+from fstgrad.training.features import Features
+
+Kind = Literal["softmax-margin", "risk", "crf"]
+KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
+Method = Literal["exact", "capped", "sampled", "auto"]
+METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
+NAN = float("nan")
+
+
+class PairGradient(NamedTuple):
+    """What one pair adds to the objective.
+
+    value : float, nats; the objective of the pair.
+    gradient : like w; the gradient of `value` in w, or the array to which it was added.
+    log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
+    states : int; states of the loss automaton, 0 without one.
+    method : "exact", "capped" or "sampled"; what was computed.
+    standard_error : float, nats; of `value`, 0 unless sampled.
+    effective_samples : float; nan unless sampled.
+    cap : float, nats; nan without one.
+    lower, upper : float, nats; where the cap was chosen, bounds of the value of the whole loss, of
+        which the lower one is `value`; else nan.
+    reason : why a cap was not raised further, as in `CapChoice`; "" where it was not chosen.
+    """
+
+    value: float
+    gradient: FloatArray
+    log_partition: float
+    states: int
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = NAN
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+
+
+class _Compiled(NamedTuple):
+    """The method for one pair, its automaton unless it is "sampled", and how its cap was chosen."""
+
+    method: Method
+    automaton: LossAutomaton | None = None
+    choice: CapChoice | None = None
+
+
+@dataclass(frozen=True)
+class PairObjective:
+    """An objective of one pair, and its mean over pairs.
+
+    With the score tables of `features`:
+
+    - "softmax-margin": F(w) = log sum_y exp(L(y, y_i) - w.(Psi(x_i, y_i) - Psi(x_i, y))), Eq. 1;
+    - "risk": E[L(y, y_i)] under exp(w.Psi(x_i, y)) / Z;
+    - "crf": -log p(y_i | x_i), the softmax margin with L = 0.
+
+    Hypotheses y have the length of y_i.
+
+    Parameters
+    ----------
+    features : Features
+    loss : Loss, optional
+        None stands for L = 0.
+    kind : {"softmax-margin", "risk", "crf"}
+    cap : float or "auto", optional
+        As in `Loss.compile`; "auto" raises it for each pair and its scores until the value is
+        within `tolerance` of that of the whole loss, or the limit of states is reached.
+    engine, max_states
+        As in `Loss.compile`.
+    method : {"exact", "capped", "sampled", "auto"}, optional
+        "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
+        strings.  "auto" takes for each pair the first that the limit of states allows: exact; the
+        given cap, or else a cap that is raised until the value is within `tolerance`; sampled.
+        Left out, it is "capped" with a cap and "exact" without.
+    tolerance : float, nats
+        Of a cap that is raised.
+    samples, seed : int
+        Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
+    cache : AutomatonCache, optional
+        Where automata are kept between calls.
+
+    References
+    ----------
+    Cortes, Kuznetsov, Mohri, Storcheus, Yang (2018), Eq. 1 and Eq. 4.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> abc = fg.Alphabet("ab")
+    >>> objective = PairObjective(fg.QGramCounts(abc, 2), fg.Hamming(abc), kind="risk")
+    >>> value, gradient = objective.mean(np.zeros((2, 2)), [("x", "ab"), ("x", "abba")])
+    >>> value  # (2 / 2 + 4 / 2) / 2
+    1.5
+    """
+
+    features: Features
+    loss: Loss | None = None
+    kind: Kind = "softmax-margin"
+    cap: float | Literal["auto"] | None = None
+    engine: Engine = "layered"
+    max_states: int = MAX_STATES
+    method: Method | None = None
+    samples: int = 1000
+    seed: int = 0
+    cache: AutomatonCache | None = field(default=None, compare=False, repr=False)
+    tolerance: float = TOLERANCE
+
+    def __post_init__(self) -> None:
+        """Check that the parts go together."""
+        one_of("kind", self.kind, KINDS)
+        if self.kind == "risk" and self.loss is None:
+            raise InvalidInputError("kind is 'risk' without a loss; give the loss to expect")
+        if self.loss is not None and self.loss.alphabet != self.features.alphabet:
+            raise AlphabetError(
+                f"the loss has the alphabet {self.loss.alphabet!r}, the features have "
+                f"{self.features.alphabet!r}; make both from one"
+            )
+        self._check_method()
+
+    def _check_method(self) -> None:
+        if self.method is not None:
+            one_of("method", self.method, METHODS)
+        if self.method == "exact" and self.cap is not None:
+            raise InvalidInputError(f"cap is {self.cap} with method='exact'; leave one of them out")
+        if self.method == "capped" and self.cap is None:
+            raise InvalidInputError(
+                "method is 'capped' without a cap; give one, in nats, or 'auto'"
+            )
+        if isinstance(self.cap, str):
+            one_of("cap", self.cap, ("auto",))
+            if self.loss is not None and self.loss.semiring != "tropical":
+                raise NotSupportedError(
+                    "cap is 'auto', but a rational loss has no bounds and gains nothing from a "
+                    "cap; leave it out"
+                )
+        elif self.cap is not None:
+            real_array("cap", self.cap, ())
+        positive_number("tolerance", self.tolerance, allow_zero=True)
+        positive_integer("samples", self.samples, minimum=2)
+        positive_integer("seed", self.seed, minimum=0)
+
+    def __call__(
+        self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None
+    ) -> PairGradient:
+        """Return value, gradient in w, log Z and automaton size of one pair.
+
+        Parameters
+        ----------
+        out : like w, optional
+            The gradient is added to this array, and no other of the size of w is made.
+        """
+        out = np.zeros(self.features.shape) if out is None else out
+        ids, scores = self._tables(w, x, y)
+        method, b, choice = self._compiled(ids, scores)
+        if method == "sampled":
+            return self._sampled(scores, x, ids, out)
+        if b is not None and self.kind == "risk":
+            solved = tangent(StringDistribution(scores, b).scores, b, scale=0, slope=1)
+            value, table, log_partition = solved.slope, solved.change, solved.log_partition
+        else:
+            value, table = softmax_margin(scores, ids, b, engine=self.engine)
+            log_partition = value + _gold_score(scores, ids)
+        states = 0 if b is None else b.num_states
+        self.features.accumulate(table, x, out)
+        part = PairGradient(value, out, log_partition, states, method)
+        if choice is not None:
+            upper = value + choice.upper - choice.lower
+            return part._replace(cap=choice.cap, lower=value, upper=upper, reason=choice.reason)
+        return part if method == "exact" else part._replace(cap=cast(float, self.cap))
+
+    def mean(
+        self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
+    ) -> tuple[float, FloatArray]:
+        """Return the mean objective of the pairs and its gradient in w.
+
+        Raises
+        ------
+        InvalidInputError
+            There are no pairs.
+        """
+        value, gradient, count = 0.0, np.zeros(self.features.shape), 0
+        for x, y in pairs:
+            value, count = value + self(w, x, y, out=gradient).value, count + 1
+        if count == 0:
+            raise InvalidInputError("pairs is empty; give at least one pair")
+        return value / count, gradient / count
+
+    def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
+        """Return the distribution of one pair whose marginals the gradient is made of."""
+        ids, scores = self._tables(w, x, y)
+        choice = self._raised(ids, scores) if self.cap == "auto" and self._has_loss else None
+        b = self.automaton(ids) if choice is None else choice.automaton
+        return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
+
+    def automaton(self, y: SequenceLike) -> LossAutomaton | None:
+        """Return the loss automaton of one target; None where the objective has no loss."""
+        if not self._has_loss:
+            return None
+        return self._automaton(y, fixed_cap(self.cap) if self.cap is not None else None)
+
+    @property
+    def _has_loss(self) -> bool:
+        return self.loss is not None and self.kind != "crf"
+
+    def _automaton(
+        self, y: SequenceLike, cap: float | None, *, bounded: bool = False
+    ) -> LossAutomaton:
+        loss, cache = cast(Loss, self.loss), self.cache
+        compiled = loss.compile
+        if cache is not None:
+            compiled = partial(cache.automaton, loss, bounded=bounded)
+        return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
+
+    def _raised(self, ids: IntArray, scores: FloatArray) -> CapChoice:
+        """Return the cap that is raised until the bounds meet, or the limit is reached."""
+        return choose_cap(
+            scores,
+            cast(Loss, self.loss),
+            ids,
+            tolerance=self.tolerance,
+            max_states=self.max_states,
+            objective="risk" if self.kind == "risk" else "softmax-margin",
+            compiled=lambda cap: self._automaton(ids, cap, bounded=True),
+        )
+
+    def _compiled(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+        """Return what is computed for one pair."""
+        if not self._has_loss:
+            return _Compiled("exact")
+        if self.method == "sampled":
+            return _Compiled("sampled")
+        if self.method == "auto":
+            return self._first_that_fits(ids, scores)
+        if self.cap is None:
+            return _Compiled("exact", self._automaton(ids, None))
+        if self.cap != "auto":
+            return _Compiled("capped", self._automaton(ids, self.cap))
+        choice = self._raised(ids, scores)
+        return _Compiled("capped", choice.automaton, choice)
+
+    def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _Compiled:
+        """Return the first of exact, capped and sampled that the limit of states allows."""
+        try:
+            return _Compiled("exact", self._automaton(ids, None))
+        except StateLimitError:
+            pass
+        try:
+            if self.cap is not None and self.cap != "auto":
+                return _Compiled("capped", self._automaton(ids, self.cap))
+            choice = self._raised(ids, scores)
+            if choice.reason != "state limit":
+                return _Compiled("capped", choice.automaton, choice)
+        except (StateLimitError, NotSupportedError):
+            pass
+        return _Compiled("sampled")
+
+    def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
+        loss = cast(Loss, self.loss)
+        against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
+        rng = np.random.default_rng([self.seed, *ids.tolist()])
+        if self.kind == "risk":
+            result = sampled_risk(scores, None, against, samples=self.samples, rng=rng)
+            log_partition = StringDistribution(scores).log_partition()
+        else:
+            result = sampled_softmax_margin(scores, ids, against, samples=self.samples, rng=rng)
+            log_partition = result.value + _gold_score(scores, ids)
+        self.features.accumulate(result.grad, x, out)
+        return PairGradient(
+            result.value,
+            out,
+            log_partition,
+            0,
+            "sampled",
+            result.standard_error,
+            result.effective_samples,
+        )
+
+    def _tables(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:
+        """Return the ids of y and the score table."""
+        ids = self.features.alphabet.encode(y, name="y")
+        if len(ids) == 0:
+            raise InvalidInputError("y is empty; give at least one symbol")
+        return ids, self.features.scores(w, x, len(ids))
+
+
+def _gold_score(scores: FloatArray, ids: IntArray) -> float:
+    """Return w.Psi(y) of one string: the sum of its entries of the score table."""
+    return float(scores.take(places_of(ids, scores.ndim - 1, scores.shape[-1])).sum())
+
+
+def _support(b: LossAutomaton) -> LossAutomaton | None:
+    """Return the strings of finite loss with the loss 0; None for all strings."""
+    if b.is_complete:
+        return None
+    levels = tuple(replace(level, cost=np.zeros_like(level.cost)) for level in b.levels)
+    return replace(b, levels=levels, initial=0.0, final=np.zeros_like(b.final))

@@ -1,0 +1,386 @@
+"""SequenceModel: a log-linear model of strings given an input, trained for a loss."""
+
+import hashlib
+import inspect
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+
+from fstgrad import losses
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, one_of, positive_integer
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import MAX_STATES, Loss
+from fstgrad.strings import StringDistribution
+from fstgrad.strings.caps import TOLERANCE
+from fstgrad.training import measures, storage
+from fstgrad.training.batch import XY, Batch
+from fstgrad.training.lengths import LengthModel
+from fstgrad.training.measures import Evaluation
+from fstgrad.training.objective import Kind, Method, PairObjective
+from fstgrad.training.templates import Template, TemplateFeatures, Window
+from fstgrad.training.trainer import Callback, Optimizer, Settings, State, Trainer
+
+Sequences = Sequence[Sequence[str]]
+NAMED: dict[str, Callable[[Alphabet], Loss]] = {
+    "edit": losses.EditDistance,
+    "hamming": losses.Hamming,
+    "ngram": losses.NGram,
+    "smith-waterman": losses.SmithWaterman,
+}
+_NO_PART_OF_THE_RESULT = (
+    "epochs", "n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint",
+)  # fmt: skip
+
+
+class SequenceModel:
+    """p(y | x) = exp(w.Psi(x, y)) / Z(x) over the strings y of one length.
+
+    Features are pairs of a name that a template finds at a position of x and the symbol y_s, and
+    q-grams of y.  Training minimises (1/N) sum_i F_i(w) + l2/2 |w|^2, with F_i the exact softmax
+    margin, expected loss or negative log-likelihood of pair i.  Estimators of scikit-learn look
+    like this one (`fit`, `predict`, `score`, `get_params`, `clone`); it is not needed.
+
+    Parameters
+    ----------
+    loss : str, Loss, callable (Alphabet) -> Loss, or None
+        "edit", "hamming", "ngram" or "smith-waterman" by name.
+    features : {"unaligned", "aligned"} or callable (x, s, l) -> iterable of str
+        `Window(window, span)`; "aligned" asks for |x| = |y| in training.
+    order : int
+        q >= 1; the cost of a pair grows with n^q.
+    objective : {"softmax-margin", "risk", "crf"}
+    l2 : float
+        In nats, >= 0.
+    window, span, min_count : int
+        Of the template, and how often a name occurs at least in the training inputs.
+    alphabet : Alphabet, optional
+        Of y; the symbols of the training targets if left out.
+    optimizer : {"adam", "sgd", "lbfgs"}
+        "lbfgs" takes all pairs in each step; its memory starts anew every 10 iterations.
+    epochs : int
+        Passes over the pairs; iterations of "lbfgs".
+    batch_size : int
+        Pairs in a step of "adam" and "sgd", rounded up to whole chunks of 16.  The pairs are put
+        into batches once; the order of the batches is drawn in every epoch.
+    learning_rate : float
+    seed : int >= 0
+        Of the shuffling, and of the "sampled" method.
+    patience : int, optional
+        Stop after so many epochs without a better error rate on the validation pairs.
+    cap, tolerance, method, samples, max_states
+        As in `PairObjective`.
+    n_jobs : int
+        Processes; the weights are the same for every number.
+    warm_start : bool
+        Go on from the weights of the last `fit` or of `load`, with their features: risk after
+        likelihood, say.
+    cache_bytes : int
+        For compiled losses, all processes together.  Exact edit distance takes about 0.5 MB for a
+        word of seven phones.
+    callbacks : sequence of callable (Epoch)
+        Called after every epoch; one that returns True ends the training.
+    checkpoint : path, optional
+        Where the state of the training is kept; `fit(..., resume=True)` goes on from there.
+
+    Attributes
+    ----------
+    coef_ : (d,) float64, the weights w
+    features_ : TemplateFeatures
+    alphabet_ : Alphabet
+    loss_ : Loss or None
+    lengths_ : LengthModel
+    history_ : list of Epoch
+    about_ : dict of what JSON can hold, saved with the model
+
+    Examples
+    --------
+    >>> model = SequenceModel(loss="edit", order=1, features="aligned", epochs=30)
+    >>> model.fit(["abc", "cab", "bca"], ["xyz", "zxy", "yzx"]).predict(["cab"])
+    ['zxy']
+    """
+
+    def __init__(
+        self,
+        loss: str | Loss | Callable[[Alphabet], Loss] | None = "edit",
+        features: Literal["unaligned", "aligned"] | Template = "unaligned",
+        order: int = 2,
+        objective: Kind = "softmax-margin",
+        l2: float = 1e-4,
+        *,
+        window: int = 3,
+        span: int = 3,
+        min_count: int = 1,
+        alphabet: Alphabet | None = None,
+        optimizer: Optimizer = "adam",
+        epochs: int = 10,
+        batch_size: int = 64,
+        learning_rate: float = 0.05,
+        seed: int = 0,
+        patience: int | None = None,
+        cap: float | Literal["auto"] | None = None,
+        tolerance: float = TOLERANCE,
+        method: Method | None = None,
+        samples: int = 1000,
+        max_states: int = MAX_STATES,
+        n_jobs: int = 1,
+        warm_start: bool = False,
+        cache_bytes: int = 2**32,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | None = None,
+    ) -> None:
+        self.loss = loss
+        self.features = features
+        self.order = order
+        self.objective = objective
+        self.l2 = l2
+        self.window = window
+        self.span = span
+        self.min_count = min_count
+        self.alphabet = alphabet
+        self.optimizer = optimizer
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.seed = seed
+        self.patience = patience
+        self.cap = cap
+        self.tolerance = tolerance
+        self.method = method
+        self.samples = samples
+        self.max_states = max_states
+        self.n_jobs = n_jobs
+        self.warm_start = warm_start
+        self.cache_bytes = cache_bytes
+        self.callbacks = callbacks
+        self.checkpoint = checkpoint
+        self.about_: dict[str, Any] = {}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name."""
+        return {name: getattr(self, name) for name in self._settings()}
+
+    def set_params(self, **settings: Any) -> "SequenceModel":
+        """Change settings by name.
+
+        Raises
+        ------
+        InvalidInputError
+            No setting has this name.
+        """
+        known = self._settings()
+        for name, value in settings.items():
+            if name not in known:
+                raise InvalidInputError(f"no setting {name!r}; choose one of {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def fit(
+        self,
+        X: Sequences,
+        Y: Sequences,
+        validation: tuple[Sequences, Sequences] | None = None,
+        *,
+        resume: bool = False,
+    ) -> "SequenceModel":
+        """Train on pairs.
+
+        Parameters
+        ----------
+        X, Y : sequences of N str, or of sequences of symbols
+        validation : (X, Y), optional
+            The weights of the epoch with the least error rate here are kept.
+        resume : bool
+            Go on from the file `checkpoint` if it is there, to the weights of a run that was never
+            stopped.
+
+        Raises
+        ------
+        InvalidInputError
+            There are no pairs, a target is empty, or "aligned" pairs differ in length.
+        """
+        pairs = self._pairs(X, Y)
+        settings = self._training()
+        start = self._prepare_start(pairs, Y)
+        self.joined_ = all(isinstance(y, str) for y in Y)
+        self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
+        objective = PairObjective(
+            self.features_,
+            self.loss_,
+            self.objective,
+            self.cap,
+            max_states=self.max_states,
+            method=self.method,
+            samples=self.samples,
+            seed=self.seed,
+            tolerance=self.tolerance,
+        )
+        path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
+        digest = self._fingerprint(pairs, validation, *([start] if start.any() else []))
+        go_on = resume and path is not None and path.exists()
+        state = State.load(cast(pathlib.Path, path), digest) if go_on else State.start(start)
+        with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
+            Trainer(
+                batch,
+                pairs,
+                settings,
+                None if validation is None else self._validate(*validation),
+                self.callbacks,
+                lambda state: None if path is None else state.save(path, digest),
+            ).run(state)
+        self.history_ = state.history
+        self.coef_ = state.w if validation is None else state.best
+        return self
+
+    def prepare(
+        self, alphabet: Alphabet, names: Sequence[str] | None, pairs: Sequence[XY] = ()
+    ) -> None:
+        """Make the loss and the features, from their names or from the pairs."""
+        self.alphabet_ = alphabet
+        self.loss_ = self._made_loss(alphabet)
+        template: Template = Window(self.window, self.span)
+        if not isinstance(self.features, str):
+            template = self.features
+        elif one_of("features", self.features, ("unaligned", "aligned")) == "aligned":
+            _check_aligned(pairs)
+        if names is not None:
+            self.features_ = TemplateFeatures(alphabet, self.order, template, names)
+            return
+        self.features_ = TemplateFeatures.from_data(
+            alphabet,
+            self.order,
+            template,
+            ((x, len(y)) for x, y in pairs),
+            min_count=positive_integer("min_count", self.min_count),
+        )
+
+    def _prepare_start(self, pairs: Sequence[XY], Y: Sequences) -> FloatArray:
+        """Make the loss and the features for training, and return the weights to start from."""
+        if self.warm_start and hasattr(self, "coef_"):
+            self.prepare(self.alphabet_, self.features_.names, pairs)
+            if self.coef_.shape != self.features_.shape:
+                raise InvalidInputError(
+                    f"warm_start: the last fit has {self.coef_.size} weights, order={self.order} "
+                    f"has {self.features_.shape[0]}; leave the order as it was"
+                )
+            return self.coef_
+        self.prepare(self.alphabet or Alphabet.from_sequences(Y), None, pairs)
+        return np.zeros(self.features_.shape)
+
+    def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
+        """Return p(y | x); `length` of y is that of the length model if left out."""
+        if not hasattr(self, "coef_"):
+            raise InvalidInputError("the model is not trained; call fit first")
+        length = self.lengths_(len(x)) if length is None else length
+        return StringDistribution(self.features_.scores(self.coef_, tuple(x), length))
+
+    def predict(self, X: Sequences) -> list[Any]:
+        """Return the most probable y of every x: str where the targets were, else lists."""
+        return [self._shown(self.distribution(x).mode()) for x in X]
+
+    def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
+        """Return up to k pairs (y, log p(y | x) in nats) of every x, best first."""
+        return [[(self._shown(y), p) for y, p in self.distribution(x).kbest(k)] for x in X]
+
+    def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
+        """Return accuracy, mean loss and error rate of the predictions."""
+        self._pairs(X, Y)
+        return measures.evaluate(self.predict(X), Y, self.loss_)
+
+    def score(
+        self,
+        X: Sequences,
+        Y: Sequences,
+        metric: Literal["accuracy", "neg_loss", "neg_error_rate"] = "accuracy",
+    ) -> float:
+        """Return one measure of the predictions; larger is better."""
+        one_of("metric", metric, ("accuracy", "neg_loss", "neg_error_rate"))
+        result = self.evaluate(X, Y)
+        if metric == "accuracy":
+            return result.accuracy
+        return -result.loss if metric == "neg_loss" else -result.error_rate
+
+    def save(self, path: storage.Path) -> None:
+        """Write the trained model to an npz file: arrays and one JSON text."""
+        if not hasattr(self, "coef_"):
+            raise InvalidInputError("the model is not trained; call fit first")
+        storage.save(self, path)
+
+    @classmethod
+    def load(cls, path: storage.Path, **given: Any) -> "SequenceModel":
+        """Return a model that `save` wrote.
+
+        Parameters
+        ----------
+        given
+            Settings that are objects and not in the file: `features` if they are a function, and
+            `loss` if it is an object and is needed for evaluation or further training.
+        """
+        model: SequenceModel = storage.load(cls, path, given)
+        return model
+
+    def _settings(self) -> list[str]:
+        return list(inspect.signature(type(self).__init__).parameters)[1:]
+
+    def _training(self) -> Settings:
+        return Settings(
+            self.optimizer,
+            self.epochs,
+            self.batch_size,
+            self.learning_rate,
+            self.l2,
+            self.seed,
+            self.patience,
+        )
+
+    def _pairs(self, X: Sequences, Y: Sequences) -> list[XY]:
+        if len(X) != len(Y):
+            raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
+        if len(X) == 0:
+            raise InvalidInputError("X is empty; give at least one pair")
+        for i, y in enumerate(Y):
+            if len(y) == 0:
+                raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
+        return [(tuple(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+
+    def _made_loss(self, alphabet: Alphabet) -> Loss | None:
+        if isinstance(self.loss, str):
+            return NAMED[one_of("loss", self.loss, tuple(NAMED))](alphabet)
+        if self.loss is None or isinstance(self.loss, Loss):
+            return self.loss
+        return self.loss(alphabet)
+
+    def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
+        targets = [tuple(y) for y in Y]
+        self._pairs(X, Y)
+
+        def error_rate(w: FloatArray) -> float:
+            self.coef_ = w
+            return measures.evaluate(self.predict(X), targets).error_rate
+
+        return error_rate
+
+    def _shown(self, ids: Any) -> Any:
+        symbols = self.alphabet_.decode(ids)
+        return "".join(symbols) if self.joined_ else symbols
+
+    def _fingerprint(self, *data: object) -> str:
+        settings = {k: v for k, v in self.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
+        settings["loss"] = self.loss_ and self.loss_.fingerprint
+        if not isinstance(self.features, str):
+            settings["features"] = getattr(self.features, "__qualname__", "own")
+        digest = hashlib.sha256(repr((settings, self.alphabet_.symbols)).encode())
+        for part in data:
+            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+        return digest.hexdigest()
+
+
+def _check_aligned(pairs: Sequence[XY]) -> None:
+    for i, (x, y) in enumerate(pairs):
+        if len(x) != len(y):
+            raise InvalidInputError(
+                f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "
+                "take features='unaligned'"
+            )

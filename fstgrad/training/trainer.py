@@ -1,0 +1,270 @@
+"""Training: Adam, SGD and L-BFGS on the mean objective of pairs, in epochs that can be resumed.
+
+    f(w) = (1/N) sum_i F_i(w) + l2/2 |w|^2
+
+All that an epoch does depends on the state at its start and on (seed, epoch): a run that goes on
+from a checkpoint ends in the same weights.  L-BFGS starts with a fresh memory every 10 iterations,
+and its checkpoints lie there.
+"""
+
+import json
+import pathlib
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.io import write_arrays
+from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
+
+Optimizer = Literal["adam", "sgd", "lbfgs"]
+OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
+ROUND = 10  # iterations of L-BFGS between two checkpoints
+_DECAY = (0.9, 0.999)  # of the two moments of Adam (Kingma, Ba 2015, algorithm 1)
+_SMALL = 1e-8
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What is known after one epoch: a pass over the pairs, or one iteration of L-BFGS.
+
+    objective : f of the epoch in nats; of minibatches the mean as they came.
+    gradient_norm : Euclidean norm of the mean gradient.
+    seconds : wall time.
+    validation : error rate on the validation pairs, None without them.
+    """
+
+    epoch: int
+    objective: float
+    gradient_norm: float
+    seconds: float
+    validation: float | None = None
+
+
+Callback = Callable[[Epoch], object]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; what each number means stands in `SequenceModel`."""
+
+    optimizer: Optimizer = "adam"
+    epochs: int = 10
+    batch_size: int = 64
+    learning_rate: float = 0.01
+    l2: float = 0.0
+    seed: int = 0
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        positive_integer("epochs", self.epochs)
+        positive_integer("batch_size", self.batch_size)
+        positive_number("learning_rate", self.learning_rate)
+        positive_number("l2", self.l2, allow_zero=True)
+        positive_integer("seed", self.seed, minimum=0)
+        if self.patience is not None:
+            positive_integer("patience", self.patience)
+
+
+@dataclass
+class State:
+    """All that training carries from one epoch to the next.
+
+    w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch.
+    steps : number of updates.
+    """
+
+    w: FloatArray
+    first: FloatArray
+    second: FloatArray
+    best: FloatArray
+    steps: int = 0
+    finished: bool = False
+    best_validation: float = float("inf")
+    history: list[Epoch] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, w: FloatArray) -> "State":
+        """Return the state before the first epoch."""
+        return cls(w.copy(), np.zeros_like(w), np.zeros_like(w), w.copy())
+
+    def save(self, path: pathlib.Path, fingerprint: str) -> None:
+        """Write the state, whole or not at all."""
+        text = {
+            "fingerprint": fingerprint,
+            "steps": self.steps,
+            "finished": self.finished,
+            "best_validation": self.best_validation,
+            "history": [asdict(epoch) for epoch in self.history],
+        }
+        arrays = {"w": self.w, "first": self.first, "second": self.second, "best": self.best}
+        write_arrays(path, text=json.dumps(text), **arrays)
+
+    @classmethod
+    def load(cls, path: pathlib.Path, fingerprint: str) -> "State":
+        """Return a state that `save` wrote.
+
+        Raises
+        ------
+        InvalidInputError
+            Not such a file, or one of other pairs or settings.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                text = json.loads(str(archive["text"]))
+                arrays = {name: archive[name] for name in ("w", "first", "second", "best")}
+        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise InvalidInputError(f"{path} is not a checkpoint; remove it") from error
+        if text.pop("fingerprint") != fingerprint:
+            raise InvalidInputError(
+                f"{path} belongs to other pairs or settings; remove it, or train as before"
+            )
+        history = [Epoch(**epoch) for epoch in text.pop("history")]
+        return cls(**arrays, **text, history=history)
+
+
+@dataclass
+class Trainer:
+    """Runs the epochs of one fit.
+
+    Parameters
+    ----------
+    batch : Batch
+    pairs : sequence of (x, y)
+    settings : Settings
+    validate : callable (w) -> error rate, optional
+    callbacks : sequence of callable (Epoch)
+        One that returns True ends the training.
+    save : callable (state)
+        Called after every epoch of minibatches, every 10 iterations of L-BFGS, and at the end.
+    """
+
+    batch: Batch
+    pairs: Sequence[XY]
+    settings: Settings
+    validate: Callable[[FloatArray], float] | None = None
+    callbacks: Sequence[Callback] = ()
+    save: Callable[[State], None] = lambda _state: None
+
+    def run(self, state: State) -> None:
+        """Take the state to the end of the training."""
+        epoch = self._iterations if self.settings.optimizer == "lbfgs" else self._epoch
+        while not state.finished and len(state.history) < self.settings.epochs:
+            epoch(state)
+            self.save(state)
+
+    def _epoch(self, state: State) -> None:
+        """Make one pass in minibatches; their order depends on the seed and the epoch alone."""
+        started = time.perf_counter()
+        number, seed = len(state.history), self.settings.seed
+        minibatches = self._minibatches()
+        total, gradient = 0.0, np.zeros_like(state.w)
+        for k in np.random.default_rng([seed, number]).permutation(len(minibatches)):
+            sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
+            total += sums.value + 0.5 * self.settings.l2 * sums.done * float(state.w @ state.w)
+            sums.gradient += self.settings.l2 * sums.done * state.w
+            gradient += sums.gradient
+            self._update(state, sums.gradient / sums.done)
+        mean = total / len(self.pairs)
+        self._record(state, mean, gradient / len(self.pairs), started)
+
+    def _minibatches(self) -> list[list[tuple[int, list[XY]]]]:
+        """Return the chunks of each minibatch, made of the shuffled pairs once for all epochs.
+
+        A chunk keeps its number, by which a process finds the automata that it compiled.
+        """
+        order = np.random.default_rng(self.settings.seed).permutation(len(self.pairs))
+        shuffled = [self.pairs[i] for i in order]
+        size = min(CHUNK, self.settings.batch_size)
+        chunks = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
+        numbered = [(k * CHUNK, chunk) for k, chunk in enumerate(chunks)]
+        each = -(-self.settings.batch_size // size)
+        return [numbered[i : i + each] for i in range(0, len(numbered), each)]
+
+    def _update(self, state: State, gradient: FloatArray) -> None:
+        state.steps += 1
+        rate = self.settings.learning_rate
+        if self.settings.optimizer == "sgd":
+            state.w -= rate * gradient
+            return
+        for moment, decay, value in (
+            (state.first, _DECAY[0], gradient),
+            (state.second, _DECAY[1], gradient**2),
+        ):
+            moment *= decay
+            moment += (1 - decay) * value
+        scales = [1 - decay**state.steps for decay in _DECAY]
+        state.w -= rate * (state.first / scales[0]) / (np.sqrt(state.second / scales[1]) + _SMALL)
+
+    def _iterations(self, state: State) -> None:
+        """Make up to 10 iterations of L-BFGS, and end where it has converged."""
+        from scipy.optimize import minimize
+
+        started = time.perf_counter()
+        last: dict[str, Any] = {}
+
+        def objective(w: FloatArray) -> tuple[float, FloatArray]:
+            sums = self._sums(self.batch.chunks(w, self.pairs))
+            value, gradient = sums.mean()
+            last["value"] = value + 0.5 * self.settings.l2 * float(w @ w)
+            last["gradient"] = gradient + self.settings.l2 * w
+            return last["value"], last["gradient"]
+
+        def done(w: FloatArray) -> None:
+            nonlocal started
+            state.w = w.copy()
+            self._record(state, last["value"], last["gradient"], started)
+            started = time.perf_counter()
+            if state.finished:
+                raise StopIteration
+
+        left = self.settings.epochs - len(state.history)
+        options = {"maxiter": min(ROUND, left)}
+        # A start that is not altered: scipy may work in the array that it is given.
+        result: Any = minimize(  # type: ignore[call-overload]
+            objective, state.w.copy(), jac=True, method="L-BFGS-B", callback=done, options=options
+        )
+        state.finished = state.finished or result.status != 1  # 1: the iterations are used up
+
+    def _record(self, state: State, objective: float, gradient: FloatArray, started: float) -> None:
+        validation = None if self.validate is None else self.validate(state.w)
+        norm = float(np.linalg.norm(gradient))
+        seconds = time.perf_counter() - started
+        epoch = Epoch(len(state.history) + 1, float(objective), norm, seconds, validation)
+        state.history.append(epoch)
+        if validation is not None and validation < state.best_validation:
+            state.best_validation, state.best = validation, state.w.copy()
+        state.finished = state.finished or self._is_stale(state)
+        for callback in self.callbacks:
+            if callback(epoch) is True:
+                state.finished = True
+
+    def _is_stale(self, state: State) -> bool:
+        """Whether the last `patience` epochs brought no better validation."""
+        patience = self.settings.patience
+        if patience is None or self.validate is None or len(state.history) <= patience:
+            return False
+        errors = [epoch.validation or 0.0 for epoch in state.history]
+        return min(errors[-patience:]) >= min(errors[:-patience])
+
+    @staticmethod
+    def _sums(chunks: Iterable[Chunk]) -> Sums:
+        total: Sums | None = None
+        for chunk in chunks:
+            for outcome in chunk.outcomes:
+                if outcome.error is not None:
+                    raise outcome.error
+            if total is None:
+                total = chunk.sums
+            else:
+                total.add(chunk.sums)
+        if total is None:
+            raise FstgradError("a minibatch without pairs")
+        return total

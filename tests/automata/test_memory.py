@@ -1,0 +1,67 @@
+"""Memory of a determinization: known before a level is allocated, and refused there."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.automata.determinize import CountFrontier, TropicalFrontier, determinize
+
+WIDE = fg.Alphabet([f"s{i}" for i in range(120)])
+FRONTIERS = {
+    "tropical": (TropicalFrontier, fg.EditDistance(WIDE)),
+    "probability": (CountFrontier, fg.NGram(WIDE, 2, smoothing=1.0)),
+}
+
+
+@pytest.mark.parametrize("kind", FRONTIERS)
+def test_a_level_is_refused_before_it_is_allocated(kind):
+    form, loss = FRONTIERS[kind]
+    length, far = 8, 2**40
+    machine = loss.machine(np.arange(length))
+
+    def before(remaining):
+        """The frontier that has this many symbols left."""
+        frontier = form(machine, length)
+        for r in range(length - 1, remaining, -1):
+            frontier.advance(r, far)
+        return frontier
+
+    for remaining in (4, 1):
+        count, level = before(remaining).advance(remaining, far)
+        enough = 2**6
+        while before(remaining).advance(remaining, far, enough)[0] < 0:
+            enough *= 2
+        again, same = before(remaining).advance(remaining, far, enough)
+        assert again == count
+        np.testing.assert_array_equal(same.target, level.target)
+        for share in (2, 8, 1000):  # too little for the rows that are found, for the arcs
+            refused = before(remaining)
+            needed, nothing = refused.advance(remaining, far, enough // share)
+            assert -needed > enough // share
+            assert nothing.target.size == 0
+            assert refused.advance(remaining, far)[0] == count, "a refusal changes nothing"
+
+
+def test_the_error_names_the_bytes_and_the_states_so_far():
+    """100 classes: 100 arcs of 24 bytes for each state, more than the 1,024 that go with it."""
+    target = np.arange(100)
+    with pytest.raises(fg.StateLimitError, match=r"would bring memory to [\d,]+ bytes") as caught:
+        fg.EditDistance(WIDE).compile(target, max_states=50_000)
+    error = caught.value
+    assert error.nbytes > 1024 * 50_000
+    assert error.states < 50_000 == error.limit
+    assert "cap=" in str(error)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.nbytes) == (str(error), error.nbytes)
+
+
+def test_what_is_below_the_limit_is_untouched():
+    machine = fg.EditDistance(fg.Alphabet("abcd")).machine(np.array([0, 1, 2, 3, 0, 1, 2]))
+    raw = determinize(machine, 7, max_states=100_000)
+    states = 1 + sum(int(level.target.max()) + 1 for level in raw.levels)
+    assert len(determinize(machine, 7, max_states=states).levels) == 7
+    with pytest.raises(fg.StateLimitError, match="states pass max_states") as caught:
+        determinize(machine, 7, max_states=states - 1)
+    assert caught.value.nbytes is None

@@ -1,0 +1,153 @@
+"""The kernels of the lattices against their twins, and the bounds against enumeration."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fstgrad as fg
+from fstgrad.automata.semiring import INF
+from fstgrad.lattices import kernels, rows
+from fstgrad.lattices.graph import Flow
+from tests.lattices.random_lattice import ABC, RandomLattice
+from tests.oracles import lattice_kernels as twins
+from tests.oracles.lattices import all_paths
+from tests.strings.test_exact import make_loss
+
+SETTINGS = settings(max_examples=20, deadline=None, derandomize=True)
+SEEDS = st.integers(0, 2**32 - 1)
+KINDS = ["edit", "factored", "confusion", "smith-waterman", "hamming", "user-tropical"]
+
+
+def lattice_of(seed):
+    case = RandomLattice(seed)
+    return case.lattice() if case.paths.paths else None
+
+
+@SETTINGS
+@given(seed=SEEDS)
+def test_passes(seed):
+    lattice = lattice_of(seed)
+    if lattice is None:
+        return
+    graph, weight = lattice.graph, lattice.scores
+    flow = Flow.of(graph, weight)
+    np.testing.assert_allclose(flow.beta, twins.log_sums_ahead(graph, weight), atol=1e-12)
+    np.testing.assert_allclose(flow.visit, twins.visits(graph, flow.share), atol=1e-12)
+    value = np.random.default_rng(seed).normal(size=lattice.num_arcs)
+    for kernel, twin in (
+        (kernels.means_after, twins.means_after),
+        (kernels.means_before, twins.means_before),
+    ):
+        mean = np.zeros(lattice.num_states)
+        kernel(mean, graph.source, graph.target, flow.share, value)
+        np.testing.assert_allclose(mean, twin(graph, flow.share, value), atol=1e-12)
+
+
+def machine_of(kind, seed):
+    rng = np.random.default_rng(seed)
+    target = tuple(rng.integers(3, size=int(rng.integers(1, 5))).tolist())
+    loss, _ = make_loss(kind, rng, ABC, target)
+    return loss.against(np.array(target)).machine, rng
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@SETTINGS
+@given(seed=SEEDS)
+def test_rows_and_steps_of_pairs(kind, seed):
+    machine, rng = machine_of(kind, seed)
+    size, eps = machine.num_states, machine.epsilon
+    row = np.where(rng.random((5, size)) < 0.3, INF, rng.integers(-9, 9, (5, size)))
+    gap = np.where(rng.random((size, size)) < 0.2, INF, rng.integers(-9, 9, (size, size)))
+    lower = np.where(rng.random(size) < 0.2, INF, rng.integers(0, 9, size))
+    epsilons = twins.closure(size, eps.source, eps.target, eps.weight)
+    np.testing.assert_array_equal(
+        kernels.advanced(row, eps.source, eps.target, eps.weight, False),
+        twins.advanced(row, epsilons),
+    )
+    scratch, before = np.empty((2, size, size), dtype=np.int64)
+    for arcs in machine.arcs:
+        step = twins.matrix(size, arcs.source, arcs.target, arcs.weight)
+        np.testing.assert_array_equal(
+            kernels.advanced(row, arcs.source, arcs.target, arcs.weight, True),
+            twins.advanced(row, step),
+        )
+        kernels.pair_step(gap, lower, arcs.source, arcs.target, arcs.weight, scratch, before)
+        np.testing.assert_array_equal(twins.saturated(before), twins.pair_bounds(gap, lower, step))
+    closed = gap.copy()
+    kernels.pair_closure(closed, eps.source, eps.target, eps.weight)
+    np.testing.assert_array_equal(
+        twins.saturated(closed), twins.pair_bounds(gap, np.zeros(size, dtype=np.int64), epsilons)
+    )
+    mine = row.copy()
+    offset, alive = np.zeros(5, dtype=np.int64), np.zeros(5, dtype=bool)
+    kernels.pruned(mine, gap, lower, offset, alive)
+    for i in range(5):
+        expected = twins.pruned(row[i], gap, lower)
+        assert alive[i] == (expected is not None)
+        if expected is not None:
+            np.testing.assert_array_equal(mine[i], expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@SETTINGS
+@given(seed=SEEDS)
+def test_bounds_hold_for_every_continuation(kind, seed):
+    """c_k(y) - c_j(y) <= gap[q, j, k] and lower <= c_j(y) <= upper, for all paths from all q."""
+    lattice = lattice_of(seed)
+    if lattice is None:
+        return
+    machine, _ = machine_of(kind, seed)
+    size, graph = machine.num_states, lattice.graph
+    classes = np.where(lattice.label < 0, -1, machine.class_of[lattice.label])
+    lower, gap = rows.pair_bounds(graph, classes, machine)
+    low, high = rows.cell_bounds(graph, classes, machine)
+    np.testing.assert_array_equal(low, lower)
+    eps = machine.epsilon
+    epsilons = twins.closure(size, eps.source, eps.target, eps.weight)
+    arcs = [
+        (int(s), int(t), int(c), 0.0)
+        for s, t, c in zip(graph.source, graph.target, classes, strict=True)
+    ]
+    for state in range(graph.num_states):
+        best = np.full(size, INF)
+        for string in {path[1] for path in all_paths(arcs, state, {graph.num_states - 1: 0.0})}:
+            cost = twins.saturated((epsilons + machine.final).min(axis=1))
+            for c in reversed(string):
+                own = machine.arcs[c]
+                step = twins.matrix(size, own.source, own.target, own.weight)
+                cost = twins.saturated((twins.advanced(epsilons, step) + cost).min(axis=1))
+            best = np.minimum(best, cost)
+            finite = cost < INF
+            assert np.all(cost <= twins.saturated(high[state]))
+            difference = np.where(finite[None, :], cost[None, :] - cost[:, None], INF)
+            assert np.all(difference[finite] <= twins.saturated(gap[state])[finite])
+        np.testing.assert_array_equal(twins.saturated(lower[state]), best)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_room_for_pairs_the_result_is_the_same(kind, monkeypatch):
+    rng = np.random.default_rng(0)
+    target = np.array([0, 1, 2, 0])
+    loss, _ = make_loss(kind, rng, ABC, tuple(target.tolist()))
+    slots = [[("a", 0.1), ("b", 0.4)], [("b", 0.0), ("c", 0.2)]] * 2
+    lattice = fg.Lattice.from_confusion_network(slots, ABC)
+    with_pairs, gradient = fg.risk(lattice, target, loss)
+    monkeypatch.setattr(rows, "_GAP_BYTES", 0)
+    value, other = fg.risk(lattice, target, loss)
+    assert value == pytest.approx(with_pairs, abs=1e-12)
+    np.testing.assert_allclose(gradient, other, atol=1e-12)
+
+
+def test_pairs_keep_long_lattices_linear():
+    """200 words, three of them possible at each position: one row a state where none repeats."""
+    rng = np.random.default_rng(1)
+    words = fg.Alphabet(f"w{i}" for i in range(2000))
+    order = rng.permutation(2000)[:600].reshape(200, 3)
+    slots = [[(words.symbols[w], 0.0) for w in alternatives] for alternatives in order]
+    lattice = fg.Lattice.from_confusion_network(slots, words)
+    b = lattice.compile(fg.EditDistance(words, factored=True), order[:, 0])
+    assert b.num_states == lattice.num_states
+    # each position is wrong with probability 2/3
+    value, _ = fg.risk(lattice, b)
+    assert value == pytest.approx(200 * 2 / 3, abs=1e-10)
