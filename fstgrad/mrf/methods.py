@@ -74,7 +74,7 @@ def exact_inference(model: PairwiseMRF, *, max_bytes: int | None = None) -> Infe
     if max_bytes is None or model.graph.is_forest:
         value, table = model.log_partition(), model.marginals()
     else:
-        from fstgrad.mrf.exact.engine.elimination import Elimination
+        from fstgrad.mrf.exact.elimination import Elimination
 
         engine = Elimination(model, positive_integer("max_bytes", max_bytes))
         value, table = engine.log_partition() + model.offset, engine.marginals()

@@ -314,7 +314,7 @@ class PairwiseMRF(Distribution[Table]):
         By elimination with tangents on any graph that is narrow enough; two to three times the
         cost of `marginals`.
         """
-        from fstgrad.mrf.exact.engine.elimination import Elimination
+        from fstgrad.mrf.exact.elimination import Elimination
 
         return Elimination(self).tangents(direction)
 

@@ -14,7 +14,7 @@ from fstgrad.io import write_arrays
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.trainer import Epoch
 
-FORMAT = "fstgrad.training 1"
+FORMAT = "fstgrad.models 1"
 _LEFT_OUT = ("callbacks", "checkpoint")
 Path = str | os.PathLike[str]
 

@@ -5,7 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.grm import conditionals, partition
+from fstgrad.grm import conditionals, families, partition
 from fstgrad.grm.design import Term
 from fstgrad.grm.normalization import is_normalizable
 from fstgrad.grm.parameters import Interactions, Parameters
@@ -118,7 +118,7 @@ def test_samples_repeat_with_the_seed():
     "base, eta", [("exponential", [-1.0, 1.5, -0.5]), ("gaussian", [-0.6, 0.8, 0.7])]
 )
 def test_continuous_draws_have_the_moments(base, eta):
-    node = conditionals.NodeConditional(fg.grm.bases.BASES[base], np.array(eta))
+    node = conditionals.NodeConditional(families.BASES[base], np.array(eta))
     draws = node.sample(6000, 0)
     t = node.base.statistics(draws, 3)
     mean, covariance = node.base.gradient(eta), node.base.hessian(eta)

@@ -129,7 +129,7 @@ def test_closed_forms():
 
 def test_two_engines_agree_on_a_grid():
     # a 1 x n grid is a forest; the same scores with a forbidden detour are not
-    from fstgrad.mrf.exact.engine.elimination import Elimination
+    from fstgrad.mrf.exact.elimination import Elimination
 
     model = fg.PairwiseMRF.grid(1, 30, np.random.default_rng(0).normal(size=(30, 4)), np.eye(4))
     other = Elimination(model)

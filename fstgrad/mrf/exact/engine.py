@@ -29,10 +29,10 @@ class ExactEngine(Protocol):
 def engine(model: PairwiseMRF) -> ExactEngine:
     """Return message passing for a forest, elimination for any other graph."""
     if model.graph.is_forest:
-        from fstgrad.mrf.exact.engine.forest import Forest
+        from fstgrad.mrf.exact.forest import Forest
 
         return Forest(model)
-    from fstgrad.mrf.exact.engine.elimination import Elimination
+    from fstgrad.mrf.exact.elimination import Elimination
 
     return Elimination(model)
 
