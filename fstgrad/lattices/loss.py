@@ -229,9 +229,9 @@ class _Pairs:
         self._rows: dict[int, Rows] = {0: self._form.closed(rows)}
         self._first = {0: 0}
         self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
-        for state in range(graph.num_states - 1):
-            last = int(graph.target[graph.first_out[state + 1] - 1])
-            self._needed.setdefault(last, []).append(state)
+        # arcs are sorted by source only: a state's last arc need not have its largest target
+        for state, last in enumerate(np.maximum.reduceat(graph.target, graph.first_out[:-2])):
+            self._needed.setdefault(int(last), []).append(state)
         self.num_states = 1
         self.arcs: tuple[list[IntArray], list[IntArray], list[IntArray]] = ([], [], [])
         self.cost: list[npt.NDArray[Any]] = [np.zeros(0)]

@@ -166,7 +166,7 @@ def test_bad_input(settings, change, message):
 def test_without_scikit_learn_only_the_estimator_is_missing():
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "import fstgrad as fg, fstgrad.grm.families\n"
+        "import fstgrad as fg\nfrom fstgrad.grm import families\n"
         "assert families.Poisson().log_partition([0.0]).value == 1.0\n"
         "try:\n    fg.GeneralizedRootModel\n"
         "except fg.MissingDependencyError as error:\n    print(error)\n"
