@@ -70,14 +70,14 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     given = {
         option: value for option, value in dataclasses.asdict(choice).items() if value is not None
     }
-    del given["loss"]
+    given.pop("loss")
     if name in LOSSES:
         constructor, arguments = LOSSES[name]
         settings = _settings(name, given, arguments)
         lacking = [option for option in _REQUIRED.get(name, ()) if option not in given]
         if lacking:
             raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
-        if "confusion" in settings:
+        if isinstance(settings.get("confusion"), str):
             settings["confusion"] = read_confusion(
                 settings["confusion"],
                 alphabet,

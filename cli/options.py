@@ -60,7 +60,11 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class LossChoice:
-    """The name of a loss and the parameters that were given."""
+    """The name of a loss and the parameters that were given.
+
+    `matrix` and `confusion` are paths on a command line; in a model file they are the (n, n)
+    numbers.
+    """
 
     loss: str
     insert_cost: float | None
@@ -68,11 +72,11 @@ class LossChoice:
     substitute_cost: float | None
     match_cost: float | None
     transpose_cost: float | None
-    matrix: str | None
+    matrix: str | list[list[float]] | None
     gap_open: float | None
     gap_extend: float | None
     free_ends: str | None
-    confusion: str | None
+    confusion: str | list[list[float]] | None
     ngram_order: int | None
     decay: float | None
     mismatches: int | None
@@ -188,9 +192,7 @@ reading_options = group(
     ),
 )
 
-loss_options = group(
-    "choice",
-    LossChoice,
+_parameters = (
     click.option(
         "--loss",
         default="edit",
@@ -242,6 +244,20 @@ loss_options = group(
     click.option(
         "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
     ),
+)
+loss_options = group("choice", LossChoice, *_parameters)
+MODEL_LOSS = "model"
+model_loss_options = group(
+    "choice",
+    LossChoice,
+    click.option(
+        "--loss",
+        default=MODEL_LOSS,
+        show_default=True,
+        help="model: what it was trained with.  A loss from a file of yours is not in the model: "
+        "give it as in fstgrad train.",
+    ),
+    *_parameters[1:],
 )
 
 cap_options = (

@@ -2,8 +2,8 @@
 
 import click
 
+from fstgrad.cli.models import open_model
 from fstgrad.cli.options import FILE
-from fstgrad.cli.train import open_model
 from fstgrad.io import located, read_rows, tokenize
 
 

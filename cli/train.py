@@ -7,6 +7,7 @@ from typing import Any, Literal
 import click
 
 from fstgrad.cli.losses import build_loss
+from fstgrad.cli.models import about, columns
 from fstgrad.cli.options import (
     FILE,
     Decorator,
@@ -23,7 +24,7 @@ from fstgrad.cli.options import (
 )
 from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import Pair, located, read_pairs
+from fstgrad.io import Pair, located
 from fstgrad.training.curves import write_curves
 from fstgrad.training.objective import KINDS
 from fstgrad.training.sequence import SequenceModel
@@ -157,28 +158,11 @@ def train(
     )
     held_out = None if validation is None else columns(validation, reading)
     fitted.fit([x for x, _ in read], [y for _, y in read], held_out, resume=resume)
-    fitted.about_ = {"choice": dataclasses.asdict(choice), "reading": dataclasses.asdict(reading)}
+    fitted.about_ = about(choice, reading, alphabet)
     fitted.save(output)
     checkpoint.unlink(missing_ok=True)
     if curves is not None:
         write_curves(fitted.history_, curves)
-
-
-def columns(path: str, reading: Reading) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Return the inputs and the targets of a file of pairs."""
-    read = list(read_pairs(path, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
-    return [x for x, _ in read], [y for _, y in read]
-
-
-def open_model(path: str) -> tuple[SequenceModel, Reading]:
-    """Return a model that `train` wrote, with its loss, and how it reads a file."""
-    model = SequenceModel.load(path)
-    reading = Reading(
-        **model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars", "alphabet": None})
-    )
-    if "choice" in model.about_:
-        model.loss_ = build_loss(LossChoice(**model.about_["choice"]), model.alphabet_)
-    return model, reading
 
 
 def _usable(pair: Pair) -> Pair:

@@ -220,7 +220,9 @@ class SequenceModel:
         path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
         digest = self._fingerprint(pairs, validation, *([start] if start.any() else []))
         go_on = resume and path is not None and path.exists()
-        state = State.load(cast(pathlib.Path, path), digest) if go_on else State.start(start)
+        state = State.start(start)
+        if go_on:
+            state = State.load(cast(pathlib.Path, path), digest, len(start))
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             Trainer(
                 batch,

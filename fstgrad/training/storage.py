@@ -2,21 +2,39 @@
 
 import json
 import os
-import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import positive_number
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import write_arrays
+from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
 from fstgrad.training.lengths import LengthModel
-from fstgrad.training.trainer import Epoch
+from fstgrad.training.trainer import EPOCH, Epoch
 
 FORMAT = "fstgrad.models 1"
+WHAT = "a model that SequenceModel.save wrote"
 _LEFT_OUT = ("callbacks", "checkpoint")
-Path = str | os.PathLike[str]
+_ARRAYS = {
+    "text": Field("text"),
+    "coef": Field("float", (None,)),
+    "inputs": Field("integer", ("sizes",), lower=0),
+    "outputs": Field("integer", ("sizes",), lower=1),
+}
+_TEXT: dict[str, type | tuple[type, ...]] = {
+    "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
+    "joined": bool, "ratio": (int, float), "history": list,
+}  # fmt: skip
+_SETTINGS: dict[str, type | tuple[type, ...]] = {
+    "loss": (str, type(None)), "features": (str, type(None)), "order": int, "objective": str,
+    "l2": (int, float), "window": int, "span": int, "min_count": int, "alphabet": type(None),
+    "optimizer": str, "epochs": int, "batch_size": int, "learning_rate": (int, float), "seed": int,
+    "patience": (int, type(None)), "cap": (int, float, str, type(None)),
+    "tolerance": (int, float), "method": (str, type(None)), "samples": int, "max_states": int,
+    "n_jobs": int, "warm_start": bool, "cache_bytes": int,
+}  # fmt: skip
 
 
 def save(model: Any, path: Path) -> None:
@@ -45,33 +63,63 @@ def save(model: Any, path: Path) -> None:
 
 def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
     """Return a model of class `kind`; `given` are the settings that JSON could not hold."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            text = json.loads(str(archive["text"]))
-            coef, inputs, outputs = (archive[name] for name in ("coef", "inputs", "outputs"))
-        if text["format"] != FORMAT:
-            raise KeyError("format")
-    except FileNotFoundError:
-        raise
-    except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise InvalidInputError(
-            f"{os.fspath(path)} is not a model that SequenceModel.save wrote"
-        ) from error
-    needed = [name for name in ("features",) if name in text["own"] and name not in given]
-    if needed:
+    arrays = read_arrays(path, _ARRAYS, what=WHAT)
+    with _blamed_on(path):
+        text = json_object(str(arrays["text"]), _TEXT)
+        _check(text)
+        alphabet, names = Alphabet(_strings(text, "symbols")), _strings(text, "names")
+        history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
+        ratio = positive_number("ratio", text["ratio"], allow_zero=True)
+    if "features" in text["own"] and "features" not in given:
         raise InvalidInputError(
             f"{os.fspath(path)} was trained with features of your own, which are code and not in "
             "the file; give them: SequenceModel.load(path, features=...)"
         )
-    settings = {**text["settings"], **given}
-    settings["alphabet"] = Alphabet(text["symbols"])
-    model = kind(**settings)
-    model.about_, model.joined_ = text["about"], text["joined"]
-    model.lengths_ = LengthModel(inputs, outputs, text["ratio"])
-    model.history_ = [Epoch(**epoch) for epoch in text["history"]]
-    model.prepare(settings["alphabet"], text["names"])
-    model.coef_ = coef
+    with _blamed_on(path):
+        model = kind(**{**text["settings"], **given, "alphabet": alphabet})
+        weights = _weights(len(names), len(alphabet), model.order)
+        if weights != len(arrays["coef"]):
+            raise InvalidInputError(f"coef has {len(arrays['coef'])} numbers, not {weights}")
+        model.about_, model.joined_ = text["about"], text["joined"]
+        model.lengths_ = LengthModel(arrays["inputs"], arrays["outputs"], ratio)
+        model.history_ = history
+        model.prepare(alphabet, names)
+    model.coef_ = arrays["coef"]
     return model
+
+
+@contextmanager
+def _blamed_on(path: Path) -> Iterator[None]:
+    """Name the file in the errors raised inside."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
+
+
+def _check(text: dict[str, Any]) -> None:
+    """Raise where the text has another format, or a setting that `save` does not write."""
+    if text["format"] != FORMAT:
+        raise InvalidInputError(f"its format is {shown(text['format'])}, not {FORMAT!r}")
+    for name, value in text["settings"].items():
+        if name not in _SETTINGS:
+            raise InvalidInputError(f"its setting {shown(name)} is none of a model")
+        json_object(json.dumps({name: value}), {name: _SETTINGS[name]})
+
+
+def _strings(text: dict[str, Any], name: str) -> list[str]:
+    if not all(isinstance(item, str) for item in text[name]):
+        raise InvalidInputError(f"{name} has an item that is no text")
+    return list(text[name])
+
+
+def _weights(names: int, symbols: int, order: int) -> int:
+    """Return the number of weights of names and of q-grams up to an order; it may be huge."""
+    total, grams = names * symbols, symbols
+    for _ in range(min(order, 64) - 1):
+        grams *= symbols + 1
+        total += grams
+    return total
 
 
 def _is_plain(value: object) -> bool:

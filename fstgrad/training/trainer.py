@@ -10,7 +10,6 @@ and its checkpoints lie there.
 import json
 import pathlib
 import time
-import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -19,7 +18,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.io import write_arrays
+from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
 
 Optimizer = Literal["adam", "sgd", "lbfgs"]
@@ -73,6 +72,20 @@ class Settings:
             positive_integer("patience", self.patience)
 
 
+EPOCH: dict[str, type | tuple[type, ...]] = {
+    "epoch": int, "objective": (int, float), "gradient_norm": (int, float),
+    "seconds": (int, float), "validation": (int, float, type(None)),
+}  # fmt: skip
+_STATE = {
+    "text": Field("text"),
+    **{name: Field("float", ("weights",)) for name in ("w", "first", "second", "best")},
+}
+_STATE_TEXT: dict[str, type | tuple[type, ...]] = {
+    "fingerprint": str, "steps": int, "finished": bool, "best_validation": (int, float),
+    "history": list,
+}  # fmt: skip
+
+
 @dataclass
 class State:
     """All that training carries from one epoch to the next.
@@ -108,26 +121,26 @@ class State:
         write_arrays(path, text=json.dumps(text), **arrays)
 
     @classmethod
-    def load(cls, path: pathlib.Path, fingerprint: str) -> "State":
-        """Return a state that `save` wrote.
+    def load(cls, path: pathlib.Path, fingerprint: str, size: int) -> "State":
+        """Return a state of `size` weights that `save` wrote.
 
         Raises
         ------
         InvalidInputError
             Not such a file, or one of other pairs or settings.
         """
+        what = "a checkpoint of a training; remove it"
+        arrays = read_arrays(path, _STATE, what=what)
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                text = json.loads(str(archive["text"]))
-                arrays = {name: archive[name] for name in ("w", "first", "second", "best")}
-        except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise InvalidInputError(f"{path} is not a checkpoint; remove it") from error
-        if text.pop("fingerprint") != fingerprint:
+            text = json_object(str(arrays.pop("text")), _STATE_TEXT)
+            history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path} is not {what}: {error}") from error
+        if text.pop("fingerprint") != fingerprint or len(arrays["w"]) != size:
             raise InvalidInputError(
                 f"{path} belongs to other pairs or settings; remove it, or train as before"
             )
-        history = [Epoch(**epoch) for epoch in text.pop("history")]
-        return cls(**arrays, **text, history=history)
+        return cls(**arrays, **{**text, "history": history})
 
 
 @dataclass

@@ -118,3 +118,74 @@ def test_a_file_that_is_no_model(run, pairs):
     code, _, err = run("predict", pairs, pairs)
     assert code == 1
     assert "is not a model" in err
+
+
+PROGRAM = """
+import pathlib
+pathlib.Path({mark!r}).touch()
+def build(alphabet=None):
+    raise SystemExit(3)
+"""
+
+
+def with_choice(model, **changes):
+    """Rewrite what a model file says of its loss."""
+    with np.load(model) as archive:
+        arrays = dict(archive)
+    text = json.loads(str(arrays.pop("text")))
+    text["about"]["choice"] |= changes
+    with model.open("wb") as file:
+        np.savez(file, **arrays, text=json.dumps(text))
+
+
+@pytest.fixture
+def model(run, pairs, tmp_path):
+    path = tmp_path / "model"
+    assert run("train", pairs, *OPTIONS, "--epochs", 1, "-o", path)[0] == 0
+    return path
+
+
+@pytest.mark.parametrize("name", ["{}", "{}:build", "{}:system"])
+def test_a_model_runs_no_code_that_it_names(run, model, pairs, tmp_path, name):
+    program, mark = tmp_path / "evil.py", tmp_path / "mark"
+    program.write_text(PROGRAM.format(mark=str(mark)))
+    with_choice(model, loss=name.format(program))
+    assert run("predict", model, pairs.with_name("none"))[0] == 2
+    code, out, err = run("evaluate", model, pairs)
+    assert (code, out) == (1, "")
+    assert "give it again with --loss" in err
+    (tmp_path / "x").write_text("abc\n")
+    assert run("predict", model, tmp_path / "x")[0] == 0
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["matrix", "confusion"])
+def test_a_model_reads_no_file_that_it_names(run, model, pairs, tmp_path, name):
+    (tmp_path / "secret").write_text("root:secret words\n")
+    with_choice(model, **{name: str(tmp_path / "secret")})
+    code, out, err = run("evaluate", model, pairs)
+    assert (code, out) == (1, "")
+    assert "secret words" not in err
+    assert f"--{name}" in err
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"loss": ["edit"]}, {"loss": None}, {"insert_cost": "1"}, {"insert_cost": True}, {"x": 1},
+     {"confusion": [[1, 2], [3]]}, {"confusion": {}}, {"log": 1}, {"ngram_order": 1.5}],
+)  # fmt: skip
+def test_a_loss_in_a_model_is_names_and_numbers(run, model, pairs, changes):
+    with_choice(model, **changes)
+    code, out, err = run("evaluate", model, pairs)
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+
+
+def test_costs_of_a_file_are_in_the_model(run, pairs, tmp_path):
+    (tmp_path / "confusion").write_text("A\tB\t0.25\nB\tC\t0.5\n")
+    costs = ("--confusion", tmp_path / "confusion", "--substitute-cost", 2)
+    assert run("train", pairs, *OPTIONS, "--epochs", 1, *costs, "-o", tmp_path / "m")[0] == 0
+    given = run("evaluate", tmp_path / "m", pairs, "--loss", "edit", *costs)
+    (tmp_path / "confusion").unlink()
+    assert given[0] == 0
+    assert run("evaluate", tmp_path / "m", pairs) == given

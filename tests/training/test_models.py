@@ -159,7 +159,7 @@ def test_a_checkpoint_of_other_pairs_is_refused(tmp_path):
         SequenceModel(**SMALL, checkpoint=path).fit(X[1:], Y[1:], resume=True)
     (tmp_path / "state").write_bytes(b"PK")
     with pytest.raises(InvalidInputError, match="not a checkpoint"):
-        State.load(tmp_path / "state", "")
+        State.load(tmp_path / "state", "", 1)
 
 
 def test_early_stopping_keeps_the_best_weights():

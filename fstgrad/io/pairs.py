@@ -1,33 +1,24 @@
-"""Files: pairs in TSV, alphabets, weights and gradients in npz.
+"""Text files, line by line: pairs in TSV, alphabets, costs; and weights in npz.
 
 Every error names the file and, where there is one, the line.
-
-Index
------
-- `read_pairs` : the pairs of a TSV file; the first bad row ends it.
-- `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
-- `read_alphabet` : one symbol a line.
-- `read_confusion` : a cost for pairs of symbols.
-- `read_weights`, `write_arrays` : npz.
 """
 
-import os
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.checks import FloatArray, real_array
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
+from fstgrad.io.arrays import Path, load_arrays
 
 Tokens = Literal["chars", "words"]
-Path = str | os.PathLike[str]
+LINE = 2**26  # bytes of the longest line
 
 
 class Pair(NamedTuple):
@@ -112,13 +103,37 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the lines of a file, or of standard input where `path` is "-".
 
     Lines are not parsed here, so that one bad row does not end the reading of the others.
+
+    Raises
+    ------
+    RowError
+        A line of more than 2^26 bytes.
     """
     name = "<stdin>" if str(path) == "-" else str(path)
     with _binary(path) as lines:
-        for number, raw in enumerate(lines, start=1):
+        for number, raw in enumerate(iter(lambda: lines.readline(LINE + 1), b""), start=1):
+            if len(raw) > LINE:
+                raise RowError(f"{name}:{number}: a line of more than {LINE:,} bytes; is it text?")
             if number == 1:
                 raw = raw.removeprefix(b"\xef\xbb\xbf")
             yield Row(name, number, raw.rstrip(b"\r\n"))
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a text file in UTF-8.
+
+    Raises
+    ------
+    RowError
+        A line is not UTF-8.
+    """
+    lines = []
+    for row in read_rows(path):
+        try:
+            lines.append(row.raw.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise RowError(f"{row.place}: not UTF-8 text ({error.reason})") from error
+    return lines
 
 
 def read_alphabet(path: Path) -> Alphabet:
@@ -179,10 +194,9 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
         Not an npz file, or without an array of numbers `weights`.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError) as error:
-        raise InvalidInputError(f"{path}: not an npz file of arrays ({error})") from error
+        arrays = load_arrays(path)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
     if "weights" not in arrays:
         raise InvalidInputError(
             f"{path}: no array 'weights' among {', '.join(arrays) or 'no arrays'}; "
@@ -193,22 +207,6 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
     symbols = arrays.get("symbols")
     alphabet = None if symbols is None else Alphabet(str(symbol) for symbol in symbols)
     return arrays["weights"].astype(np.float64), alphabet
-
-
-def write_arrays(path: Path, **arrays: npt.ArrayLike) -> None:
-    """Write arrays to an npz file, whole or not at all: a file in place is replaced at the end."""
-    target = pathlib.Path(path)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **_named(arrays))
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _named(arrays: dict[str, npt.ArrayLike]) -> dict[str, Any]:
-    return {name: np.asarray(values) for name, values in arrays.items()}
 
 
 @contextmanager

@@ -1,0 +1,115 @@
+"""Models in files: what `train` writes about the loss and the reading, and how it is read again.
+
+A model file may come from anyone, so a loss is in it by data only: a name of the package, numbers,
+and the scores of a matrix themselves.  A file of the user, code or a transducer, is never loaded
+because a model names it.
+"""
+
+import dataclasses
+from typing import Any, cast, get_args
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import real_array
+from fstgrad.cli.losses import LOSSES, build_loss
+from fstgrad.cli.options import MODEL_LOSS, LossChoice, Reading
+from fstgrad.errors import InvalidInputError
+from fstgrad.grammars import NAMES
+from fstgrad.io import Tokens, read_confusion, read_pairs, shown
+from fstgrad.losses import Loss, SubstitutionMatrix
+from fstgrad.training.sequence import SequenceModel
+
+_NUMBERS = {
+    field.name: int if "int" in str(field.type) else float
+    for field in dataclasses.fields(LossChoice)
+    if str(field.type) in ("float | None", "int | None")
+}
+
+
+def about(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> dict[str, Any]:
+    """Return what a model file says of its loss and its reading: names and numbers."""
+    if isinstance(choice.matrix, str):
+        scores = SubstitutionMatrix.read(choice.matrix).over(alphabet)
+        choice = dataclasses.replace(choice, matrix=scores.tolist())
+    if isinstance(choice.confusion, str):
+        costs = read_confusion(
+            choice.confusion,
+            alphabet,
+            substitute_cost=1.0 if choice.substitute_cost is None else choice.substitute_cost,
+        )
+        choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
+    tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y}
+    return {"choice": dataclasses.asdict(choice), "reading": tokens}
+
+
+def open_model(path: str) -> tuple[SequenceModel, Reading]:
+    """Return a model that `train` wrote and how it reads a file; its loss is `model_loss`.
+
+    Raises
+    ------
+    InvalidInputError
+        No such model.
+    """
+    model = SequenceModel.load(path)
+    found = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
+    tokens = [found.get(f"tokens_{side}") for side in "xy"] if isinstance(found, dict) else []
+    if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
+        raise InvalidInputError(f"{path}: its way of reading is {shown(found)}")
+    return model, Reading(*cast(list[Tokens], tokens), None)
+
+
+def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:
+    """Return the loss of the command line, or with `--loss model` that of a model file.
+
+    Raises
+    ------
+    InvalidInputError
+        The file names a loss that is not in the package, or its parameters are no numbers.
+    """
+    if choice.loss != MODEL_LOSS:
+        return build_loss(choice, model.alphabet_)
+    if "choice" not in model.about_:
+        return model.loss_
+    try:
+        return build_loss(_stored_choice(model.about_["choice"], model.alphabet_), model.alphabet_)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
+
+
+def columns(path: str, reading: Reading) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return the inputs and the targets of a file of pairs."""
+    read = list(read_pairs(path, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
+    return [x for x, _ in read], [y for _, y in read]
+
+
+def _stored_choice(found: object, alphabet: Alphabet) -> LossChoice:
+    """Return the loss that a model file names, all of it data."""
+    names = [field.name for field in dataclasses.fields(LossChoice)]
+    if not isinstance(found, dict) or not set(found) <= set(names) or "loss" not in found:
+        raise InvalidInputError(f"its loss is {shown(found)}, not a name and numbers")
+    values: dict[str, Any] = dict.fromkeys(names)
+    for name, value in found.items():
+        if value is not None or name == "loss":
+            values[name] = _stored_value(name, value, len(alphabet))
+    return LossChoice(**values)
+
+
+def _stored_value(name: str, value: object, symbols: int) -> Any:
+    if name == "loss":
+        if isinstance(value, str) and (value in LOSSES or value in NAMES):
+            return value
+        raise InvalidInputError(
+            f"the model was trained with the loss {shown(value)}, which is a file and not in the "
+            "model; give it again with --loss"
+        )
+    if name in ("matrix", "confusion"):
+        if isinstance(value, str):
+            raise InvalidInputError(
+                f"the model names a file as --{name}, which is not read; give --loss and --{name}"
+            )
+        return real_array(name, value, (symbols, symbols)).tolist()  # type: ignore[arg-type]
+    kind: type | tuple[type, ...] = {"log": bool, "free_ends": str}.get(name, (int, float))
+    if _NUMBERS.get(name) is int:
+        kind = int
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidInputError(f"its {name} is {shown(value)}")
+    return value

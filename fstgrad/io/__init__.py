@@ -1,0 +1,49 @@
+"""Files: what is read, what is written, and the errors that name file and line.
+
+Every reader and writer of the project is built from these.  A file may come from anyone: nothing
+in it is executed, and sizes are compared with the bytes that are there.
+
+Index
+-----
+- `read_pairs` : the pairs of a TSV file; the first bad row ends it.
+- `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
+- `read_lines`, `tokenize` : the lines of a text file, the symbols of a text.
+- `read_alphabet` : one symbol a line.
+- `read_confusion` : a cost for pairs of symbols.
+- `read_weights` : the weights of an npz file.
+- `read_arrays`, `Field`, `load_arrays`, `load_array`, `json_object` : npz and npy files, typed.
+- `replacing`, `check_writable`, `write_arrays`, `write_text`, `write_bytes` : outputs, whole or not
+  at all.
+"""
+
+from fstgrad.io.arrays import (
+    Field,
+    Path,
+    json_object,
+    load_array,
+    load_arrays,
+    memory_limit,
+    read_arrays,
+    shown,
+)
+from fstgrad.io.output import check_writable, replacing, write_arrays, write_bytes, write_text
+from fstgrad.io.pairs import (
+    Pair,
+    Row,
+    Tokens,
+    located,
+    read_alphabet,
+    read_confusion,
+    read_lines,
+    read_pairs,
+    read_rows,
+    read_weights,
+    tokenize,
+)
+
+__all__ = [
+    "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
+    "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_confusion",
+    "read_lines", "read_pairs", "read_rows", "read_weights", "replacing", "shown", "tokenize",
+    "write_arrays", "write_bytes", "write_text",
+]  # fmt: skip

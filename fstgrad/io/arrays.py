@@ -1,0 +1,260 @@
+"""Arrays in npz and npy files: a bounded, typed reader.
+
+A file may come from anyone.  Nothing in it is executed, a header is compared with the bytes that
+are there before anything is allocated, and every array is held against a schema: its kind of
+number, its shape, the lengths it shares with others, its range.
+
+Index
+-----
+- `Field` : what one array must be.
+- `read_arrays` : the arrays of an npz file that a schema names.
+- `load_arrays`, `load_array` : all arrays of an npz file, the array of an npy file.
+- `json_object` : a text of JSON with known keys.
+- `memory_limit` : the bytes that one file may take.
+"""
+
+import json
+import math
+import os
+import pathlib
+import re
+import struct
+import zipfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
+
+Path = str | os.PathLike[str]
+Array = npt.NDArray[Any]
+
+_MAGIC = b"\x93NUMPY"
+_HEADER = 10_000  # bytes of the header of an npy file, far more than numpy writes
+_RATIO, _SLACK = 1_100, 1_024  # deflate makes at most 1,032 bytes of one
+_DESCR = re.compile(r"['\"]descr['\"]\s*:\s*['\"]([<>|=]?[biufUS]\d{1,9})['\"]")
+_ORDER = re.compile(r"['\"]fortran_order['\"]\s*:\s*(True|False)")
+_SHAPE = re.compile(r"['\"]shape['\"]\s*:\s*\(((?:\s*\d{1,18}\s*,)*\s*(?:\d{1,18}\s*)?)\)")
+_KINDS = {"float": "fiu", "integer": "iu", "flag": "b", "text": "U"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What one array of a file must be.
+
+    Parameters
+    ----------
+    kind : {"float", "integer", "flag", "text"}
+        Given back as float64, int64, bool or str.
+    shape : tuple
+        A number is that length, None any length, a text any length that all fields with the same
+        text share.
+    lower, upper : float
+        The range of numbers, ends included.
+    finite : bool
+        Whether infinities and NaN are errors; else NaN alone is.
+    """
+
+    kind: Literal["float", "integer", "flag", "text"]
+    shape: tuple[int | str | None, ...] = ()
+    lower: float = -math.inf
+    upper: float = math.inf
+    finite: bool = True
+
+
+def read_arrays(path: Path, schema: Mapping[str, Field], *, what: str) -> dict[str, Array]:
+    """Return the arrays of an npz file that a schema names; others are not read.
+
+    Parameters
+    ----------
+    what : str
+        The file as an error names it, such as "a model that SequenceModel.save wrote".
+
+    Raises
+    ------
+    InvalidInputError
+        Not an npz file, a damaged one, an array is missing or is not what its field says.
+    MemoryLimitError
+        The arrays would take more memory than the machine has.
+    OSError
+        The file cannot be read.
+    """
+    try:
+        arrays = load_arrays(path, schema.keys())
+        lengths: dict[str, int] = {}
+        return {name: _checked(name, arrays, schema[name], lengths) for name in schema}
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{os.fspath(path)} is not {what}: {error}") from error
+
+
+def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
+    """Return the arrays of an npz file by name, all of them if `names` is left out.
+
+    Arrays of numbers, flags and text only; a file that holds another kind is refused.
+
+    Raises
+    ------
+    InvalidInputError, MemoryLimitError, OSError
+        As `read_arrays`.
+    """
+    with pathlib.Path(path).open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = {
+                    info.filename.removesuffix(".npy"): info
+                    for info in archive.infolist()
+                    if info.filename.endswith(".npy")
+                }
+                wanted = members if names is None else [name for name in names if name in members]
+                _check_total(sum(members[name].file_size for name in wanted))
+                return {name: _member(archive, members[name], name) for name in wanted}
+        except FstgradError:
+            raise
+        except Exception as error:  # the parsers of zip and deflate raise a dozen kinds
+            raise InvalidInputError(f"not an npz file of arrays ({_said(error)})") from error
+
+
+def load_array(path: Path) -> Array:
+    """Return the array of an npy file.
+
+    Raises
+    ------
+    InvalidInputError, MemoryLimitError, OSError
+        As `read_arrays`.
+    """
+    with pathlib.Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        _check_total(size)
+        return _parsed(file, size, os.path.basename(path))
+
+
+def json_object(text: str, keys: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    """Return the object of a JSON text whose values have these types.
+
+    Raises
+    ------
+    InvalidInputError
+        Not JSON, not an object, a key is missing or has another type; other keys are left out.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"its text is not JSON ({_said(error)})") from error
+    if not isinstance(found, dict):
+        raise InvalidInputError("its text is not an object of JSON")
+    for key, kind in keys.items():
+        if key not in found:
+            raise InvalidInputError(f"its text has no {key!r}")
+        value = found[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and not _allows(kind, bool)):
+            raise InvalidInputError(f"{key!r} in its text is {shown(value)}")
+    return {key: found[key] for key in keys}
+
+
+def shown(value: object) -> str:
+    """Return a value as a short text for an error."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def memory_limit() -> int:
+    """Return the bytes that the arrays of one file may take: half of what the process may have."""
+    import resource
+
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return (total if allowed == resource.RLIM_INFINITY else min(total, allowed)) // 2
+
+
+def _check_total(size: int) -> None:
+    if size > memory_limit():
+        raise MemoryLimitError(
+            f"the arrays take {size:,} bytes, more than half of the memory; give a smaller file"
+        )
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Array:
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InvalidInputError(
+            f"the array {name!r} is compressed in a way that numpy does not use"
+        )
+    if info.file_size > _RATIO * info.compress_size + _SLACK:
+        raise InvalidInputError(
+            f"the array {shown(name)} would be {info.file_size:,} bytes of {info.compress_size:,}"
+        )
+    with archive.open(info) as stream:
+        return _parsed(stream, info.file_size, name)
+
+
+def _parsed(stream: IO[bytes], size: int, name: str) -> Array:
+    """Return the array of `size` bytes in the format npy, without the parser of numpy."""
+    magic = stream.read(8)
+    if magic[:6] != _MAGIC or magic[6:] not in (b"\x01\x00", b"\x02\x00"):
+        raise InvalidInputError(f"the array {shown(name)} is not in the format npy")
+    width = 2 if magic[6] == 1 else 4
+    (length,) = struct.unpack("<H" if width == 2 else "<I", stream.read(width).rjust(width, b"\0"))
+    header = stream.read(min(length, _HEADER)).decode("latin-1")
+    descr, order, shape = (p.search(header) for p in (_DESCR, _ORDER, _SHAPE))
+    if descr is None or order is None or shape is None:
+        raise InvalidInputError(
+            f"the array {shown(name)} has the header {shown(header.strip())}; give numbers or text"
+        )
+    dtype = np.dtype(descr[1])
+    sizes = tuple(int(field) for field in shape[1].split(",") if field.strip())
+    nbytes = math.prod(sizes) * dtype.itemsize
+    there = size - 8 - width - length
+    if nbytes != there or len(sizes) > 32 or dtype.itemsize == 0:
+        raise InvalidInputError(
+            f"the array {shown(name)} of shape {sizes} and type {descr[1]} needs {nbytes:,} bytes "
+            f"and has {max(there, 0):,}; the file is damaged"
+        )
+    data = stream.read(nbytes)
+    if len(data) < nbytes or stream.read(1):  # reading to the end compares the checksum
+        raise InvalidInputError(f"the array {shown(name)} is cut off; the file is damaged")
+    flat = np.frombuffer(bytearray(data), dtype)
+    array: Array = flat.reshape(sizes, order="F" if order[1] == "True" else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _checked(name: str, arrays: dict[str, Array], field: Field, lengths: dict[str, int]) -> Array:
+    if name not in arrays:
+        raise InvalidInputError(f"it has no array {name!r}")
+    array = arrays[name]
+    if array.dtype.kind not in _KINDS[field.kind] and not (
+        array.size == 0 and field.kind != "text"
+    ):
+        raise InvalidInputError(f"{name} has dtype {array.dtype}, not {field.kind}")
+    wanted = [lengths.get(n) if isinstance(n, str) else n for n in field.shape]
+    if array.ndim != len(wanted) or any(
+        want not in (None, have) for want, have in zip(wanted, array.shape, strict=True)
+    ):
+        text = ", ".join("any" if n is None else str(n) for n in wanted)
+        raise InvalidInputError(f"{name} has shape {array.shape}, not ({text})")
+    for length, have in zip(field.shape, array.shape, strict=True):
+        if isinstance(length, str):
+            lengths[length] = have
+    if field.kind in ("flag", "text"):
+        return array
+    if array.size and (np.isnan(array).any() if array.dtype.kind == "f" else False):
+        raise InvalidInputError(f"{name} has NaN")
+    if field.finite and not np.isfinite(array).all():
+        raise InvalidInputError(f"{name} has infinities")
+    if array.size and (array.min() < field.lower or array.max() > field.upper):
+        raise InvalidInputError(
+            f"{name} runs from {array.min()} to {array.max()}, "
+            f"outside {field.lower:g} .. {field.upper:g}"
+        )
+    if field.kind == "integer" and array.size and int(array.max()) >= 2**63:
+        raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
+    return array.astype(np.float64 if field.kind == "float" else np.int64)
+
+
+def _allows(kind: type | tuple[type, ...], wanted: type) -> bool:
+    return wanted in (kind if isinstance(kind, tuple) else (kind,))
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

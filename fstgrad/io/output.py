@@ -1,0 +1,121 @@
+"""The writer of every file: whole or not at all.
+
+A file is written under a name that nobody can predict, in the folder of its target, is forced to
+the disk, and then takes the place of the target in one step.  A write that fails, a full disk
+included, leaves what was there before.
+
+Index
+-----
+- `replacing` : a stream that becomes the file.
+- `check_writable` : say that it will not work before the work starts.
+- `write_arrays`, `write_text`, `write_bytes` : an npz file, text, bytes.
+"""
+
+import os
+import pathlib
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.errors import InvalidInputError
+
+Path = str | os.PathLike[str]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a stream of bytes that takes the place of `path` when the block ends without an error.
+
+    A link in place is replaced, never followed.
+
+    Raises
+    ------
+    InvalidInputError
+        `path` is a folder, a device or a pipe, or its folder is not there.
+    OSError
+        The file cannot be written; what was there before still is.
+    """
+    check_writable(path)
+    target = pathlib.Path(path)
+    partial = target.with_name(f".fstgrad-{secrets.token_hex(12)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    number = os.open(partial, flags, 0o666)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            yield stream
+            stream.flush()
+            if target.exists():
+                os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
+            os.fsync(stream.fileno())
+        partial.replace(target)
+        _sync_folder(target.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def check_writable(path: Path, name: str = "output") -> None:
+    """Raise where `replacing` could not write, before anything is computed.
+
+    Raises
+    ------
+    InvalidInputError
+        The folder is not there or not writable, or `path` is no regular file.
+    """
+    target = pathlib.Path(path)
+    folder = target.parent
+    try:
+        if not target.name or target.is_dir():
+            raise InvalidInputError(f"{name} {os.fspath(path)!r} is a folder; give a file")
+        if not folder.is_dir():
+            raise InvalidInputError(
+                f"the folder of {name} {os.fspath(path)!r} does not exist; make it first"
+            )
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidInputError(
+                f"the folder of {name} {os.fspath(path)!r} is not writable; choose another"
+            )
+        if target.exists():
+            if not stat.S_ISREG(target.stat().st_mode):
+                raise InvalidInputError(
+                    f"{name} {os.fspath(path)!r} is a device or a pipe; give a regular file"
+                )
+            if not target.is_symlink() and not os.access(target, os.W_OK):
+                raise InvalidInputError(
+                    f"{name} {os.fspath(path)!r} is there and read-only; choose another"
+                )
+    except (OSError, ValueError) as error:  # a name too long, a loop of links, a zero byte
+        raise InvalidInputError(f"{name} {os.fspath(path)!r} cannot be written: {error}") from error
+
+
+def write_arrays(path: Path, *, compressed: bool = False, **arrays: npt.ArrayLike) -> None:
+    """Write arrays to an npz file, whole or not at all."""
+    named: dict[str, Any] = {name: np.asarray(values) for name, values in arrays.items()}
+    with replacing(path) as stream:
+        (np.savez_compressed if compressed else np.savez)(stream, **named)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes, whole or not at all."""
+    with replacing(path) as stream:
+        stream.write(data)
+
+
+def _sync_folder(folder: pathlib.Path) -> None:
+    """Make the new name last; a file system that cannot is let be."""
+    with suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
