@@ -6,61 +6,29 @@
 - "graph_cut" : a minimum cut, for two labels and submodular scores: optimal
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fstgrad.checks import IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InfeasibleError
-from fstgrad.mrf.methods import Entry, resolve
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.graph_cut import graph_cut
+from fstgrad.mrf.messages.propagation import max_product
+from fstgrad.mrf.method import Method, bound
+from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import refuse_joint_nodes, start_labels
-
-DECODERS: dict[str, Entry] = {
-    "exact": ("fstgrad.mrf.decode", "exact_mode", {}),
-    "max_product": ("fstgrad.mrf.decode", "max_product_mode", {}),
-    "icm": ("fstgrad.mrf.decode", "iterated_modes", {}),
-    "graph_cut": ("fstgrad.mrf.graph_cut", "graph_cut", {}),
-}
+from fstgrad.mrf.scored_graph import ScoredGraph
 
 
-@dataclass(frozen=True, eq=False)
-class Decoded:
-    """A labeling and what is known about it.
-
-    Attributes
-    ----------
-    method : str
-    labels : (I,) int64
-    score : float
-        s(labels) in nats.
-    gap : float
-        The best score is at most score + gap: 0 for an exact method, inf where nothing is known.
-    converged : bool
-    """
-
-    method: str
-    labels: IntArray
-    score: float
-    gap: float
-    converged: bool = True
-
-
-def decode(model: PairwiseMRF, method: str = "exact", **options: Any) -> Decoded:
-    """Return a labeling of high score; options are those of the method's function."""
-    result: Decoded = resolve(DECODERS, method, options)(model)
-    return result
-
-
-def exact_mode(model: PairwiseMRF) -> Decoded:
+def exact_mode(model: ScoredGraph) -> Decoded:
     """Return a labeling of the highest score."""
-    labels = model.mode()
+    labels = exact(model).engine.mode()
     return Decoded("exact", labels, model.score(labels), 0.0)
 
 
 def max_product_mode(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     max_iter: int = 200,
     tol: float = 1e-6,
@@ -71,8 +39,6 @@ def max_product_mode(
 
     Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
     """
-    from fstgrad.mrf.messages.propagation import max_product
-
     found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
     labels: IntArray = found.node.argmax(axis=1).astype(np.int64)
     if model.num_variables == model.num_nodes:
@@ -86,7 +52,7 @@ def max_product_mode(
 
 
 def iterated_modes(
-    model: PairwiseMRF, *, restarts: int = 10, max_iter: int = 1000, rng: Seed = 0
+    model: ScoredGraph, *, restarts: int = 10, max_iter: int = 1000, rng: Seed = 0
 ) -> Decoded:
     """Return the best labeling that no change of one node improves, over several random starts.
 
@@ -114,7 +80,7 @@ def iterated_modes(
     return best
 
 
-def _improve(model: PairwiseMRF, labels: IntArray, max_iter: int = 1000) -> bool:
+def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:
     """Improve `labels` in place, node by node; return whether it is a local optimum."""
     from fstgrad.mrf.kernels.coordinates import improve
 
@@ -126,3 +92,16 @@ def _improve(model: PairwiseMRF, labels: IntArray, max_iter: int = 1000) -> bool
         if changed == 0:
             return True
     return False
+
+
+DECODERS: dict[str, Method[Decoded]] = {
+    "exact": Method(exact_mode),
+    "max_product": Method(max_product_mode),
+    "icm": Method(iterated_modes),
+    "graph_cut": Method(graph_cut),
+}
+
+
+def decode(model: ScoredGraph, method: str = "exact", **options: Any) -> Decoded:
+    """Return a labeling of high score; options are those of the method's function."""
+    return bound(DECODERS, method, options)(model)

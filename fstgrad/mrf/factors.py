@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
-from fstgrad.mrf.model import PairwiseMRF
 
 MAX_BYTES = 4 << 30
 
@@ -104,14 +103,3 @@ def _packed(
         edge[e, : scores.shape[0], : scores.shape[1]] = scores
     edges = np.array(list(pairs), np.int64).reshape(-1, 2)
     return Parts(node, edge, edges, np.array(sizes), offset, variables)
-
-
-def joint_labels(model: PairwiseMRF, known: IntArray) -> IntArray:
-    """Return the labels of a model's joint nodes, given those of the caller's nodes."""
-    first = model.num_variables
-    allowed = np.ones((model.num_nodes - first, model.num_labels), np.bool_)
-    for e, (member, joint) in enumerate(model.graph.edges.tolist()):
-        if joint >= first:
-            allowed[joint - first] &= model.scores.edge[e, known[member]] == 0.0
-    best: IntArray = allowed.argmax(axis=1).astype(np.int64)
-    return best

@@ -12,14 +12,13 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import NotSupportedError
-from fstgrad.mrf.decode import Decoded
-from fstgrad.mrf.exact.engine import infeasible
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.result import Decoded
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 LARGEST = 2**30
 
 
-def graph_cut(model: PairwiseMRF) -> Decoded:
+def graph_cut(model: ScoredGraph) -> Decoded:
     """Return a labeling of the highest score, its gap bounded by the rounding of the flow.
 
     Raises
@@ -41,7 +40,7 @@ def graph_cut(model: PairwiseMRF) -> Decoded:
     return Decoded("graph_cut", labels, score, max(0.0, -lower_energy + model.offset - score))
 
 
-def _network(model: PairwiseMRF) -> tuple[IntArray, FloatArray, float]:
+def _network(model: ScoredGraph) -> tuple[IntArray, FloatArray, float]:
     """Return arcs (n, 2), capacities >= 0 and the constant energy; source I, sink I + 1."""
     if model.num_labels != 2:
         raise NotSupportedError(

@@ -20,40 +20,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.distribution import Distribution
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
-from fstgrad.mrf.methods import METHODS, Entry, resolve
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.method import Method, bound
+from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
-LOSSES: dict[str, Entry] = {
-    "exact": ("fstgrad.mrf.losses", "exact_nll", {}),
-    **{name: METHODS[name] for name in ("bp", "trw", "mean_field")},
-    "pseudolikelihood": ("fstgrad.mrf.losses", "pseudolikelihood", {}),
-    "cd": ("fstgrad.mrf.losses", "contrastive_divergence", {}),
-    "cd1": ("fstgrad.mrf.losses", "one_site_divergence", {}),
-}
 
-
-def nll(
-    model: PairwiseMRF, gold: npt.ArrayLike, method: str, **options: Any
-) -> tuple[float, Table]:
-    """Return a loss and its gradient: see the list above."""
-    function = resolve(LOSSES, method, options)
-    labels = model.labeling(gold, "gold")
-    if method in ("bp", "trw", "mean_field"):
-        found = function(model)
-        gradient = counts(model, labels, -1.0)
-        gradient.node[...] += found.node
-        gradient.edge[...] += found.edge_sum if model.shared else found.edge
-        return found.log_partition - model.score(labels), gradient
-    result: tuple[float, Table] = function(model, labels)
-    return result
-
-
-def counts(model: PairwiseMRF, labels: IntArray, weight: float, out: Table | None = None) -> Table:
+def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | None = None) -> Table:
     """Add weight times the parts of a labeling to a table like the model's scores."""
     from fstgrad.mrf.kernels.sites import count_parts
 
@@ -68,12 +45,21 @@ def _stack(edge: FloatArray) -> FloatArray:
     return edge[None] if edge.ndim == 2 else edge
 
 
-def exact_nll(model: PairwiseMRF, gold: IntArray) -> tuple[float, Table]:
+def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -log p(gold) and its gradient."""
-    return Distribution.nll(model, gold)
+    found = exact(model)
+    return found.log_partition - model.score(gold), _less_gold(model, gold, found.marginals)
 
 
-def pseudolikelihood(model: PairwiseMRF, gold: IntArray) -> tuple[float, Table]:
+def _less_gold(model: ScoredGraph, gold: IntArray, marginals: Table) -> Table:
+    """Return marginals - gold, the edges summed where they share their scores."""
+    gradient = counts(model, gold, -1.0)
+    gradient.node[...] += marginals.node
+    gradient.edge[...] += marginals.edge.sum(axis=0) if model.shared else marginals.edge
+    return gradient
+
+
+def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -sum_i log P(gold_i | gold elsewhere) and its gradient, O(E C).
 
     +inf, with the gradient undefined, where gold is forbidden.
@@ -95,13 +81,13 @@ class PersistentChains:
 
     Parameters
     ----------
-    model : PairwiseMRF
+    model : ScoredGraph
         Of the graph and label counts that all later models have.
     chains : int
     rng : Generator, int or None
     """
 
-    def __init__(self, model: PairwiseMRF, chains: int = 10, rng: Seed = None) -> None:
+    def __init__(self, model: ScoredGraph, chains: int = 10, rng: Seed = None) -> None:
         random = generator(rng)
         count = positive_integer("chains", chains)
         self.labels = np.stack([start_labels(model, random) for _ in range(count)])
@@ -109,7 +95,7 @@ class PersistentChains:
 
 
 def contrastive_divergence(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     gold: IntArray,
     *,
     k: int = 1,
@@ -162,7 +148,7 @@ def contrastive_divergence(
 
 
 def one_site_divergence(
-    model: PairwiseMRF, gold: IntArray, *, rng: Seed = None
+    model: ScoredGraph, gold: IntArray, *, rng: Seed = None
 ) -> tuple[float, Table]:
     """Return the energy gap and gradient of one Gibbs draw at one random node, times I.
 
@@ -182,3 +168,29 @@ def one_site_divergence(
     gradient = counts(model, gold, -float(model.num_nodes))
     counts(model, labels, float(model.num_nodes), gradient)
     return model.num_nodes * (model.score(labels) - model.score(gold)), gradient
+
+
+LOSSES: dict[str, Method[tuple[float, Table]]] = {
+    "exact": Method(exact_nll),
+    "pseudolikelihood": Method(pseudolikelihood),
+    "cd": Method(contrastive_divergence),
+    "cd1": Method(one_site_divergence),
+}
+ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
+
+
+def nll(
+    model: ScoredGraph, gold: npt.ArrayLike, method: str, **options: Any
+) -> tuple[float, Table]:
+    """Return a loss and its gradient: see the list above."""
+    one_of("method", method, [*LOSSES, *ESTIMATES])
+    if method in LOSSES:
+        function = bound(LOSSES, method, options)
+        return function(model, model.labeling(gold, "gold"))
+    estimate = bound(ESTIMATES, method, options)
+    labels = model.labeling(gold, "gold")
+    found = estimate(model)
+    gradient = counts(model, labels, -1.0)
+    gradient.node[...] += found.node
+    gradient.edge[...] += found.edge_sum if model.shared else found.edge
+    return found.log_partition - model.score(labels), gradient

@@ -8,16 +8,15 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positive_number
 from fstgrad.distribution import masked_inner
-from fstgrad.mrf.exact.engine import infeasible
-from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 Progress = Callable[[int, float], None]
 
 
 def mean_field(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     max_iter: int = 500,
     tol: float = 1e-8,
@@ -72,7 +71,7 @@ def mean_field(
     )  # fmt: skip
 
 
-def _start(model: PairwiseMRF, rng: np.random.Generator) -> FloatArray:
+def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
     node = model.scores.node
     if (model.scores.edge == -np.inf).any():
         q = np.zeros(node.shape)
@@ -84,7 +83,7 @@ def _start(model: PairwiseMRF, rng: np.random.Generator) -> FloatArray:
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
-def _bound(model: PairwiseMRF, result: Inference) -> float:
+def _bound(model: ScoredGraph, result: Inference) -> float:
     """Return E_q[s] + H(q)."""
     q = result.node
     if model.shared:

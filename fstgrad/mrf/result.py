@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, IntArray
 
 Kind = Literal["exact", "bethe", "upper bound", "lower bound", "score", "none"]
 EdgeSource = Callable[[int, int], FloatArray]
@@ -79,3 +79,25 @@ class Inference:
         for low in range(0, self.num_edges, step):
             total += self.edge_source(low, min(low + step, self.num_edges)).sum(axis=0)
         return total
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A labeling and what is known about it.
+
+    Attributes
+    ----------
+    method : str
+    labels : (I,) int64
+    score : float
+        s(labels) in nats.
+    gap : float
+        The best score is at most score + gap: 0 for an exact method, inf where nothing is known.
+    converged : bool
+    """
+
+    method: str
+    labels: IntArray
+    score: float
+    gap: float
+    converged: bool = True

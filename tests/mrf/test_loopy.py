@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.graph import spanning_tree_weights
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.grid import GridMessages
+from fstgrad.mrf.messages.tree_weights import spanning_tree_weights
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 

@@ -15,9 +15,8 @@ from math import prod
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.mrf.exact.engine import infeasible
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
 
@@ -71,12 +70,12 @@ class Elimination:
 
     Parameters
     ----------
-    model : PairwiseMRF
+    model : ScoredGraph
     max_bytes : int
         Limit on the tables; a model that needs more raises MemoryLimitError before any is built.
     """
 
-    def __init__(self, model: PairwiseMRF, max_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(self, model: ScoredGraph, max_bytes: int = DEFAULT_BYTES) -> None:
         self.model = model
         self.max_bytes = max_bytes
         alive = model.scores.node > -np.inf

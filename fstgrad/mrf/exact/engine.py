@@ -1,12 +1,14 @@
 """Exact inference: which engine a model gets."""
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.errors import InfeasibleError
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.exact.elimination import Elimination
+from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
 
@@ -26,19 +28,30 @@ class ExactEngine(Protocol):
         """Return a labeling (I,) of the highest score."""
 
 
-def engine(model: PairwiseMRF) -> ExactEngine:
-    """Return message passing for a forest, elimination for any other graph."""
-    if model.graph.is_forest:
-        from fstgrad.mrf.exact.forest import Forest
+class Exact:
+    """The exact answers about one model, each computed when first read."""
 
-        return Forest(model)
-    from fstgrad.mrf.exact.elimination import Elimination
+    def __init__(self, model: ScoredGraph) -> None:
+        self.offset = model.offset
+        self.engine: ExactEngine = Forest(model) if model.graph.is_forest else Elimination(model)
 
-    return Elimination(model)
+    @cached_property
+    def log_partition(self) -> float:
+        """Log Z in nats, the model's constant included."""
+        return self.engine.log_partition() + self.offset
+
+    @cached_property
+    def marginals(self) -> Table:
+        """Node and edge marginals, read-only."""
+        table = self.engine.marginals()
+        for array in table:
+            array.flags.writeable = False
+        return table
 
 
-def infeasible() -> InfeasibleError:
-    """Return the error of a model whose every labeling is forbidden."""
-    return InfeasibleError(
-        "every labeling has the score -inf, so Z = 0; remove contradictory evidence or hard zeros"
-    )
+def exact(model: ScoredGraph) -> Exact:
+    """Return the exact answers about a model; the same object each time."""
+    if "exact" not in model.cache:
+        model.cache["exact"] = Exact(model)
+    found: Exact = model.cache["exact"]
+    return found

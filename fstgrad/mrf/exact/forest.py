@@ -3,15 +3,14 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.mrf.exact.engine import infeasible
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
 
 class Forest:
     """The exact engine of a model whose graph has no cycle."""
 
-    def __init__(self, model: PairwiseMRF) -> None:
+    def __init__(self, model: ScoredGraph) -> None:
         self.model = model
         self.order, self.parent_arc = model.graph.traversal
 

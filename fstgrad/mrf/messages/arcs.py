@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.mrf.exact.engine import infeasible
-from fstgrad.mrf.model import PairwiseMRF, Potentials
+from fstgrad.mrf.scored_graph import Potentials, ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_ARCS = 2000
@@ -23,7 +22,7 @@ class GraphMessages:
     """
 
     def __init__(
-        self, model: PairwiseMRF, maximum: int, threads: int, rho: FloatArray | None = None
+        self, model: ScoredGraph, maximum: int, threads: int, rho: FloatArray | None = None
     ) -> None:
         self.model, self.maximum, graph = model, maximum, model.graph
         if rho is None:
@@ -129,7 +128,7 @@ class LargestFirst(GraphMessages):
 
     def __init__(
         self,
-        model: PairwiseMRF,
+        model: ScoredGraph,
         maximum: int,
         tolerance: float,
         damping: float,

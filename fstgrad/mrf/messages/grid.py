@@ -6,7 +6,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_CELLS = 20_000
@@ -19,9 +19,9 @@ class GridMessages:
     start again with `GraphMessages`.
     """
 
-    def __init__(self, model: PairwiseMRF, maximum: int, threads: int) -> None:
+    def __init__(self, model: ScoredGraph, maximum: int, threads: int) -> None:
         if model.graph.grid is None:
-            raise ValueError("GridMessages needs a model made by PairwiseMRF.grid")
+            raise ValueError("GridMessages needs a model made by ScoredGraph.grid")
         self.model, self.maximum = model, maximum
         height, width = self.shape = model.graph.grid
         size = model.num_labels

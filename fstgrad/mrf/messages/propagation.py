@@ -18,12 +18,11 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import InvalidInputError
-from fstgrad.mrf.exact.engine import infeasible
-from fstgrad.mrf.graph import spanning_tree_weights
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.messages.tree_weights import spanning_tree_weights
 from fstgrad.mrf.result import Inference, Kind
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 Schedule = Literal["flooding", "residual"]
 Progress = Callable[[int, float], None]
@@ -50,7 +49,7 @@ class Settings:
 
 
 def belief_propagation(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     max_iter: int = 200,
     tol: float = 1e-6,
@@ -83,7 +82,7 @@ def belief_propagation(
 
 
 def max_product(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     max_iter: int = 200,
     tol: float = 1e-6,
@@ -101,7 +100,7 @@ def max_product(
 
 
 def tree_reweighted(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     max_iter: int = 500,
     tol: float = 1e-6,
@@ -124,7 +123,7 @@ def tree_reweighted(
 
 
 def _run(
-    model: PairwiseMRF, method: str, maximum: int, rho: FloatArray | None, settings: Settings
+    model: ScoredGraph, method: str, maximum: int, rho: FloatArray | None, settings: Settings
 ) -> Inference:
     begun = time.perf_counter()
     for messages in _candidates(model, maximum, rho, settings):
@@ -146,7 +145,7 @@ def _run(
 
 
 def _candidates(
-    model: PairwiseMRF, maximum: int, rho: FloatArray | None, settings: Settings
+    model: ScoredGraph, maximum: int, rho: FloatArray | None, settings: Settings
 ) -> Iterator[Messages]:
     """Yield message tables, the fastest first; a later one is for what the first cannot hold."""
     if settings.schedule == "residual":

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
+from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis"]
@@ -23,7 +24,7 @@ class Chain:
 
     Parameters
     ----------
-    model : PairwiseMRF
+    model : ScoredGraph
     sampler : str
         One sweep is: "gibbs", I draws at random nodes; "chromatic", every node once, a colour
         class at a time; "blocked", every node once, an induced forest at a time drawn jointly
@@ -37,7 +38,7 @@ class Chain:
     """
 
     def __init__(
-        self, model: PairwiseMRF, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
+        self, model: ScoredGraph, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
     ) -> None:
         one_of("sampler", sampler, SAMPLERS)
         refuse_joint_nodes(model, f"sampler {sampler!r}")
@@ -159,7 +160,7 @@ class Chain:
         return np.empty((nodes, size)), np.empty((arcs, size)), np.empty(nodes), np.empty(nodes)
 
 
-def refuse_joint_nodes(model: PairwiseMRF, what: str) -> None:
+def refuse_joint_nodes(model: ScoredGraph, what: str) -> None:
     """Raise NotSupportedError for a model with joint nodes: one site alone can never move."""
     if model.num_variables < model.num_nodes:
         raise NotSupportedError(
@@ -227,7 +228,7 @@ def _root(parent: dict[int, int], v: int) -> int:
 
 
 def start_labels(
-    model: PairwiseMRF, rng: np.random.Generator, initial: npt.ArrayLike | None = None
+    model: ScoredGraph, rng: np.random.Generator, initial: npt.ArrayLike | None = None
 ) -> IntArray:
     """Return an allowed labeling: `initial`, else a random one.
 
@@ -250,14 +251,14 @@ def start_labels(
         if model.score(repaired) > -np.inf:
             return repaired
     try:
-        return model.mode()
+        return exact(model).engine.mode()
     except MemoryLimitError as error:
         raise NotSupportedError(
             "no allowed labeling was found to start from; pass one as initial="
         ) from error
 
 
-def _repairs(model: PairwiseMRF, labels: IntArray, key: int) -> Iterator[IntArray]:
+def _repairs(model: ScoredGraph, labels: IntArray, key: int) -> Iterator[IntArray]:
     hard = model.scores.edge == -np.inf
     for stage, cost in enumerate((2.0, 5.0, 10.0, 20.0, 40.0)):
         soft = model.with_scores(model.scores.node, np.where(hard, -cost, model.scores.edge))

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 Progress = Callable[[int, float], None]
@@ -38,7 +38,7 @@ class Tally:
 
 
 def sample_marginals(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     *,
     sampler: Sampler,
     samples: int = 1000,
@@ -148,7 +148,7 @@ def _run_chain(
 
 
 def _summary(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     sampler: Sampler,
     tallies: list[Tally],
     batches: int,
@@ -213,7 +213,7 @@ def _r_hat(means: FloatArray, samples: int) -> float:
 
 
 def draw(
-    model: PairwiseMRF,
+    model: ScoredGraph,
     k: int,
     *,
     sampler: Sampler = "chromatic",
@@ -225,7 +225,7 @@ def draw(
 ) -> IntArray:
     """Return k labelings (k, I) of one chain, `thin` sweeps apart: dependent, approximate draws.
 
-    Options as in `sample_marginals`; `PairwiseMRF.sample` draws exactly where it can.
+    Options as in `sample_marginals`; `ScoredGraph.sample` draws exactly where it can.
     """
     refuse_joint_nodes(model, f"sampler {sampler!r}")
     positive_integer("burn_in", burn_in, minimum=0)

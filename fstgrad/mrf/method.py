@@ -1,0 +1,49 @@
+"""A method with its options: what `infer`, `decode` and `nll` choose from by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from fstgrad.checks import one_of
+from fstgrad.errors import InvalidInputError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Method(Generic[Result]):
+    """A function of a model whose keyword-only arguments are the method's options.
+
+    Attributes
+    ----------
+    function : callable
+    fixed : options that the method's name sets
+    """
+
+    function: Callable[..., Result]
+    fixed: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def options(self) -> list[str]:
+        """The names of the options."""
+        keywords = self.function.__kwdefaults__ or {}
+        return [name for name in keywords if name not in self.fixed]
+
+    def bind(self, name: str, options: Mapping[str, Any]) -> Callable[..., Result]:
+        """Return the function with its options set; `name` is for the error of a wrong option."""
+        for option in options:
+            if option not in self.options:
+                raise InvalidInputError(
+                    f"method {name!r} has no option {option!r}; it has "
+                    f"{', '.join(self.options) or 'none'}"
+                )
+        return partial(self.function, **self.fixed, **options)
+
+
+def bound(
+    table: Mapping[str, Method[Result]], name: str, options: Mapping[str, Any]
+) -> Callable[..., Result]:
+    """Return the method of a table with its options set."""
+    one_of("method", name, list(table))
+    return table[name].bind(name, options)
