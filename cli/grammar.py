@@ -10,8 +10,8 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.cli.options import writable
 from fstgrad.errors import FstgradError, MissingDependencyError
 from fstgrad.grammars import NAMES, Grammar
-from fstgrad.io import read_alphabet
-from fstgrad.openfst import Fst, dot_source, write_archive
+from fstgrad.io import read_alphabet, write_bytes, write_text
+from fstgrad.openfst import Fst, dot_source, write_archive, write_file
 
 _TOLERANCE = 1e-6  # costs of a pynini grammar are float32
 _DRAWN_ARCS = 400
@@ -81,7 +81,7 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
     found = Grammar.load(reference)
     fst = found.build(_alphabet(found, alphabet, symbols))
     if output.endswith(".fst"):
-        fst.write(output)
+        write_file(output, fst)
     else:
         write_archive(output, {found.name: fst})
     loss = output if output.endswith(".fst") else f"{output}:{found.name}"
@@ -133,9 +133,9 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
     if output is None:
         click.echo(source, nl=False)
     elif output.endswith(".dot"):
-        pathlib.Path(output).write_text(source, encoding="utf-8")
+        write_text(output, source)
     else:
-        pathlib.Path(output).write_bytes(_svg(source))
+        write_bytes(output, _svg(source))
 
 
 def _drawable(fst: Fst) -> Fst:

@@ -7,7 +7,7 @@ Index
 -----
 - `read_pairs` : the pairs of a TSV file; the first bad row ends it.
 - `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
-- `read_lines`, `tokenize` : the lines of a text file, the symbols of a text.
+- `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol a line.
 - `read_confusion` : a cost for pairs of symbols.
 - `read_weights` : the weights of an npz file.
@@ -33,6 +33,7 @@ from fstgrad.io.pairs import (
     Tokens,
     located,
     read_alphabet,
+    read_bytes,
     read_confusion,
     read_lines,
     read_pairs,
@@ -43,7 +44,7 @@ from fstgrad.io.pairs import (
 
 __all__ = [
     "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
-    "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_confusion",
-    "read_lines", "read_pairs", "read_rows", "read_weights", "replacing", "shown", "tokenize",
-    "write_arrays", "write_bytes", "write_text",
+    "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_bytes",
+    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_weights", "replacing", "shown",
+    "tokenize", "write_arrays", "write_bytes", "write_text",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 Every error names the file and, where there is one, the line.
 """
 
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,14 @@ import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.checks import FloatArray, real_array
-from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
-from fstgrad.io.arrays import Path, load_arrays
+from fstgrad.errors import (
+    AlphabetError,
+    FstgradError,
+    InvalidInputError,
+    MemoryLimitError,
+    RowError,
+)
+from fstgrad.io.arrays import Path, load_arrays, memory_limit
 
 Tokens = Literal["chars", "words"]
 LINE = 2**26  # bytes of the longest line
@@ -134,6 +141,24 @@ def read_lines(path: Path) -> list[str]:
         except UnicodeDecodeError as error:
             raise RowError(f"{row.place}: not UTF-8 text ({error.reason})") from error
     return lines
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a whole file, if half of the memory holds it.
+
+    Raises
+    ------
+    MemoryLimitError
+        It does not.
+    OSError
+        The file cannot be read.
+    """
+    limit = memory_limit()
+    with pathlib.Path(path).open("rb") as file:
+        data = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
+    if data is None or len(data) > limit:
+        raise MemoryLimitError(f"{os.fspath(path)} is larger than half of the memory")
+    return data
 
 
 def read_alphabet(path: Path) -> Alphabet:

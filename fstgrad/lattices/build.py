@@ -144,12 +144,12 @@ def _cycle() -> InvalidInputError:
 
 def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights."""
+    arrays = to_arrays(fst)  # first: OpenFst follows arcs to states that are not there
     plain = read(fst)
     if not is_acceptor(plain):
         raise FstError("fst is a transducer; give an acceptor (project it to one side)")
     if not is_acyclic(plain):
         raise FstError("fst is cyclic; a lattice has finitely many paths")
-    arrays = to_arrays(plain)
     if arrays.start < 0:
         raise InfeasibleError("fst is empty: it has no start state")
     label = _ids_of_labels(arrays.ilabel, arrays.input_symbols, alphabet)

@@ -183,6 +183,7 @@ class TransducerLoss(Loss):
         if not isinstance(target, Fst):
             ids = self.alphabet.encode(target, name="target")
             return transducers.string_acceptor(self.alphabet, ids, arc_type="log64")
+        to_arrays(target)  # first: OpenFst follows arcs to states that are not there
         if not is_acceptor(target):
             raise FstError("target is a transducer; give an acceptor (project it to one side)")
         if not is_acyclic(target):

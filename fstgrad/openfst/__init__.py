@@ -13,7 +13,8 @@ Index
 - `FstArrays`, `to_arrays`, `from_arrays`, `read` : the array form.
 - `with_arc_type`, `symbol_table`, `with_symbols`, `over_alphabet`, `with_character_symbols` :
   types and symbols.
-- `read_file`, `read_collection`, `write_archive` : FST files, FAR archives, AT&T text.
+- `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
+  text.
 - `dot_source` : drawings.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
@@ -24,8 +25,16 @@ Labels are those of `Alphabet`: id + 1, and 0 is epsilon.  Weights are costs: tr
 """
 
 from fstgrad.openfst.arrays import ArcType, FstArrays, Symbols
-from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays, with_arc_type, with_symbols
-from fstgrad.openfst.files import dot_source, read_collection, read_file, write_archive
+from fstgrad.openfst.binary import (
+    Fst,
+    from_arrays,
+    read,
+    to_arrays,
+    with_arc_type,
+    with_character_symbols,
+    with_symbols,
+)
+from fstgrad.openfst.files import dot_source, read_collection, read_file, write_archive, write_file
 from fstgrad.openfst.operations import (
     arc_sort,
     compose,
@@ -47,7 +56,6 @@ from fstgrad.openfst.symbols import (
     check_symbols,
     over_alphabet,
     symbol_table,
-    with_character_symbols,
 )
 
 __all__ = [
@@ -56,5 +64,5 @@ __all__ = [
     "over_alphabet", "project", "prune", "read", "read_collection", "read_file",
     "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
     "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
-    "write_archive",
+    "write_archive", "write_file",
 ]  # fmt: skip

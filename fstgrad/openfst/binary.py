@@ -1,31 +1,23 @@
-"""FSTs to arrays and back through OpenFst's binary form, in which a ConstFst has fixed records.
-
-header  magic, FST type, arc type, version, flags, properties, start, states, arcs
-states  final weight, position of the first arc, arcs, input epsilons, output epsilons
-arcs    input label, output label, weight, target
-"""
+"""FSTs to arrays and back through OpenFst's binary form (see `fstgrad.openfst.stored`)."""
 
 import struct
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pynini
 import pywrapfst
 
-from fstgrad.alphabet import Alphabet
+from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import ArcType, FstArrays
+from fstgrad.openfst.stored import FST_MAGIC, WEIGHTS, parse_fst, records
 from fstgrad.openfst.symbols import as_symbols, as_table, symbol_table
 
 Fst = pynini.Fst
 
-_MAGIC = 2125659606
 _EXPANDED = 1  # the one property that a ConstFst has by nature; OpenFst finds the others
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
-_WEIGHTS: dict[ArcType, type[np.floating]] = {
-    "standard": np.float32,
-    "log": np.float32,
-    "log64": np.float64,
-}
 
 
 def to_arrays(fst: pywrapfst.Fst) -> FstArrays:
@@ -34,30 +26,16 @@ def to_arrays(fst: pywrapfst.Fst) -> FstArrays:
     Raises
     ------
     FstError
-        The arc type is none of "standard", "log", "log64".
+        The arc type is none of "standard", "log", "log64", an arc leads to a state that is not
+        there, or a label is negative.
     """
     plain = read(fst)
-    arc_type = _checked_arc_type(plain)
+    _checked_arc_type(plain)
     plain.set_input_symbols(None)
     plain.set_output_symbols(None)
-    data = pywrapfst.convert(plain, "const").write_to_string()
-    at = 4  # behind the magic number
-    for _ in range(2):  # FST type, arc type: length and characters
-        at += 4 + struct.unpack_from("<i", data, at)[0]
-    _, _, _, start, states, arcs = _HEADER.unpack_from(data, at)
-    state_type, arc_dtype = _records(_WEIGHTS[arc_type])
-    at += _HEADER.size
-    state = np.frombuffer(data, state_type, states, at)
-    arc = np.frombuffer(data, arc_dtype, arcs, at + states * state_type.itemsize)
-    return FstArrays(
-        arc_type=arc_type,
-        start=start,
-        final=state["final"].astype(np.float64),
-        source=np.repeat(np.arange(states), state["arcs"]),
-        ilabel=arc["ilabel"].astype(np.int64),
-        olabel=arc["olabel"].astype(np.int64),
-        target=arc["target"].astype(np.int64),
-        weight=arc["weight"].astype(np.float64),
+    arrays = parse_fst(plain.write_to_string(), "fst")
+    return replace(
+        arrays,
         input_symbols=as_symbols(fst.input_symbols()),
         output_symbols=as_symbols(fst.output_symbols()),
     )
@@ -68,7 +46,7 @@ def from_arrays(arrays: FstArrays) -> Fst:
 
     "standard" and "log" keep float32: a cost that is not exact in float32 is rounded to nearest.
     """
-    state_type, arc_type = _records(_WEIGHTS[arrays.arc_type])
+    state_type, arc_type = records(WEIGHTS[arrays.arc_type])
     states, arcs = arrays.num_states, arrays.num_arcs
     state = np.zeros(states, state_type)
     state["final"] = arrays.final
@@ -82,7 +60,7 @@ def from_arrays(arrays: FstArrays) -> Fst:
         arc[name] = getattr(arrays, name)
     data = b"".join(
         (
-            struct.pack("<i", _MAGIC),
+            struct.pack("<i", FST_MAGIC),
             *(struct.pack("<i", len(s)) + s.encode() for s in ("const", arrays.arc_type)),
             _HEADER.pack(2, 0, _EXPANDED, arrays.start, states, arcs),
             state.tobytes(),
@@ -123,15 +101,39 @@ def with_symbols(fst: Fst, alphabet: Alphabet) -> Fst:
     return result
 
 
-def _records(weight: type[np.floating]) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
-    """Return the record types of a state and an arc in the binary form of a ConstFst."""
-    counts = [(name, np.uint32) for name in ("position", "arcs", "iepsilons", "oepsilons")]
-    arc = [("ilabel", np.int32), ("olabel", np.int32), ("weight", weight), ("target", np.int32)]
-    return np.dtype([("final", weight), *counts]), np.dtype(arc, align=True)
+def with_character_symbols(fst: Fst) -> Fst:
+    """Return the FST with a symbol table that reads its labels as pynini writes them.
+
+    Where a side has no table, a label is the code point of a character, or a symbol that pynini
+    generated in this process, written [NAME] in its strings.
+
+    Raises
+    ------
+    FstError
+        A label is neither, or as `to_arrays`.
+    """
+    arrays = to_arrays(fst)
+    result = read(fst)
+    generated = dict(as_symbols(pynini.generated_symbols()) or ())
+    for side, attach, known in (
+        ("ilabel", result.set_input_symbols, arrays.input_symbols),
+        ("olabel", result.set_output_symbols, arrays.output_symbols),
+    ):
+        if known is None:
+            used = set(np.unique(getattr(arrays, side)).tolist()) - {0}
+            pairs = [(label, generated.get(label) or _character(label)) for label in sorted(used)]
+            attach(as_table(((0, EPSILON), *pairs)))
+    return result
+
+
+def _character(label: int) -> str:
+    if label > sys.maxunicode or 0xD800 <= label < 0xE000:
+        raise FstError(f"label {label} has no symbol table and is no character; give a table")
+    return chr(label)
 
 
 def _checked_arc_type(fst: pywrapfst.Fst) -> ArcType:
     arc_type = fst.arc_type()
-    if arc_type not in _WEIGHTS:
-        raise FstError(f"fst has arc type {arc_type!r}; use one of {', '.join(_WEIGHTS)}")
+    if arc_type not in WEIGHTS:
+        raise FstError(f"fst has arc type {arc_type!r}; use one of {', '.join(WEIGHTS)}")
     return arc_type

@@ -2,19 +2,19 @@
 
 import os
 import pathlib
-import struct
 import tempfile
 
 import numpy as np
-import pynini
 
 from fstgrad.errors import FstError
+from fstgrad.io import read_bytes, read_lines, write_bytes
 from fstgrad.openfst.arrays import FstArrays, Symbols
-from fstgrad.openfst.binary import Fst, from_arrays, read
+from fstgrad.openfst.binary import Fst, from_arrays
+from fstgrad.openfst.stored import check_stored, pack_archive, parse_archive, parse_fst
 
-_FST_MAGIC = struct.pack("<i", 2125659606)
-_FAR_MAGIC = struct.pack("<i", 2125656924)  # of the type sttable, which pynini writes
 _EPSILONS = ("<eps>", "<epsilon>")
+_DIGITS = 18  # of the number of a state or a label
+_LABELS = 2**31  # OpenFst holds labels in 32 bits
 
 
 def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | None = None) -> Fst:
@@ -43,10 +43,9 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
     if name.endswith(".far"):
         return _archived(name, None)
     if name.endswith(".fst"):
-        _check_magic(name, _FST_MAGIC, "an FST of OpenFst")
-        return read(Fst.read(name))
+        return from_arrays(check_stored(parse_fst(read_bytes(name), name), name))
     table = None if symbols is None else read_symbols(symbols)
-    return from_arrays(parse_text(pathlib.Path(name).read_text(encoding="utf-8"), name, table))
+    return from_arrays(parse_text("\n".join(read_lines(name)), name, table))
 
 
 def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
@@ -84,9 +83,12 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
             f"entries have {len(arc_types)} arc types ({', '.join(arc_types)}); an archive holds "
             "FSTs of one: convert them with with_arc_type"
         )
-    with pynini.Far(os.fspath(path), "w", arc_types[0]) as far:
-        for name in sorted(entries):
-            far.add(name, entries[name])
+    write_bytes(path, pack_archive({name: fst.write_to_string() for name, fst in entries.items()}))
+
+
+def write_file(path: str | os.PathLike[str], fst: Fst) -> None:
+    """Write an FST in OpenFst's binary form, whole or not at all."""
+    write_bytes(path, fst.write_to_string())
 
 
 def dot_source(fst: Fst, *, title: str = "") -> str:
@@ -107,12 +109,14 @@ def dot_source(fst: Fst, *, title: str = "") -> str:
 def read_symbols(path: str | os.PathLike[str]) -> Symbols:
     """Return the symbol table of a text file: a symbol, white space and a label a line."""
     pairs = []
-    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         fields = line.rsplit(maxsplit=1)
         if not fields:
             continue
-        if len(fields) != 2 or not fields[1].isdecimal():
+        label = fields[1] if len(fields) == 2 else ""
+        if not (label.isascii() and label.isdigit() and len(label) <= _DIGITS) or (
+            int(label) >= _LABELS
+        ):
             raise FstError(f"{path}:{number}: {line!r}; a line is a symbol and its label >= 0")
         pairs.append((int(fields[1]), fields[0]))
     if len({label for label, _ in pairs}) < len(pairs):
@@ -124,7 +128,8 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
     """Return the transducer of AT&T text, weights as costs in "log64".
 
     A line is `source target input output [cost]` or `state [cost]`, a final state; the source of
-    the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.
+    the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.  States
+    are numbered anew, in their order.
     """
     table = _Table(symbols)
     arcs: list[tuple[int, int, int, float, int]] = []
@@ -136,11 +141,11 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
             continue
         try:
             if len(fields) in (4, 5):
-                cost = float(fields[4]) if len(fields) == 5 else 0.0
+                cost = _cost(fields[4]) if len(fields) == 5 else 0.0
                 labels = table.label(fields[2]), table.label(fields[3])
                 arcs.append((_state(fields[0]), *labels, cost, _state(fields[1])))
             elif len(fields) in (1, 2):
-                final[_state(fields[0])] = float(fields[1]) if len(fields) == 2 else 0.0
+                final[_state(fields[0])] = _cost(fields[1]) if len(fields) == 2 else 0.0
             else:
                 raise ValueError(f"{len(fields)} fields")
         except ValueError as error:
@@ -151,19 +156,19 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
         start = _state(fields[0]) if start is None else start
     if start is None:
         raise FstError(f"{name} is empty; give the arcs of a transducer in AT&T text")
-    states = 1 + max([start, *final, *(max(arc[0], arc[4]) for arc in arcs)])
-    ends = np.full(states, np.inf)
-    ends[list(final)] = list(final.values())
-    source, ilabel, olabel, weight, target = (np.array([arc[i] for arc in arcs]) for i in range(5))
+    source, ilabel, olabel, weight, target = ([arc[i] for arc in arcs] for i in range(5))
+    number = {state: i for i, state in enumerate(sorted({start, *final, *source, *target}))}
+    ends = np.full(len(number), np.inf)
+    ends[[number[state] for state in final]] = list(final.values())
     return FstArrays(
         arc_type="log64",
-        start=start,
+        start=number[start],
         final=ends,
-        source=source,
-        ilabel=ilabel,
-        olabel=olabel,
-        target=target,
-        weight=weight,
+        source=np.array([number[state] for state in source], dtype=np.int64),
+        ilabel=np.array(ilabel, dtype=np.int64),
+        olabel=np.array(olabel, dtype=np.int64),
+        target=np.array([number[state] for state in target], dtype=np.int64),
+        weight=np.array(weight, dtype=np.float64),
         input_symbols=table.symbols,
         output_symbols=table.symbols,
     )
@@ -195,16 +200,26 @@ class _Table:
 
 
 def _state(field: str) -> int:
-    state = int(field)
-    if state < 0:
-        raise ValueError(f"state {state} is below 0")
-    return state
+    if not (field.isascii() and field.isdigit()):
+        raise ValueError(f"{field!r} is not the number of a state")
+    if len(field) > _DIGITS:
+        raise ValueError(f"a state of {len(field)} digits")
+    return int(field)
+
+
+def _cost(field: str) -> float:
+    cost = float(field)
+    if not cost > -np.inf:
+        raise ValueError(f"the cost {field}, which is neither finite nor inf")
+    return cost
 
 
 def _entries(path: str) -> dict[str, Fst]:
-    _check_magic(path, _FAR_MAGIC, "a FAR archive of type sttable")
-    with pynini.Far(path, "r") as far:
-        return {name: read(fst) for name, fst in far}
+    found = parse_archive(read_bytes(path), path)
+    return {
+        key: from_arrays(check_stored(fst, f"the entry {key!r} of {path}"))
+        for key, fst in found.items()
+    }
 
 
 def _archived(path: str, key: str | None) -> Fst:
@@ -215,10 +230,3 @@ def _archived(path: str, key: str | None) -> Fst:
         asked = "no entry is named" if key is None else f"{path} has no entry {key!r}"
         raise FstError(f"{asked}; give {path}:NAME with one of {', '.join(sorted(entries))}")
     return entries[key]
-
-
-def _check_magic(path: str, magic: bytes, kind: str) -> None:
-    """Raise for a file of another kind, before OpenFst writes of it to stderr."""
-    with open(path, "rb") as file:
-        if file.read(4) != magic:
-            raise FstError(f"{path} is not {kind}; write it with pynini or OpenFst")

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pynini
 import pywrapfst
 
 from fstgrad.alphabet import EPSILON, Alphabet
@@ -41,28 +40,6 @@ def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
                 f"cannot compose: label {label} is {ours.get(label)!r} on the left and "
                 f"{theirs.get(label)!r} on the right; build both with the same Alphabet"
             )
-
-
-def with_character_symbols(fst: pynini.Fst) -> pynini.Fst:
-    """Return the FST with a symbol table that reads its labels as pynini writes them.
-
-    Where a side has no table, a label is the code point of a character, or a symbol that pynini
-    generated in this process, written [NAME] in its strings.
-    """
-    result = fst.copy()
-    generated = dict(as_symbols(pynini.generated_symbols()) or ())
-    used: dict[str, set[int]] = {"i": set(), "o": set()}
-    for state in fst.states():
-        for arc in fst.arcs(state):
-            used["i"].add(arc.ilabel)
-            used["o"].add(arc.olabel)
-    for side, attach in (("i", "set_input_symbols"), ("o", "set_output_symbols")):
-        known = fst.input_symbols() if side == "i" else fst.output_symbols()
-        if known is not None:
-            continue
-        pairs = [(label, generated.get(label) or chr(label)) for label in sorted(used[side] - {0})]
-        getattr(result, attach)(as_table(((0, EPSILON), *pairs)))
-    return result
 
 
 def over_alphabet(

@@ -107,10 +107,10 @@ def test_pynini_strings_are_characters(tmp_path):
     [
         ("x.txt", "", "is empty"),
         ("x.txt", "0 0 a\n", r"x\.txt:1: 3 fields"),
-        ("x.txt", "0 0 a a\n0 zero a a\n", r":2: invalid literal.*'0 zero a a'"),
-        ("x.txt", "0 -1 a a\n", ":1: state -1"),
+        ("x.txt", "0 0 a a\n0 zero a a\n", r":2: 'zero' is not the number.*'0 zero a a'"),
+        ("x.txt", "0 -1 a a\n", ":1: '-1' is not the number"),
         ("x.txt", "0 0 a a one\n", ":1: could not convert"),
-        ("x.txt", "0 0 a a nan\n0\n", "NaN or -inf"),
+        ("x.txt", "0 0 a a nan\n0\n", ":1: the cost nan"),
         ("x.fst", "hello", "is not an FST"),
         ("x.far", "hello", "is not a FAR"),
     ],
