@@ -16,7 +16,9 @@ from .errors import RowError as RowError
 from .errors import StateLimitError as StateLimitError
 from .grm.model import GeneralizedRootModel as GeneralizedRootModel
 from .losses import CharacterErrorRate as CharacterErrorRate
+from .losses import CollapsedLoss as CollapsedLoss
 from .losses import EditDistance as EditDistance
+from .losses import ExactMatch as ExactMatch
 from .losses import GappyNGram as GappyNGram
 from .losses import GlobalAlignment as GlobalAlignment
 from .losses import Hamming as Hamming
@@ -25,6 +27,7 @@ from .losses import Loss as Loss
 from .losses import MismatchNGram as MismatchNGram
 from .losses import NGram as NGram
 from .losses import NGramSum as NGramSum
+from .losses import NoLoss as NoLoss
 from .losses import OptimalStringAlignment as OptimalStringAlignment
 from .losses import SmithWaterman as SmithWaterman
 from .losses import SubstitutionMatrix as SubstitutionMatrix
@@ -43,6 +46,7 @@ from .strings import risk as risk
 from .strings import sampled_risk as sampled_risk
 from .strings import sampled_softmax_margin as sampled_softmax_margin
 from .strings import softmax_margin as softmax_margin
+from .strings.latent import latent_softmax_margin as latent_softmax_margin
 from .training.batch import Batch as Batch
 from .training.features import Features as Features
 from .training.features import InputFeatures as InputFeatures

@@ -18,6 +18,8 @@ Index
 
 from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
 from fstgrad.losses.base import MAX_STATES, Engine, Loss, ScaledLoss, SumLoss, Target
+from fstgrad.losses.collapse import CollapsedLoss, collapsed
+from fstgrad.losses.constant import ExactMatch, NoLoss
 from fstgrad.losses.edit import (
     CharacterErrorRate,
     EditDistance,
@@ -34,8 +36,10 @@ from fstgrad.losses.transducer import TransducerLoss
 __all__ = [
     "MAX_STATES",
     "CharacterErrorRate",
+    "CollapsedLoss",
     "EditDistance",
     "Engine",
+    "ExactMatch",
     "GappyNGram",
     "GlobalAlignment",
     "Hamming",
@@ -45,6 +49,7 @@ __all__ = [
     "MismatchNGram",
     "NGram",
     "NGramSum",
+    "NoLoss",
     "OptimalStringAlignment",
     "ScaledLoss",
     "SmithWaterman",
@@ -53,4 +58,5 @@ __all__ = [
     "Target",
     "TransducerLoss",
     "WordErrorRate",
+    "collapsed",
 ]

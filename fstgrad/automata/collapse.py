@@ -1,0 +1,122 @@
+"""Machines that read latent strings: M behind a map that shortens, spells out or ends a string.
+
+A collapse maps a latent string z to a hypothesis y, and a loss sees y alone.  Composed with M it
+gives a machine over the latent symbols, so that everything that is computed from M (automata,
+gradients, samples, caps) holds for latent strings too.
+
+- `spelled_machine` : each latent symbol stands for a string of symbols, the empty one included.
+- `ctc_machine` : runs of a symbol become one symbol, then blanks are left out.
+- `ended_machine` : an end symbol ends y; only end symbols follow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.machine import Arcs, TargetMachine
+from fstgrad.checks import BoolArray, IntArray
+
+
+def spelled_machine(machine: TargetMachine, words: Sequence[IntArray]) -> TargetMachine:
+    """Return the machine over latent symbols of which symbol i is read as the string words[i].
+
+    Words of the same classes of symbols share their arcs.  O(|word| arcs K) for each of these.
+    """
+    spelt = [tuple(machine.class_of[word].tolist()) for word in words]
+    number = {classes: i for i, classes in enumerate(dict.fromkeys(spelt))}
+    return replace(
+        machine,
+        class_of=np.array([number[classes] for classes in spelt], dtype=np.int64),
+        arcs=tuple(_word_arcs(machine, classes) for classes in number),
+    )
+
+
+def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
+    """Return the machine of the collapse of connectionist temporal classification.
+
+    A state of the result is (state of M, symbol read last), n + 1 times as many as M has; the
+    number n stands for a blank or the start.  Symbol a read after a leaves the state as it is.
+
+    Parameters
+    ----------
+    machine : TargetMachine of n symbols
+    blank : (n,) bool, the symbols that are left out
+
+    References
+    ----------
+    Graves, Fernandez, Gomez, Schmidhuber (2006), section 3.1: the map B.
+    """
+    n, size = len(blank), machine.num_states
+    every = np.arange(size * (n + 1))
+    one = machine.semiring.one
+
+    def lifted(arcs: Arcs, last: IntArray, after: int | None) -> Arcs:
+        """Return the arcs from each (source, last) to (goal, after), or to (goal, last)."""
+        goal = last if after is None else np.full(len(last), after)
+        return Arcs(
+            np.add.outer(arcs.source * (n + 1), last).ravel(),
+            np.add.outer(arcs.target * (n + 1), goal).ravel(),
+            np.repeat(arcs.weight, len(last)),
+        )
+
+    def symbol_arcs(a: int) -> Arcs:
+        if blank[a]:
+            goal = every // (n + 1) * (n + 1) + n
+            return Arcs(every, goal, np.full(len(every), one, dtype=machine.semiring.dtype))
+        moved = lifted(machine.arcs[machine.class_of[a]], np.delete(np.arange(n + 1), a), a)
+        stay = np.arange(size) * (n + 1) + a
+        return Arcs(
+            np.concatenate([moved.source, stay]),
+            np.concatenate([moved.target, stay]),
+            np.concatenate([moved.weight, np.full(size, one, dtype=machine.semiring.dtype)]),
+        )
+
+    initial = machine.semiring.full((size, n + 1))
+    initial[:, n] = machine.initial
+    return merge_equal_futures(
+        replace(
+            machine,
+            class_of=np.arange(n),
+            arcs=tuple(symbol_arcs(a) for a in range(n)),
+            epsilon=lifted(machine.epsilon, np.arange(n + 1), None),
+            initial=initial.ravel(),
+            final=np.repeat(machine.final, n + 1),
+        )
+    )
+
+
+def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
+    """Return the machine of which the symbols of `end` (n,) end the hypothesis; they repeat.
+
+    One state is added: the end has been read.  A string without an end symbol is whole too.
+    """
+    over = machine.num_states
+    states = np.append(np.arange(over), over)
+    semiring = machine.semiring
+    stop = Arcs(states, np.full(over + 1, over), np.append(machine.final, semiring.one))
+    stop = stop.take(~semiring.is_zero(stop.weight))
+    return replace(
+        machine,
+        class_of=np.where(end, len(machine.arcs), machine.class_of),
+        arcs=(*machine.arcs, stop),
+        initial=np.append(machine.initial, semiring.zero),
+        final=np.append(machine.final, semiring.one),
+    )
+
+
+def _word_arcs(machine: TargetMachine, classes: tuple[int, ...]) -> Arcs:
+    """Return the arcs that read symbols of these classes one after the other.
+
+    Rows are closed under epsilon before a word and after it, so only the steps inside close.
+    """
+    semiring = machine.semiring
+    rows = semiring.full((machine.num_states, machine.num_states))
+    np.fill_diagonal(rows, semiring.one)
+    for symbol_class in classes[:-1]:
+        rows = machine.advance(rows, symbol_class)
+    if classes:
+        rows = replace(machine, epsilon=machine.epsilon.take(slice(0))).advance(rows, classes[-1])
+    goal, source = np.nonzero(~semiring.is_zero(rows))
+    return Arcs(source, goal, rows[goal, source])

@@ -1,0 +1,208 @@
+"""Losses of latent strings: the loss sees what a string collapses to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machine
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.product import automaton_product
+from fstgrad.checks import FloatArray, IntArray, one_of
+from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
+from fstgrad.losses.base import MAX_STATES, Engine, Loss, SumLoss, Target
+from fstgrad.losses.constant import NoLoss
+from fstgrad.openfst import Fst
+
+Collapse = Literal["blank", "ctc", "end"]
+COLLAPSES: tuple[Collapse, ...] = ("blank", "ctc", "end")
+
+
+class CollapsedLoss(Loss):
+    """L(collapse(z), y_i) for latent strings z.
+
+    Parameters
+    ----------
+    loss : Loss over the symbols of y
+    alphabet : Alphabet of the latent symbols
+    spelling : mapping of latent symbols to sequences of symbols of y, optional
+        What a latent symbol stands for, () for a symbol that the loss does not see; a symbol that
+        is not listed stands for itself.
+    collapse : {"blank", "ctc", "end"}, optional
+        "blank": the latent symbols of `blank` are left out.  "ctc": runs of one symbol become one,
+        then `blank` is left out.  "end": a symbol of `blank` ends y, and only such symbols follow;
+        strings of length l then stand for all y of lengths 0 .. l.
+    blank : sequence of symbols
+
+    Notes
+    -----
+    A target is read as a latent string is, but for "ctc", where it is y_i itself, so that "aa" has
+    two letters.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> latent = fg.Alphabet(["a", "b", "_", "ab"])
+    >>> loss = CollapsedLoss(fg.EditDistance(fg.Alphabet("ab")), latent,
+    ...                      {"_": (), "ab": ("a", "b")})
+    >>> loss(["_", "ab", "a"], ["a", "b", "b"])
+    1.0
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        alphabet: Alphabet,
+        spelling: Mapping[str, Sequence[str]] | None = None,
+        *,
+        collapse: Collapse = "blank",
+        blank: Sequence[str] = (),
+    ) -> None:
+        self.loss = loss
+        self.alphabet = alphabet
+        self.semiring = loss.semiring
+        self.collapse = one_of("collapse", collapse, COLLAPSES)
+        self.is_blank = _members(alphabet, blank)
+        if collapse != "blank" and not self.is_blank.any():
+            raise InvalidInputError(
+                f"blank is empty; collapse={collapse!r} needs the symbol that the loss leaves out"
+            )
+        known = {} if spelling is None else dict(spelling)
+        _members(alphabet, list(known), name="spelling")
+        self.words = [
+            np.zeros(0, dtype=np.int64)
+            if hidden
+            else loss.alphabet.encode(
+                list(known.get(symbol, (symbol,))), name=f"spelling of {symbol!r}"
+            )
+            for symbol, hidden in zip(alphabet, self.is_blank, strict=True)
+        ]
+
+    @property
+    def transducer(self) -> Fst:
+        """NotSupportedError: the transducer is that of the collapsed strings."""
+        raise NotSupportedError(
+            f"a {type(self).__name__} has no single transducer; take .loss.transducer"
+        )
+
+    def read(self, z: SequenceLike) -> IntArray:
+        """Return what a latent string collapses to, as ids of the alphabet of `loss`."""
+        ids = self.alphabet.encode(z, name="z")
+        if self.collapse == "ctc":
+            ids = ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
+        if self.collapse == "end":
+            ends = np.flatnonzero(self.is_blank[ids])
+            ids = ids if len(ends) == 0 else ids[: ends[0]]
+        return self._spelled(ids)
+
+    def _spelled(self, ids: IntArray) -> IntArray:
+        parts = [self.words[i] for i in ids if not self.is_blank[i]]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+    def _target(self, target: Target) -> Target:
+        """Return the target over the alphabet of `loss`."""
+        if isinstance(target, Fst):
+            return target
+        ids = self.alphabet.encode(target, name="target")
+        read = self._spelled(ids) if self.collapse == "ctc" else self.read(ids)
+        if len(read) == 0:
+            raise InvalidInputError("target collapses to the empty string; give one with a symbol")
+        return read
+
+    def __call__(self, y: SequenceLike, target: Target) -> float:
+        """Return the loss of one latent string in nats; +inf where a symbol follows an end."""
+        if self.collapse == "end":
+            hidden = self.is_blank[self.alphabet.encode(y, name="y")]
+            if (np.diff(hidden.astype(np.int64)) < 0).any():
+                return np.inf
+        return super().__call__(y, target)
+
+    def compile(
+        self,
+        target: Target,
+        length: int | None = None,
+        *,
+        cap: float | None = None,
+        engine: Engine = "layered",
+        max_states: int = MAX_STATES,
+    ) -> LossAutomaton:
+        """Return B over latent strings, as `Loss.compile`."""
+        b = super().compile(target, length, cap=cap, engine=engine, max_states=max_states)
+        if self.collapse != "end" or self.semiring == "tropical":
+            return b
+        # the sum over no path is a finite loss where there is smoothing, so ends are an automaton
+        # of their own
+        blank = [a for a, hidden in zip(self.alphabet, self.is_blank, strict=True) if hidden]
+        ends = CollapsedLoss(NoLoss(self.alphabet), self.alphabet, collapse="end", blank=blank)
+        symbol = np.flatnonzero(~self.is_blank)[:1]
+        return automaton_product(b, ends.compile(symbol, b.length), max_states=max_states)
+
+    def _machine(self, target: Target) -> TargetMachine:
+        machine = spelled_machine(self.loss._machine(self._target(target)), self.words)
+        if self.collapse == "ctc":
+            return ctc_machine(machine, self.is_blank)
+        if self.collapse == "end" and self.semiring == "tropical":
+            return ended_machine(machine, self.is_blank)
+        return machine
+
+    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        return self.loss._finished(value, machine)
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        raise NotSupportedError(
+            "engine='openfst' does not collapse latent strings; leave engine out"
+        )
+
+
+def collapsed(
+    loss: Loss, blank: str | Sequence[str] | None, collapse: Collapse | None = None
+) -> Loss:
+    """Return the loss of strings whose blanks are collapsed: `loss` itself without a blank.
+
+    Parameters
+    ----------
+    loss : Loss
+        Its alphabet has the blanks.
+    blank : symbol or sequence of symbols, optional
+    collapse : {"blank", "ctc", "end"}, optional
+        As in `CollapsedLoss`; "blank" where there is a blank.
+
+    Raises
+    ------
+    InvalidInputError
+        A collapse without a blank.
+    AlphabetError
+        A blank is not in the alphabet of the loss.
+    """
+    if blank is None:
+        if collapse is not None:
+            raise InvalidInputError(f"collapse is {collapse!r} without a blank; give blank")
+        return loss
+    blanks = [blank] if isinstance(blank, str) else list(blank)
+    made: Callable[[Loss], Loss] = partial(
+        CollapsedLoss,
+        alphabet=loss.alphabet,
+        collapse="blank" if collapse is None else collapse,
+        blank=blanks,
+    )
+    if isinstance(loss, SumLoss):  # a sum may have no machine of one semiring; its parts have
+        return SumLoss([made(part) for part in loss.losses])
+    return made(loss)
+
+
+def _members(
+    alphabet: Alphabet, symbols: Sequence[str], name: str = "blank"
+) -> npt.NDArray[np.bool_]:
+    """Return which symbols of the alphabet are listed, (n,) bool."""
+    for symbol in symbols:
+        if symbol not in alphabet:
+            raise AlphabetError(
+                f"{name} has {symbol!r}, which is not in the alphabet; add it to the alphabet"
+            )
+    return np.isin(np.array(alphabet.symbols, dtype=object), list(symbols))

@@ -1,0 +1,83 @@
+"""Losses that only constrain: none at all, and equality with the target."""
+
+from typing import Literal
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.machine import Arcs, TargetMachine, symbol_classes
+from fstgrad.automata.semiring import TROPICAL
+from fstgrad.checks import IntArray
+from fstgrad.errors import NotSupportedError
+from fstgrad.losses.base import Loss, Target
+from fstgrad.openfst import Fst
+
+
+class _Constraint(Loss):
+    """A loss of 0 or +infinity, by its machine; subclasses give the arcs."""
+
+    semiring: Literal["tropical", "probability", "mixed"] = "tropical"
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.alphabet = alphabet
+
+    @property
+    def transducer(self) -> Fst:
+        """NotSupportedError: the loss is an automaton of its own."""
+        raise NotSupportedError(f"a {type(self).__name__} has no transducer; compile it")
+
+    def _compile_reference(
+        self, target: Target, length: int, cap: float | None, max_states: int
+    ) -> LossAutomaton:
+        raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
+
+    def _acceptor(self, source: IntArray, label: IntArray, goal: IntArray) -> TargetMachine:
+        """Return the unweighted machine from state 0 to the last state."""
+        arcs = Arcs(source, goal, np.zeros(len(label), dtype=np.int64))
+        class_of, classes = symbol_classes(arcs, label, len(self.alphabet))
+        size = int(goal.max(initial=0)) + 1
+        initial, final = TROPICAL.full((size,)), TROPICAL.full((size,))
+        initial[0] = final[-1] = 0
+        none = Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+        return TargetMachine(TROPICAL, class_of, classes, none, initial, final, 1.0)
+
+
+class NoLoss(_Constraint):
+    """L(y, y_i) = 0, for the collapses of `CollapsedLoss`: distributions over y of any length.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> loss = fg.CollapsedLoss(fg.NoLoss(fg.Alphabet("ab")), fg.Alphabet("ab$"),
+    ...                         collapse="end", blank="$")
+    >>> b = loss.compile("a", length=2)  # "", a, b, aa, ab, ba, bb
+    >>> round(np.exp(fg.StringDistribution(np.zeros((2, 3)), b).log_partition()), 9)
+    7.0
+    """
+
+    def _machine(self, target: Target) -> TargetMachine:
+        every = np.arange(len(self.alphabet))
+        return self._acceptor(np.zeros_like(every), every, np.zeros_like(every))
+
+
+class ExactMatch(_Constraint):
+    """L(y, y_i) = 0 if y equals y_i, else +infinity: every other string is left out.
+
+    Behind a collapse it allows the latent strings that collapse to the target: the log-likelihood
+    of connectionist temporal classification is the log-partition function of this loss.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> loss = fg.ExactMatch(fg.Alphabet("ab"))
+    >>> loss("ab", "ab"), loss("aa", "ab")
+    (0.0, inf)
+    """
+
+    def _machine(self, target: Target) -> TargetMachine:
+        if isinstance(target, Fst):
+            raise NotSupportedError("ExactMatch takes one target string, not an acceptor")
+        ids = self.alphabet.encode(target, name="target")
+        at = np.arange(len(ids))
+        return self._acceptor(at, ids, at + 1)

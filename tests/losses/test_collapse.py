@@ -1,0 +1,148 @@
+"""Losses of latent strings against enumeration: blanks, spelled symbols, CTC, ends."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.oracles import strings as oracle
+from tests.strings.test_exact import KINDS, make_loss
+
+ABC = fg.Alphabet("ab_")
+COLLAPSES = ["blank", "ctc", "end"]
+
+
+def collapse(z, kind, blank=2):
+    """What ids z collapse to; None where a symbol follows an end."""
+    if kind == "ctc":
+        z = [a for i, a in enumerate(z) if i == 0 or a != z[i - 1]]
+    if kind == "end" and blank in z:
+        first = list(z).index(blank)
+        return tuple(z[:first]) if all(a == blank for a in z[first:]) else None
+    return tuple(a for a in z if a != blank)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", COLLAPSES)
+@pytest.mark.parametrize("order", [1, 2])
+def test_marginals_and_risk_equal_enumeration(kind, how, order):
+    for seed in range(4):
+        rng = np.random.default_rng([seed, order, KINDS.index(kind)])
+        target = tuple(rng.integers(0, 2, size=int(rng.integers(1, 4))).tolist())
+        if kind == "hamming" and how == "end":
+            continue  # infinite but for one length: the next test
+        loss, by_hand = make_loss(kind, rng, ABC, target)
+        length = 4
+        scores = rng.normal(size=(length, *(4,) * (order - 1), 3))
+        losses = {}
+        for z in itertools.product(range(3), repeat=length):
+            y = collapse(z, how)
+            losses[z] = np.inf if y is None else by_hand(y)
+        latent = fg.CollapsedLoss(loss, ABC, collapse=how, blank="_")
+        if not np.isfinite(list(losses.values())).any():
+            with pytest.raises(fg.InfeasibleError):
+                latent.compile(np.array(target), length)
+            continue
+        b = latent.compile(np.array(target), length)
+        distribution = fg.StringDistribution(scores, b)
+        table = np.array([losses[z] for z in oracle.all_strings(3, length)])
+        np.testing.assert_allclose(
+            distribution.log_partition(), oracle.log_partition(scores, table), atol=1e-10
+        )
+        np.testing.assert_allclose(
+            distribution.marginals(), oracle.marginals(scores, table), atol=1e-10
+        )
+        value, gradient = fg.risk(scores, b)
+        expected = oracle.risk(scores, table)
+        np.testing.assert_allclose(value, expected[0], atol=1e-10)
+        np.testing.assert_allclose(gradient, expected[1], atol=1e-10)
+        for z in itertools.islice(losses, 0, None, 7):
+            if collapse(z, how) is not None:
+                assert latent(np.array(z), np.array(target)) == pytest.approx(losses[z], abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_symbols_that_stand_for_strings(kind):
+    rng = np.random.default_rng(KINDS.index(kind))
+    spelling = {"-": (), "ab": ("a", "b"), "bba": ("b", "b", "a")}
+    latent = fg.Alphabet(["a", "-", "ab", "b", "bba"])
+    inner = fg.Alphabet("ab")
+    target = ("ab", "-", "b")
+    loss, by_hand = make_loss(kind, rng, inner, (0, 1, 1))
+    collapsed = fg.CollapsedLoss(loss, latent, spelling)
+    words = [(0,), (), (0, 1), (1,), (1, 1, 0)]
+    losses = [by_hand(sum((words[i] for i in z), ())) for z in oracle.all_strings(5, 3)]
+    b = collapsed.compile(target)
+    scores = rng.normal(size=(3, 6, 5))
+    d = fg.StringDistribution(scores, b)
+    value, gradient = d.log_partition(), d.marginals()
+    assert value == pytest.approx(oracle.log_partition(scores, losses), abs=1e-10)
+    np.testing.assert_allclose(gradient, oracle.marginals(scores, losses), atol=1e-10)
+
+
+def test_strings_of_every_length_up_to_the_last_position():
+    """With an end symbol each y of length 0 .. 3 is one latent string: mode, samples, k best."""
+    rng = np.random.default_rng(3)
+    loss = fg.CollapsedLoss(
+        fg.NoLoss(fg.Alphabet("ab")), fg.Alphabet("ab$"), collapse="end", blank="$"
+    )
+    scores = rng.normal(size=(3, 4, 3))
+    d = fg.StringDistribution(scores, loss.compile("a", 3))
+    weight = {
+        collapse(z, "end"): np.exp(oracle.score(z, scores))
+        for z in oracle.all_strings(3, 3)
+        if collapse(z, "end") is not None
+    }
+    total = sum(weight.values())
+    best = d.kbest(20)
+    assert len(best) == len(weight) == 1 + 2 + 4 + 8
+    for ids, log_prob in best:
+        read = tuple(loss.read(ids).tolist())
+        assert log_prob == pytest.approx(np.log(weight[read] / total), abs=1e-10)
+    assert {tuple(loss.read(z).tolist()) for z in d.sample(4000, rng=0)} == set(weight)
+
+
+def test_latent_margin_equals_enumeration():
+    rng = np.random.default_rng(5)
+    inner = fg.Alphabet("ab_")
+    gold = fg.CollapsedLoss(fg.ExactMatch(inner), inner, collapse="ctc", blank="_")
+    loss = fg.CollapsedLoss(fg.EditDistance(inner), inner, collapse="ctc", blank="_")
+    scores, target = rng.normal(size=(5, 3)), (0, 0)  # two equal letters: a blank between them
+    value, gradient = fg.latent_softmax_margin(scores, gold.compile("aa", 5), loss.compile("aa", 5))
+    strings = oracle.all_strings(3, 5)
+    losses = [oracle.edit_distance(collapse(z, "ctc"), target) for z in strings]
+    seen = [0.0 if collapse(z, "ctc") == target else np.inf for z in strings]
+    expected = oracle.log_partition(scores, losses) - oracle.log_partition(scores, seen)
+    assert value == pytest.approx(expected, abs=1e-10)
+    difference = oracle.marginals(scores, losses) - oracle.marginals(scores, seen)
+    np.testing.assert_allclose(gradient, difference, atol=1e-10)
+
+
+@pytest.mark.parametrize("length, target", [(7, "abca"), (12, "aabbc"), (3, "c"), (4, "cc")])
+def test_exact_match_behind_ctc_is_the_loss_of_torch(length, target):
+    torch = pytest.importorskip("torch")
+    abc = fg.Alphabet("_abc")
+    scores = np.random.default_rng(length).normal(size=(length, 4))
+    scores -= np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    gold = fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="ctc", blank="_")
+    log_p = torch.tensor(scores, requires_grad=True)
+    expected = torch.nn.functional.ctc_loss(
+        log_p[:, None], torch.tensor(abc.encode(target)), [length], [len(target)], reduction="sum"
+    )
+    expected.backward()
+    value, gradient = fg.latent_softmax_margin(scores, gold.compile(target, length))
+    assert value == pytest.approx(expected.item(), abs=1e-10)
+    np.testing.assert_allclose(gradient, log_p.grad.numpy(), atol=1e-10)
+
+
+def test_bad_collapses_are_named():
+    abc = fg.Alphabet("ab_")
+    with pytest.raises(fg.InvalidInputError, match="blank is empty"):
+        fg.CollapsedLoss(fg.Hamming(abc), abc, collapse="ctc")
+    with pytest.raises(fg.AlphabetError, match="'-', which is not in the alphabet"):
+        fg.CollapsedLoss(fg.Hamming(abc), abc, blank="-")
+    with pytest.raises(fg.InvalidInputError, match="collapses to the empty string"):
+        fg.CollapsedLoss(fg.EditDistance(abc), abc, blank="_").compile("__")
+    with pytest.raises(fg.InfeasibleError):
+        fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="ctc", blank="_").compile("aa", 2)
