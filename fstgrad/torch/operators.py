@@ -1,0 +1,301 @@
+"""The one bridge between the array passes and autograd: a custom operator for all objectives.
+
+An objective is a Python object that turns numpy arrays into B values and their exact gradients.
+`values` evaluates it on tensors:
+
+- `float32` and `float64` are handed over as they are; `bfloat16` and `float16`, and what autocast
+  makes of them, as `float32`, in which the values come back too, so that a scaled loss neither
+  overflows nor loses its small gradients.  Gradients reach the scores in their own dtype.
+- Tensors of another device are copied through pinned memory to the CPU and back.
+- `torch.compile` keeps the operator in its graph: shapes come from fake kernels.  An objective is
+  not a tensor, so that the graph holds its key, a string: `keep` makes it, once in a process.
+- `torch.vmap` adds its axis to the batch.  The other transforms of `torch.func` need a rule for
+  every order of derivative and get an error that names what works.
+- A second derivative is the objective's Hessian product, or its `NotSupportedError`.
+
+Write an objective as a class with `evaluate` and, where there is one, `hessian_product`; subclass
+`Objective`, whose Hessian product is the error.  Call `values(keep(Class, settings), scores,
+constants)` where the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
+scores, constants)` where every batch brings its own objects (lattices); the latter breaks a
+compiled graph.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fstgrad.errors import InvalidInputError, NotSupportedError
+
+Array = npt.NDArray[Any]
+Arrays = Sequence[Array]
+
+_KEPT: dict[str, "Objective"] = {}
+_LENT: WeakValueDictionary[str, "Objective"] = WeakValueDictionary()
+_numbers = count()
+
+
+class Objective:
+    """B scalars; scalar i is a function of the slices scores[k][i] and constants[k][i] alone."""
+
+    what = "this objective"  # its name in an error
+
+    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
+        """Return the values (B,) float64, and for each array of scores the gradients, its shape.
+
+        Parameters
+        ----------
+        scores : arrays (B, ...), float32 or float64, read only
+        constants : arrays (B, ...) of any dtype, read only
+        """
+        raise NotImplementedError
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return, for each array of scores, H times the directions; float64, NotSupportedError."""
+        raise NotSupportedError(
+            f"{self.what} has no second derivative here; differentiate softmax_margin or crf_nll "
+            "twice, or take first derivatives only"
+        )
+
+
+def keep(make: Callable[..., Objective], *settings: Any) -> str:
+    """Return the key of `make(*settings)`, which is made once and lives as long as the process.
+
+    Settings are the same if their fingerprints are, or, for what has none, their values if they are
+    numbers, strings and None, or the objects themselves.
+    """
+    if torch.compiler.is_compiling():  # a new number is a new graph
+        guarded = torch.fx.experimental.symbolic_shapes.guard_scalar
+        return _kept(make, *(guarded(s) if isinstance(s, int | float) else s for s in settings))
+    return _kept(make, *settings)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[no-untyped-call, untyped-decorator]
+def _kept(make: Callable[..., Objective], *settings: Any) -> str:
+    key = f"{make.__module__}.{make.__qualname__}{tuple(map(_token, settings))}"
+    if key not in _KEPT:
+        _KEPT[key] = make(*settings)
+    return key
+
+
+def values(
+    objective: str | Objective,
+    scores: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor] = (),
+) -> torch.Tensor:
+    """Return the values (B,) of an objective, differentiable in the scores.
+
+    Parameters
+    ----------
+    objective : key from `keep`, or an Objective
+    scores : floating-point tensors (B, ...), on one device
+    constants : tensors (B, ...), on any device
+
+    Returns
+    -------
+    (B,) : the dtype of scores[0], `float32` for the half-precision ones.
+
+    Raises
+    ------
+    NotSupportedError
+        Within `torch.func.grad`, `vjp`, `jacrev`, `jvp` and `hessian`.
+    """
+    for tensor in scores:
+        check_floating(tensor)
+    if not torch.compiler.is_compiling():
+        _refuse_transforms(scores)
+    key = objective if isinstance(objective, str) else _lend(objective)
+    found: list[torch.Tensor] = _values(
+        [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants], key
+    )
+    return found[0]
+
+
+def widened(scores: torch.Tensor) -> torch.Tensor:
+    """Return half-precision scores as `float32`, others as they are."""
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def check_floating(scores: torch.Tensor) -> None:
+    """InvalidInputError unless the tensor holds real floating-point numbers."""
+    if not isinstance(scores, torch.Tensor) or not scores.dtype.is_floating_point:
+        what = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
+        raise InvalidInputError(f"scores are {what}; give a floating-point tensor")
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor itself on the CPU, else a copy of it in pinned memory."""
+    if tensor.device.type == "cpu":
+        return tensor.detach()
+    buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return buffer.copy_(tensor.detach())
+
+
+def from_host(array: Array, like: torch.Tensor) -> torch.Tensor:
+    """Return an array in the dtype and on the device of `like`, in memory of its own."""
+    if like.device.type == "cpu":
+        copied = torch.empty(array.shape, dtype=like.dtype)
+        if not array.flags.writeable or array.dtype != copied.numpy().dtype:
+            copied.numpy()[...] = array
+            return copied
+        return torch.from_numpy(np.ascontiguousarray(array))
+    buffer = torch.empty(array.shape, dtype=like.dtype, pin_memory=True)
+    buffer.numpy()[...] = array
+    return buffer.to(like.device, non_blocking=True)
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """Return a C-contiguous array of a tensor on any device; bfloat16 as float32."""
+    return np.ascontiguousarray(widened(on_host(tensor)).numpy())
+
+
+@torch.compiler.disable
+def _lend(objective: Objective) -> str:
+    """Return the key of an objective that lives as long as its caller, or a graph, holds it."""
+    key = f"lent {next(_numbers)}"
+    _LENT[key] = objective
+    return key
+
+
+def _token(setting: Any) -> str:
+    if setting is None or isinstance(setting, bool | int | float | str):
+        return repr(setting)
+    if isinstance(setting, tuple):
+        return repr(tuple(map(_token, setting)))
+    mark = getattr(setting, "fingerprint", None)
+    return f"{type(setting).__qualname__} {mark if isinstance(mark, str) else id(setting)}"
+
+
+def _objective(key: str) -> Objective:
+    found = _KEPT.get(key) or _LENT.get(key)
+    if found is None:
+        raise NotSupportedError(
+            f"the objective {key} is not known in this process; a compiled graph that holds "
+            "objectives cannot be moved to another one: compile it there"
+        )
+    return found
+
+
+def _refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
+    if any(torch._C._functorch.is_gradtrackingtensor(tensor) for tensor in scores):
+        raise NotSupportedError(
+            "torch.func cannot differentiate objectives that are computed outside of PyTorch; use "
+            "backward(), torch.autograd.grad or torch.autograd.functional (torch.vmap works)"
+        )
+
+
+# one operator for all objectives: they differ in the key alone
+
+
+@torch.library.custom_op(
+    "fstgrad::values",
+    mutates_args=(),
+    schema="(Tensor[] scores, Tensor[] constants, str key) -> Tensor[]",
+)
+def _values(
+    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
+) -> list[torch.Tensor]:
+    arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
+    found, gradients = _objective(key).evaluate(arrays, fixed)
+    tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
+    return [from_host(found, scores[0]), *tables]
+
+
+@_values.register_fake
+def _(
+    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
+) -> list[torch.Tensor]:
+    return [scores[0].new_empty(scores[0].shape[:1]), *(s.new_empty(s.shape) for s in scores)]
+
+
+@torch.library.custom_op(
+    "fstgrad::hessian_product",
+    mutates_args=(),
+    schema="(Tensor[] scores, Tensor[] constants, Tensor[] directions, str key) -> Tensor[]",
+)
+def _hessian_product(
+    scores: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor],
+    directions: Sequence[torch.Tensor],
+    key: str,
+) -> list[torch.Tensor]:
+    arrays, along = (
+        [to_numpy(t.to(torch.float64)) for t in tensors] for tensors in (scores, directions)
+    )
+    products = _objective(key).hessian_product(arrays, [to_numpy(t) for t in constants], along)
+    return [from_host(product, like) for product, like in zip(products, scores, strict=True)]
+
+
+@_hessian_product.register_fake
+def _(
+    scores: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor],
+    directions: Sequence[torch.Tensor],
+    key: str,
+) -> list[torch.Tensor]:
+    return [s.new_empty(s.shape) for s in scores]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+    scores, constants, ctx.key = inputs
+    ctx.sizes = len(scores), len(constants)
+    ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # what was lent lives with the graph
+    ctx.save_for_backward(*scores, *constants, *output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    """Scale the gradients of the values; differentiate the gradients by the Hessian product.
+
+    The gradients are outputs of the operator, so that a backward pass with `create_graph=True`
+    leads here a second time, with an upstream of the gradients.
+    """
+    many, fixed = ctx.sizes
+    saved = ctx.saved_tensors
+    scores, constants, gradients = saved[:many], saved[many : many + fixed], saved[many + fixed :]
+    total: list[torch.Tensor | None] = [None] * many
+    if upstream[0] is not None:
+        total = [_per_item(upstream[0], table) * table for table in gradients]
+    if any(direction is not None for direction in upstream[1:]):
+        directions = [
+            torch.zeros_like(s) if d is None else d
+            for s, d in zip(scores, upstream[1:], strict=True)
+        ]
+        products = _hessian_product(list(scores), list(constants), directions, ctx.key)
+        total = [p if t is None else t + p for p, t in zip(products, total, strict=True)]
+    return total, [None] * fixed, None
+
+
+_values.register_autograd(_backward, setup_context=_remember)
+
+
+def _no_third_derivative(ctx: Any, upstream: Any) -> None:
+    raise NotSupportedError("objectives have no third derivative here")
+
+
+_hessian_product.register_autograd(_no_third_derivative)
+
+
+def _joined(info: Any, tensors: Sequence[torch.Tensor], axes: Sequence[int | None]) -> list[Any]:
+    """Return tensors whose axis of `torch.vmap` has become a part of their batch."""
+    size = info.batch_size
+    moved = [
+        t.expand(size, *t.shape) if axis is None else t.movedim(axis, 0)
+        for t, axis in zip(tensors, axes, strict=True)
+    ]
+    return [t.reshape(-1, *t.shape[2:]) for t in moved]
+
+
+@_values.register_vmap
+def _(info: Any, axes: Any, scores: Any, constants: Any, key: str) -> tuple[list[Any], list[int]]:
+    found = _values(_joined(info, scores, axes[0]), _joined(info, constants, axes[1]), key)
+    return [t.reshape(info.batch_size, -1, *t.shape[1:]) for t in found], [0] * len(found)
+
+
+def _per_item(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Return weights (B,) in a shape that broadcasts over the items of `table` (B, ...)."""
+    return weights.reshape(-1, *(1,) * (table.ndim - 1))
