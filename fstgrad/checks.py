@@ -5,6 +5,7 @@ Index
 - `log_weights` : scores, finite or -inf.
 - `real_array` : finite numbers of a given shape; `float_array` : any numbers.
 - `index_array` : integers in a range.
+- `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
@@ -15,6 +16,7 @@ Shapes are written as tuples in which None stands for any length.
 import importlib
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,9 +80,33 @@ def index_array(
     return array
 
 
+def sparse_matrix(name: str, matrix: Any) -> Any:
+    """Return a matrix of scipy.sparse whose indices have been looked through.
+
+    scipy's own loops, and ours, write where the indices say.
+
+    Raises
+    ------
+    InvalidInputError
+        An index lies outside the shape, or pointers are not ascending.
+    """
+    try:
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        elif matrix.format == "coo":
+            for axis, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+                index_array("an index", axis, size)
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise InvalidInputError(f"{name} is no sound sparse matrix: {error}") from error
+    return matrix
+
+
 def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
     """Return `value` as a finite float above zero (or not below it)."""
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} is {value!r}; give a number") from error
     if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
         bound = "a finite number >= 0" if allow_zero else "a finite number > 0"
         raise InvalidInputError(f"{name} is {value!r}; give {bound}")

@@ -1,6 +1,7 @@
 """Tables of counts in files: .npz, .npy, .mtx, .csv / .tsv, .mat."""
 
 import csv
+import math
 import os
 import pathlib
 from typing import Any
@@ -8,10 +9,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fstgrad.errors import InvalidInputError
+from fstgrad.checks import sparse_matrix
+from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
+from fstgrad.io import load_array, load_arrays, memory_limit, read_lines, shown
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv", ".mat")
 Table = tuple[sparse.csr_matrix, list[str] | None]
+_FIELDS = ("real", "integer", "pattern", "unsigned-integer")
 
 
 def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Table:
@@ -29,71 +33,227 @@ def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Tab
     Raises
     ------
     InvalidInputError
-        The ending is unknown, or the file holds no such matrix.
+        The ending is unknown, the file is damaged or holds no such matrix.
+    MemoryLimitError
+        The matrix would take more than half of the memory.
     """
     source = pathlib.Path(path)
-    readers = {".npz": _npz, ".mat": _mat}
     ending = source.suffix.lower()
     if ending not in FORMATS:
         raise InvalidInputError(f"{source} ends with {ending!r}; give one of {', '.join(FORMATS)}")
     if not source.is_file():
         raise InvalidInputError(f"{source} is no file")
+    if variable is not None and ending not in (".npz", ".mat"):
+        raise InvalidInputError(f"{source} holds one table, variable={variable!r} names none of it")
     try:
-        if ending in readers:
-            return readers[ending](source, variable)
-        if ending == ".mtx":
-            from scipy.io import mmread
-
-            return sparse.csr_matrix(mmread(source)), None
-        if ending == ".npy":
-            return sparse.csr_matrix(np.load(source, allow_pickle=False)), None
-        return _text(source, "\t" if ending == ".tsv" else ",")
-    except InvalidInputError:
+        matrix, names = _read(source, ending, variable)
+        _check_dimensions(matrix.shape)
+        return sparse.csr_matrix(matrix), names
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{source} cannot be read: {error}") from error
+    except (FstgradError, OSError):
         raise
-    except (ValueError, TypeError, KeyError, OSError) as error:
-        raise InvalidInputError(f"{source} cannot be read as a {ending} table: {error}") from error
+    except Exception as error:  # the parsers of scipy and numpy raise a dozen kinds
+        said = str(error) or type(error).__name__
+        raise InvalidInputError(f"{source} cannot be read as a {ending} table: {said}") from error
 
 
-def _npz(path: pathlib.Path, variable: str | None) -> Table:
-    with np.load(path, allow_pickle=False) as data:
-        if variable is None and {"format", "data", "shape"} <= set(data.files):
-            return sparse.csr_matrix(sparse.load_npz(path)), None
-        arrays = {name: data[name] for name in data.files}
-    return sparse.csr_matrix(_choose(path, arrays, variable)), None
+def _read(path: pathlib.Path, ending: str, variable: str | None) -> tuple[Any, list[str] | None]:
+    if ending == ".npz":
+        return _npz(path, variable), None
+    if ending == ".mat":
+        return _mat(path, variable)
+    if ending == ".mtx":
+        return _matrix_market(read_lines(path)), None
+    if ending == ".npy":
+        return _matrix(load_array(path), path.name), None
+    return _text(path, "\t" if ending == ".tsv" else ",")
 
 
-def _mat(path: pathlib.Path, variable: str | None) -> Table:
+def _npz(path: pathlib.Path, variable: str | None) -> Any:
+    arrays = load_arrays(path)
+    if variable is None and {"format", "data", "shape"} <= arrays.keys():
+        return _scipy(arrays)
+    return _choose(arrays, variable)
+
+
+def _scipy(arrays: dict[str, Any]) -> Any:
+    """Return the matrix that `scipy.sparse.save_npz` wrote."""
+    kind = arrays["format"].item()
+    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    shape = _dimensions(arrays["shape"])
+    data = _numbers(arrays["data"], "data")
+    if kind in ("csr", "csc"):
+        parts = (data, *(_indices(arrays, name) for name in ("indices", "indptr")))
+        form = sparse.csr_matrix if kind == "csr" else sparse.csc_matrix
+        return sparse_matrix("the table", form(parts, shape=shape))
+    if kind == "coo":
+        places = tuple(_indices(arrays, name) for name in ("row", "col"))
+        return sparse_matrix("the table", sparse.coo_matrix((data, places), shape=shape))
+    raise InvalidInputError(f"a sparse matrix of format {shown(kind)}; save it as csr")
+
+
+def _dimensions(values: Any) -> tuple[int, int]:
+    if values.shape != (2,) or values.dtype.kind not in "iu":
+        raise InvalidInputError(f"shape is {shown(values.tolist())}, not two numbers")
+    _check_dimensions((int(values[0]), int(values[1])))
+    return int(values[0]), int(values[1])
+
+
+def _check_dimensions(shape: tuple[int, int]) -> None:
+    """Raise where a row pointer, or one dense column, would not go into the memory."""
+    if min(shape) < 1:
+        raise InvalidInputError(f"the table has {shape[0]} rows and {shape[1]} columns")
+    if 64 * (shape[0] + shape[1]) > memory_limit():
+        raise MemoryLimitError(
+            f"a table of {shape[0]:,} rows and {shape[1]:,} columns is larger than the memory"
+        )
+
+
+def _indices(arrays: dict[str, Any], name: str) -> Any:
+    if name not in arrays or arrays[name].ndim != 1 or arrays[name].dtype.kind not in "iu":
+        raise InvalidInputError(f"it has no integers {name!r}")
+    return arrays[name].astype(np.int64)
+
+
+def _numbers(values: Any, name: str) -> Any:
+    if values.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} has dtype {values.dtype}; give numbers")
+    return values.astype(np.float64)
+
+
+def _matrix(values: Any, name: str) -> Any:
+    if sparse.issparse(values):
+        return sparse_matrix(name, values)
+    if values.ndim != 2:
+        raise InvalidInputError(f"{name} has shape {values.shape}; a table has rows and columns")
+    return _numbers(values, name)
+
+
+def _mat(path: pathlib.Path, variable: str | None) -> tuple[Any, list[str] | None]:
     from scipy.io import loadmat
 
     arrays = {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
-    matrix = sparse.csr_matrix(_choose(path, arrays, variable), dtype=np.float64)
+    matrix = _choose(arrays, variable)
     for value in (v for v in arrays.values() if isinstance(v, np.ndarray)):
         if value.dtype.kind == "O" and value.size == matrix.shape[1]:
-            return matrix, [str(cell.item() if cell.size == 1 else cell) for cell in value.ravel()]
+            names = [np.asarray(cell) for cell in value.ravel()]
+            return matrix, [str(cell.item() if cell.size == 1 else cell) for cell in names]
     return matrix, None
 
 
-def _choose(path: pathlib.Path, arrays: dict[str, Any], variable: str | None) -> Any:
+def _choose(arrays: dict[str, Any], variable: str | None) -> Any:
     """Return the array `variable`, or the largest matrix of numbers."""
     if variable is not None:
         if variable not in arrays:
-            raise InvalidInputError(f"{path} has no {variable!r}, only {', '.join(arrays)}")
-        return arrays[variable]
-    matrices = [
-        value for value in arrays.values() if value.ndim == 2 and value.dtype.kind in "biuf"
-    ]
+            raise InvalidInputError(f"it has no {variable!r}, only {shown(', '.join(arrays))}")
+        return _matrix(arrays[variable], variable)
+    matrices = {
+        name: value
+        for name, value in arrays.items()
+        if getattr(value, "ndim", 0) == 2 and value.dtype.kind in "biuf"
+    }
     if not matrices:
-        raise InvalidInputError(f"{path} holds no matrix of numbers, only {', '.join(arrays)}")
-    return max(matrices, key=lambda value: int(np.prod(value.shape)))
+        raise InvalidInputError(f"it holds no matrix of numbers, only {shown(', '.join(arrays))}")
+    name = max(matrices, key=lambda name: math.prod(matrices[name].shape))
+    return _matrix(matrices[name], name)
 
 
-def _text(path: pathlib.Path, delimiter: str) -> Table:
-    with path.open(newline="") as stream:
-        first = next(csv.reader(stream, delimiter=delimiter), [])
+def _matrix_market(lines: list[str]) -> Any:
+    """Return the matrix of the lines of a Matrix Market file (NIST, 1996).
+
+    scipy's own reader writes where the indices of a damaged file say.
+    """
+    head = lines[0].lower().split() if lines else []
+    if len(head) != 5 or head[:2] != ["%%matrixmarket", "matrix"]:
+        raise InvalidInputError("its first line is not '%%MatrixMarket matrix ...'")
+    layout, field, symmetry = head[2:]
+    if (
+        layout not in ("coordinate", "array")
+        or field not in _FIELDS
+        or (symmetry not in ("general", "symmetric"))
+    ):
+        raise InvalidInputError(f"a matrix that is {' '.join(head[2:])}; give one of real numbers")
+    rows = [
+        (number, line.split())
+        for number, line in enumerate(lines[1:], start=2)
+        if line.strip() and not line.startswith("%")
+    ]
+    if not rows:
+        raise InvalidInputError("it has no line of sizes")
+    number, fields = rows[0]
+    sizes = [_whole(text, number) for text in fields]
+    if len(sizes) != (3 if layout == "coordinate" else 2):
+        raise InvalidInputError(f"line {number}: {shown(' '.join(fields))} are not its sizes")
+    shape = (sizes[0], sizes[1])
+    _check_dimensions(shape)
+    if symmetry == "symmetric" and shape[0] != shape[1]:
+        raise InvalidInputError(f"line {number}: a symmetric matrix of {shape[0]} x {shape[1]}")
+    if layout == "array":
+        return _dense_entries(rows[1:], shape, symmetry)
+    return _sparse_entries(rows[1:], shape, sizes[2], field == "pattern", symmetry)
+
+
+def _sparse_entries(
+    rows: list[tuple[int, list[str]]],
+    shape: tuple[int, int],
+    count: int,
+    is_pattern: bool,
+    symmetry: str,
+) -> Any:
+    if count != len(rows):
+        raise InvalidInputError(f"it has {len(rows):,} entries, and says {count:,}")
+    places = np.empty((2, count), dtype=np.int64)
+    values = np.ones(count)
+    for at, (number, fields) in enumerate(rows):
+        if len(fields) != (2 if is_pattern else 3):
+            raise InvalidInputError(f"line {number}: {len(fields)} fields")
+        for axis in (0, 1):
+            index = _whole(fields[axis], number)
+            if not 1 <= index <= shape[axis]:
+                raise InvalidInputError(f"line {number}: the index {index} of 1 .. {shape[axis]}")
+            places[axis, at] = index - 1
+        if not is_pattern:
+            values[at] = _real(fields[2], number)
+    if symmetry == "symmetric":
+        other = places[0] != places[1]
+        places = np.concatenate([places, places[::-1, other]], axis=1)
+        values = np.concatenate([values, values[other]])
+    return sparse.coo_matrix((values, (places[0], places[1])), shape=shape)
+
+
+def _dense_entries(rows: list[tuple[int, list[str]]], shape: tuple[int, int], symmetry: str) -> Any:
+    """Return the matrix of one number a line, column by column."""
+    if symmetry == "symmetric" or math.prod(shape) != len(rows):
+        raise InvalidInputError(f"it has {len(rows):,} entries of {shape[0]} x {shape[1]}")
+    values = [_real(" ".join(fields), number) for number, fields in rows]
+    return np.array(values).reshape(shape, order="F")
+
+
+def _whole(text: str, line: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise InvalidInputError(f"line {line}: {shown(text)} is not a whole number")
+    return int(text)
+
+
+def _real(text: str, line: int) -> float:
     try:
-        [float(cell) for cell in first]
-        names = None
+        return float(text)
+    except ValueError as error:
+        raise InvalidInputError(f"line {line}: {shown(text)} is not a number") from error
+
+
+def _text(path: pathlib.Path, delimiter: str) -> tuple[Any, list[str] | None]:
+    lines = read_lines(path)
+    first = next(csv.reader(lines[:1], delimiter=delimiter), [])
+    try:
+        names = None if [float(cell) for cell in first] else []
     except ValueError:
         names = first
-    values = np.loadtxt(path, delimiter=delimiter, skiprows=int(names is not None), ndmin=2)
-    return sparse.csr_matrix(values), names
+    body = lines[int(names is not None) :]
+    if not any(line.strip() for line in body):
+        raise InvalidInputError("it has no row of numbers")
+    values = np.loadtxt(body, delimiter=delimiter, ndmin=2)
+    if names is not None and len(names) != values.shape[1]:
+        raise InvalidInputError(f"{len(names)} names for {values.shape[1]} columns")
+    return values, names

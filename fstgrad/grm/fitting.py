@@ -4,7 +4,7 @@ The kernels release the interpreter lock, so threads share the design without co
 """
 
 import hashlib
-import os
+import math
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +20,22 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm.design import Design, Term
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.regression import NodeFit
+from fstgrad.io import Field, read_arrays, write_arrays
 
 CHECKPOINT_SECONDS = 20.0
+FITS = {
+    "nodes": Field("integer", ("nodes",), lower=0),
+    "pointer": Field("integer", (None,), lower=0),
+    "node_intercepts": Field("float", ("nodes", None)),
+    "term": Field("integer", ("values",), lower=0),
+    "key": Field("integer", ("values",), lower=0),
+    "values": Field("float", ("values",)),
+    "kkt": Field("float", ("nodes",)),
+    "objective": Field("float", ("nodes",)),
+    "steps": Field("integer", ("nodes",), lower=0),
+    "scans": Field("integer", ("nodes",), lower=0),
+    "converged": Field("integer", ("nodes",), lower=0, upper=1),
+}
 Progress = Callable[[int, NodeFit], None]
 
 
@@ -30,36 +44,39 @@ class Checkpoint:
     """Finished nodes in a file that is replaced as a whole, so that it is always readable.
 
     fingerprint : str, of the data and the settings; a file of another fit is refused.
+    features, terms : the number of columns and the terms of the model.
     """
 
     path: pathlib.Path
     fingerprint: str
+    features: int
+    terms: Sequence[Term]
 
     def load(self) -> dict[int, NodeFit]:
         """Return the finished nodes, none where there is no file."""
         if not self.path.exists():
             return {}
-        try:
-            with np.load(self.path, allow_pickle=False) as data:
-                arrays = dict(data)
-            fits = unpack(arrays)
-        except (OSError, KeyError, ValueError) as error:
-            raise InvalidInputError(
-                f"checkpoint {self.path} is not a checkpoint of a fit; give another path"
-            ) from error
+        arrays = read_arrays(
+            self.path,
+            {"fingerprint": Field("text"), **FITS},
+            what="a checkpoint of a fit; give another path",
+        )
         if str(arrays["fingerprint"]) != self.fingerprint:
             raise InvalidInputError(
                 f"checkpoint {self.path} belongs to other data or settings; delete it or give "
                 "another path"
             )
-        return fits
+        try:
+            check_keys(arrays, self.features, self.terms)
+            return unpack(arrays)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"checkpoint {self.path}: {error}; give another path"
+            ) from error
 
     def save(self, fits: dict[int, NodeFit]) -> None:
         """Replace the file."""
-        partial = self.path.with_name(self.path.name + ".part")
-        with partial.open("wb") as stream:
-            np.savez(stream, fingerprint=np.array(self.fingerprint), **pack(fits))
-        os.replace(partial, self.path)
+        write_arrays(self.path, fingerprint=np.array(self.fingerprint), **pack(fits))
 
 
 def fit_all(
@@ -121,7 +138,35 @@ def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
     }
 
 
-def unpack(arrays: dict[str, FloatArray]) -> dict[int, NodeFit]:
+def check_keys(arrays: dict[str, Any], features: int, terms: Sequence[Term]) -> None:
+    """Raise where arrays of `pack` name a column, a term or a set that a model does not have.
+
+    Raises
+    ------
+    InvalidInputError
+        As said.
+    """
+    nodes, pointer = arrays["nodes"], arrays["pointer"]
+    if len(set(nodes.tolist())) < len(nodes) or (nodes >= features).any():
+        raise InvalidInputError(f"its nodes are not columns 0 .. {features - 1}, each once")
+    if (
+        len(pointer) != len(nodes) + 1
+        or (np.diff(pointer) < 0).any()
+        or pointer[0] != 0
+        or pointer[-1] != len(arrays["values"])
+    ):
+        raise InvalidInputError("its pointers do not cut its values into nodes")
+    blocks = [math.comb(features, term.size - 1) for term in terms if term.size > 1]
+    if arrays["term"].size and int(arrays["term"].max()) >= len(blocks):
+        raise InvalidInputError(f"it has values of more than {len(blocks)} terms")
+    limits = np.array([min(limit, 2**63 - 1) for limit in blocks], dtype=np.int64)
+    if arrays["key"].size and (arrays["key"] >= limits[arrays["term"]]).any():
+        raise InvalidInputError(f"its keys number sets that {features} columns do not have")
+    if arrays["node_intercepts"].shape[1] != sum(term.size == 1 for term in terms):
+        raise InvalidInputError("its intercepts are those of another model")
+
+
+def unpack(arrays: dict[str, Any]) -> dict[int, NodeFit]:
     """Return the solutions from the arrays of `pack`."""
     pointer = arrays["pointer"]
     fits = {}

@@ -246,6 +246,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
+        if sparse.issparse(X):
+            checks.sparse_matrix("X", X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
         except ValueError as error:
@@ -325,7 +327,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         if stage < self.k:
             path = path.with_name(f"{path.name}.stage{stage}")
         digest = fitting.fingerprint([x.data, x.indices, x.indptr], described)
-        return fitting.Checkpoint(path, digest)
+        return fitting.Checkpoint(path, digest, x.shape[1], self._terms()[0])
 
     def _chosen(self, fits: list[NodeFit], design: Design, size: int) -> IntArray:
         """Return the sets of `size` that any node chose."""

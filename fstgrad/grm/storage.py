@@ -2,60 +2,117 @@
 
 import json
 import os
-import pathlib
 from typing import Any
 
 import numpy as np
 
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting
+from fstgrad.grm.design import terms_of
 from fstgrad.grm.parameters import unflatten
+from fstgrad.io import Field, json_object, read_arrays, shown, write_arrays
 
 FORMAT = "fstgrad.grm 1"
+WHAT = "a model that GeneralizedRootModel.save wrote"
+_ARRAYS = {
+    "format": Field("text"),
+    "settings": Field("text"),
+    "names": Field("text", ("columns",)),
+    "intercepts": Field("float", ("columns", None)),
+    "sizes": Field("integer", ("sets",)),
+    "roots": Field("integer", ("sets",)),
+    "members": Field("integer", ("sets", None), lower=-1),
+    "coefficients": Field("float", ("sets",)),
+    "candidates": Field("integer", (), lower=0),
+}
+_SETTINGS: dict[str, type | tuple[type, ...]] = {
+    "k": int, "base": str, "alpha": (int, float), "interactions": str,
+    "candidate_sets": (str, list, type(None)), "screening": str, "symmetrize": str,
+    "tol": (int, float), "max_iter": int, "n_jobs": (int, type(None)), "warm_start": bool,
+    "max_memory": (int, float), "verbose": bool,
+}  # fmt: skip
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted `GeneralizedRootModel`."""
     settings = {**model.get_params(), "checkpoint": None}
     sizes, roots, members, values = model.parameters_.flat
-    with pathlib.Path(path).open("wb") as stream:
-        np.savez_compressed(
-            stream,
-            format=np.array(FORMAT),
-            settings=np.array(json.dumps(settings, default=plain)),
-            names=np.asarray(model.names_, dtype=str),
-            intercepts=model.parameters_.intercepts,
-            sizes=sizes,
-            roots=roots,
-            members=members,
-            coefficients=values,
-            candidates=np.array(model.n_candidates_),
-            **fitting.pack(dict(enumerate(model.node_fits_))),
-        )
+    write_arrays(
+        path,
+        compressed=True,
+        format=np.array(FORMAT),
+        settings=np.array(json.dumps(settings, default=plain)),
+        names=np.asarray(model.names_, dtype=str),
+        intercepts=model.parameters_.intercepts,
+        sizes=sizes,
+        roots=roots,
+        members=members,
+        coefficients=values,
+        candidates=np.array(model.n_candidates_),
+        **fitting.pack(dict(enumerate(model.node_fits_))),
+    )
 
 
 def load(kind: Any, path: str | os.PathLike[str]) -> Any:
-    """Return a model of class `kind` that `save` wrote."""
+    """Return a model of class `kind` that `save` wrote.
+
+    Raises
+    ------
+    InvalidInputError
+        Another file, a damaged one, or sets of columns that the model does not have.
+    """
+    arrays = read_arrays(path, _ARRAYS | fitting.FITS, what=WHAT)
     try:
-        with np.load(path, allow_pickle=False) as data:
-            arrays = dict(data)
-        settings = json.loads(str(arrays["settings"]))
-    except FileNotFoundError:
-        raise
-    except (KeyError, ValueError, OSError, TypeError) as error:
-        raise InvalidInputError(
-            f"{os.fspath(path)} is not a model that GeneralizedRootModel.save wrote"
-        ) from error
-    model = kind(**settings)
+        if str(arrays["format"]) != FORMAT:
+            raise InvalidInputError(f"its format is {shown(str(arrays['format']))}")
+        model = kind(**_settings(str(arrays["settings"])))
+        model._check_parameters()
+        _check(arrays, model)
+        fits = fitting.unpack(arrays)
+        if sorted(fits) != list(range(len(arrays["names"]))):
+            raise InvalidInputError(f"it has {len(fits)} nodes for {len(arrays['names'])} columns")
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
     model.names_ = arrays["names"].tolist()
     model.parameters_ = unflatten(
         model.base, arrays["intercepts"], arrays["sizes"], arrays["roots"], arrays["members"],
         arrays["coefficients"],
     )  # fmt: skip
-    fits = fitting.unpack(arrays)
     model.node_fits_ = [fits[node] for node in range(len(fits))]
     model._summaries(int(arrays["candidates"]))
     return model
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Return the arguments of the model; a path among them is never opened."""
+    settings = json_object(text, _SETTINGS)
+    sets = settings["candidate_sets"]
+    if isinstance(sets, list) and not all(
+        isinstance(members, list) and all(isinstance(m, str | int) for m in members)
+        for members in sets
+    ):
+        raise InvalidInputError("candidate_sets are no sets of columns")
+    return {**settings, "checkpoint": None}
+
+
+def _check(arrays: dict[str, Any], model: Any) -> None:
+    """Raise where a set is not one of `size` ascending columns, coupled by a root up to k."""
+    names, k = arrays["names"], model.k
+    features, width = len(names), max(k, 2)
+    if len(set(names.tolist())) < features:
+        raise InvalidInputError("it has a name twice")
+    if arrays["intercepts"].shape[1] != k or arrays["members"].shape[1] != width:
+        raise InvalidInputError(f"its arrays are not those of k={k}")
+    sizes, roots = arrays["sizes"], arrays["roots"]
+    if ((sizes < 1) | (sizes > k) | (roots < sizes) | (roots > k)).any():
+        raise InvalidInputError(f"sizes and roots are not 1 .. {k}")
+    members = arrays["members"]
+    there = np.arange(width) < sizes[:, None]
+    if ((members < 0) | (members >= features))[there].any() or (members[~there] != -1).any():
+        raise InvalidInputError(f"members has columns outside 0 .. {features - 1}")
+    if (np.diff(members, axis=1) <= 0)[there[:, 1:]].any():
+        raise InvalidInputError("members has a set that is not ascending")
+    fitting.check_keys(arrays, features, terms_of(k, model.interactions))
 
 
 def plain(value: object) -> object:

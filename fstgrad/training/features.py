@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, positive_integer, real_array
+from fstgrad.checks import FloatArray, positive_integer, real_array, sparse_matrix
 from fstgrad.errors import InvalidInputError
 
 SparseMatrix: TypeAlias = Any  # scipy.sparse, which `import fstgrad` does not load
@@ -285,7 +285,7 @@ class InputFeatures(Features):
                 f"matrix(x, {length}) has shape {rows.shape}; the shape must be {wanted}: a row "
                 "for each entry of the score table, a column for each feature"
             )
-        return rows
+        return sparse_matrix(f"matrix(x, {length})", rows)
 
 
 def _tabulate(

@@ -132,5 +132,5 @@ def test_too_many_features(tmp_path, counts):
 def test_an_array_that_is_not_there(tmp_path):
     np.savez(tmp_path / "a.npz", first=np.eye(2), text=np.array("a"))
     np.testing.assert_array_equal(read_table(tmp_path / "a.npz")[0].toarray(), np.eye(2))
-    with pytest.raises(InvalidInputError, match="has no 'second', only first"):
+    with pytest.raises(InvalidInputError, match="has no 'second', only 'first"):
         read_table(tmp_path / "a.npz", "second")

@@ -1,0 +1,173 @@
+"""Tables, models and checkpoints that are damaged, or lie, are errors of one line."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import io, sparse
+
+import fstgrad as fg
+from fstgrad.grm.files import read_table
+
+COUNTS = np.random.default_rng(0).poisson(1.0, size=(60, 4))
+NAMES = ["a", "b", "c", "d"]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.npz"
+    model = fg.GeneralizedRootModel(k=3, alpha=0.02).fit(COUNTS, feature_names=NAMES)
+    assert len(model.parameters_.flat[3])
+    model.save(path)
+    return path
+
+
+@pytest.fixture
+def arrays(fitted):
+    with np.load(fitted) as archive:
+        return dict(archive)
+
+
+def write(path, arrays):
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    return path
+
+
+def put(name, value):
+    def change(arrays):
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[0] = value
+
+    return change
+
+
+def replace(name, value):
+    return lambda arrays: arrays.update({name: value})
+
+
+def settings(**values):
+    def change(arrays):
+        text = json.loads(str(arrays["settings"])) | values
+        arrays["settings"] = np.array(json.dumps(text))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [put("members", 10**9), put("members", 4), put("members", -2), put("members", -(10**12)),
+     put("roots", 0), put("roots", 10**9), put("roots", -1), put("sizes", 10**9), put("sizes", 0),
+     put("key", 10**12), put("key", -1), put("term", 99), put("term", -1), put("nodes", 9),
+     put("nodes", 1), put("pointer", 3), put("coefficients", np.nan), put("intercepts", np.inf),
+     replace("names", np.array(["a", "b"])), replace("names", np.array(["a", "a", "c", "d"])),
+     replace("intercepts", np.zeros((4, 9))), replace("format", np.array("other")),
+     replace("settings", np.array("[")), replace("settings", np.array("[" * 100_000)),
+     settings(k=10**9), settings(k="3"), settings(base="other"), settings(n_jobs="all"),
+     settings(candidate_sets=[1, 2]), settings(alpha=-1)],
+)  # fmt: skip
+def test_models_with_lies(tmp_path, arrays, change):
+    change(arrays)
+    with pytest.raises(fg.FstgradError, match="is not a model"):
+        fg.GeneralizedRootModel.load(write(tmp_path / "m.npz", arrays))
+
+
+def test_every_array_is_needed(tmp_path, arrays):
+    for name in list(arrays):
+        path = write(tmp_path / "m.npz", {k: v for k, v in arrays.items() if k != name})
+        with pytest.raises(fg.InvalidInputError, match=f"no array '{name}'"):
+            fg.GeneralizedRootModel.load(path)
+
+
+def test_damaged_models(tmp_path, fitted):
+    data, path = fitted.read_bytes(), tmp_path / "m.npz"
+    rng = np.random.default_rng(1)
+    for i in rng.choice(len(data), 150, replace=False):
+        for mutant in (data[:i], data[:i] + bytes([data[i] ^ 0xFF]) + data[i + 1 :]):
+            path.write_bytes(mutant)
+            try:
+                model = fg.GeneralizedRootModel.load(path)
+            except fg.FstgradError:
+                continue
+            assert np.isfinite(model.score(COUNTS))
+
+
+def bad_csr(index=10**9, pointer=None):
+    matrix = sparse.csr_matrix(COUNTS.astype(float))
+    matrix.indices[0] = index
+    if pointer is not None:
+        matrix.indptr[1] = pointer
+    return matrix
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [bad_csr(4), bad_csr(-1), bad_csr(2**31 - 1), bad_csr(0, 10**8), bad_csr(0, -5)],
+)
+def test_columns_that_are_not_there(tmp_path, matrix, fitted):
+    for use in (
+        fg.GeneralizedRootModel(k=2).fit,
+        fg.GeneralizedRootModel.load(fitted).score,
+    ):
+        with pytest.raises(fg.InvalidInputError, match="no sound sparse matrix"):
+            use(matrix)
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
+    path = write(tmp_path / "x.npz", {**parts, "shape": [60, 4], "format": np.array(b"csr")})
+    with pytest.raises(fg.InvalidInputError, match="cannot be read"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "first line"),
+        ("%%MatrixMarket matrix coordinate real general\n", "no line of sizes"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n", "line 3: the index 3"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n0 1 1\n", "line 3: the index 0"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n-1 1 1\n", "line 3: '-1'"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 9\n1 1 1\n", "says 9"),
+        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 x\n", "line 3: 'x'"),
+        ("%%MatrixMarket matrix coordinate real general\n2 9999999999999 1\n1 1 1\n", "larger"),
+        ("%%MatrixMarket matrix coordinate complex general\n1 1 1\n1 1 1 1\n", "real numbers"),
+        ("%%MatrixMarket matrix coordinate real symmetric\n2 3 1\n1 1 1\n", "symmetric"),
+        ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", "3 entries of 2 x 2"),
+    ],
+)
+def test_matrix_market_errors(tmp_path, text, message):
+    (tmp_path / "x.mtx").write_text(text)
+    with pytest.raises(fg.FstgradError, match=message):
+        read_table(tmp_path / "x.mtx")
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+@pytest.mark.parametrize("form", [np.asarray, sparse.coo_matrix])
+@pytest.mark.parametrize("field", ["real", "integer", "pattern"])
+def test_matrix_market_as_scipy_reads_it(tmp_path, symmetry, form, field):
+    table = (COUNTS[:4] + COUNTS[:4].T) if symmetry == "symmetric" else COUNTS
+    if form is np.asarray and (symmetry == "symmetric" or field == "pattern"):
+        return  # no dense symmetric tables, and no dense patterns anywhere
+    table = (table > 0).astype(int) if field == "pattern" else table
+    io.mmwrite(tmp_path / "x.mtx", form(table), symmetry=symmetry, field=field)
+    np.testing.assert_array_equal(read_table(tmp_path / "x.mtx")[0].toarray(), table)
+
+
+def test_damaged_tables(tmp_path):
+    tables = {
+        "mtx": lambda p: io.mmwrite(p, sparse.coo_matrix(COUNTS[:5])),
+        "npz": lambda p: sparse.save_npz(p, sparse.csr_matrix(COUNTS[:5]), compressed=False),
+        "npy": lambda p: np.save(p, COUNTS[:5]),
+        "csv": lambda p: np.savetxt(p, COUNTS[:5], fmt="%d", delimiter=","),
+    }
+    rng = np.random.default_rng(2)
+    for ending, make in tables.items():
+        path = tmp_path / f"x.{ending}"
+        make(path)
+        data = path.read_bytes()
+        for i in rng.choice(len(data), min(len(data), 150), replace=False):
+            for mutant in (data[:i], data[:i] + bytes([data[i] ^ 0xFF]) + data[i + 1 :]):
+                path.write_bytes(mutant)
+                try:
+                    matrix = read_table(path)[0]
+                except fg.FstgradError:
+                    continue
+                matrix.check_format(full_check=True)
