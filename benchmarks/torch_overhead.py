@@ -25,7 +25,7 @@ def plain_softmax_margin(scores, gold, b):
         rows = slice(n, n + 1) if t == 0 else slice(0, n)
         arrived = torch.logsumexp(alpha[:, rows, None] + scores[t, rows], dim=1)
         cost = torch.as_tensor(np.array(level.cost))[:, class_of]
-        target = torch.as_tensor(np.array(level.target))[:, class_of]
+        target = torch.as_tensor(np.array(level.nextstate))[:, class_of]
         size = b.level_sizes[t + 1]
         shift = (arrived + cost).max().detach()
         after = torch.zeros(size, n, dtype=torch.float64)

@@ -151,7 +151,7 @@ def _two_paths(arc_type: ArcType, first: float, second: float) -> Fst:
             source=np.array([0, 0]),
             ilabel=np.array([1, 1]),
             olabel=np.array([1, 1]),
-            target=np.array([1, 1]),
+            nextstate=np.array([1, 1]),
             weight=np.array([first, second]),
         )
     )

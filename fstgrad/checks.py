@@ -1,4 +1,4 @@
-"""Checks of public arguments: the one place where input is looked at.
+"""Checks of public arguments: the one place of input validation.
 
 Index
 -----
@@ -9,14 +9,17 @@ Index
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
+- `RenamedAttribute`, `renamed_arguments` : old public names, with a warning.
 
 Shapes are written as tuples in which None stands for any length.
 """
 
+import functools
 import importlib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +31,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
 Seed = np.random.Generator | int | None
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
@@ -161,3 +166,44 @@ def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None)
 def _first(mask: BoolArray) -> tuple[int, ...]:
     """Return the index of the first True as plain integers."""
     return tuple(int(i) for i in np.argwhere(mask)[0])
+
+
+class RenamedAttribute:
+    """The old name of an attribute: reading it warns and gives the new one."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self._old)
+        _warn_renamed(self._old, self._new)
+        return getattr(instance, self._new)
+
+
+def renamed_arguments(
+    **new_names: str,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator under which keyword arguments go by old names too, with a warning.
+
+    new_names : old="new", the new name of each old one.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @functools.wraps(function)
+        def renamed(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            for old in new_names.keys() & kwargs.keys():
+                _warn_renamed(old, new_names[old])
+                kwargs[new_names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return renamed
+
+    return decorate
+
+
+def _warn_renamed(old: str, new: str) -> None:
+    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)

@@ -38,7 +38,7 @@ def costs(alphabet: Alphabet, pairs: Mapping[tuple[str, str], float]) -> pynini.
             source=np.zeros(len(known), dtype=np.int64),
             ilabel=np.array([label[read] for read, _ in known], dtype=np.int64),
             olabel=np.array([label[written] for _, written in known], dtype=np.int64),
-            target=np.ones(len(known), dtype=np.int64),
+            nextstate=np.ones(len(known), dtype=np.int64),
             weight=np.array([pairs[pair] for pair in known], dtype=np.float64),
         )
     )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.layout import DEAD as DEAD
 from fstgrad.automata.layout import Layout
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, from_arrays
 
@@ -20,25 +20,26 @@ from fstgrad.openfst import Fst, FstArrays, from_arrays
 class Level:
     """The arcs that read one position: from S states over C symbol classes to S' states.
 
-    target : (S, C) int64, the state of the next level, or -1 where no hypothesis goes on.
+    nextstate : (S, C) int64, the state of the next level, or -1 where no hypothesis goes on.
     cost : (S, C) float64, loss in nats; 0 where dead.
     """
 
-    target: IntArray
+    nextstate: IntArray
     cost: FloatArray
+    target = RenamedAttribute("nextstate")
 
     @cached_property
     def segments(self) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
-        """For each class (sources, starts, targets), as ufunc.reduceat takes them.
+        """For each class (sources, starts, nextstates), as ufunc.reduceat takes them.
 
-        sources[starts[i] : starts[i + 1]] are the states that lead to targets[i].
+        sources[starts[i] : starts[i + 1]] are the states that lead to nextstates[i].
         """
         result = []
-        for column in self.target.T:
+        for column in self.nextstate.T:
             alive = np.flatnonzero(column != DEAD)
             sources = alive[np.argsort(column[alive], kind="stable")]
-            targets, starts = np.unique(column[sources], return_index=True)
-            result.append((sources, starts.astype(np.int64), targets))
+            nextstates, starts = np.unique(column[sources], return_index=True)
+            result.append((sources, starts.astype(np.int64), nextstates))
         return tuple(result)
 
 
@@ -46,13 +47,13 @@ class Level:
 class FlatLevels:
     """All levels one behind the other, as the passes on logarithms read them; N states with arcs.
 
-    Level t holds the states offsets[t] .. offsets[t + 1]; `target` (N, C) int32 counts from the
+    Level t holds the states offsets[t] .. offsets[t + 1]; `nextstate` (N, C) int32 counts from the
     start of the next level, -1 where dead; `cost` (N, C) and `final` in nats.
     """
 
     class_of: IntArray
     offsets: IntArray
-    target: npt.NDArray[np.int32]
+    nextstate: npt.NDArray[np.int32]
     cost: FloatArray
     final: FloatArray
 
@@ -105,7 +106,7 @@ class LossAutomaton:
         return FlatLevels(
             self.class_of.copy(),
             np.concatenate([[0], np.cumsum(self.level_sizes)]).astype(np.int64),
-            np.concatenate([level.target for level in self.levels]).astype(np.int32),
+            np.concatenate([level.nextstate for level in self.levels]).astype(np.int32),
             np.concatenate([level.cost for level in self.levels]),
             self.final.copy(),
         )
@@ -137,7 +138,7 @@ class LossAutomaton:
         n, depth = len(alphabet), np.full(fst.num_states, -1)
         depth[fst.start] = 0
         for t in range(length):
-            depth[fst.target[depth[fst.source] == t]] = t + 1
+            depth[fst.nextstate[depth[fst.source] == t]] = t + 1
         number = np.empty(fst.num_states, dtype=np.int64)
         levels, final = [], np.empty(0)
         for t in range(length + 1):
@@ -147,10 +148,10 @@ class LossAutomaton:
         for t in range(length):
             arcs = np.flatnonzero(depth[fst.source] == t)
             shape = (int((depth == t).sum()), n)
-            target, cost = np.full(shape, DEAD, dtype=np.int64), np.zeros(shape)
+            nextstate, cost = np.full(shape, DEAD, dtype=np.int64), np.zeros(shape)
             cell = number[fst.source[arcs]], fst.ilabel[arcs] - 1
-            target[cell], cost[cell] = number[fst.target[arcs]], -fst.weight[arcs]
-            levels.append(Level(target, cost))
+            nextstate[cell], cost[cell] = number[fst.nextstate[arcs]], -fst.weight[arcs]
+            levels.append(Level(nextstate, cost))
         return cls(alphabet, np.arange(n), tuple(levels), 0.0, final)
 
     @property
@@ -161,7 +162,7 @@ class LossAutomaton:
     @cached_property
     def level_sizes(self) -> tuple[int, ...]:
         """Number of states of each of the levels 0..l."""
-        return (*(len(level.target) for level in self.levels), len(self.final))
+        return (*(len(level.nextstate) for level in self.levels), len(self.final))
 
     @property
     def num_states(self) -> int:
@@ -172,12 +173,12 @@ class LossAutomaton:
     def num_arcs(self) -> int:
         """Number of arcs over symbols (an arc of a class counts once for each of its symbols)."""
         size = np.bincount(self.class_of, minlength=self.num_classes)
-        return sum(int(((level.target != DEAD) * size).sum()) for level in self.levels)
+        return sum(int(((level.nextstate != DEAD) * size).sum()) for level in self.levels)
 
     @property
     def num_classes(self) -> int:
         """Number of symbol classes."""
-        return int(self.levels[0].target.shape[1])
+        return int(self.levels[0].nextstate.shape[1])
 
     @property
     def nbytes(self) -> int:
@@ -188,7 +189,7 @@ class LossAutomaton:
     @cached_property
     def is_complete(self) -> bool:
         """Whether every hypothesis of length l has a finite loss."""
-        return all(bool((level.target != DEAD).all()) for level in self.levels)
+        return all(bool((level.nextstate != DEAD).all()) for level in self.levels)
 
     @cached_property
     def spread(self) -> float:
@@ -196,9 +197,9 @@ class LossAutomaton:
         low, high = self.final, self.final
         largest = float(np.ptp(self.final))
         for level in reversed(self.levels):
-            dead = level.target == DEAD
-            low = np.where(dead, np.inf, level.cost + low[level.target]).min(axis=1)
-            high = np.where(dead, -np.inf, level.cost + high[level.target]).max(axis=1)
+            dead = level.nextstate == DEAD
+            low = np.where(dead, np.inf, level.cost + low[level.nextstate]).min(axis=1)
+            high = np.where(dead, -np.inf, level.cost + high[level.nextstate]).max(axis=1)
             largest = max(largest, float(high.max() - low.min()))
         return largest
 
@@ -216,10 +217,10 @@ class LossAutomaton:
             )
         state, total = 0, self.initial
         for level, symbol_class in zip(self.levels, self.class_of[ids], strict=True):
-            if level.target[state, symbol_class] == DEAD:
+            if level.nextstate[state, symbol_class] == DEAD:
                 return float("inf")
             total += float(level.cost[state, symbol_class])
-            state = int(level.target[state, symbol_class])
+            state = int(level.nextstate[state, symbol_class])
         return total + float(self.final[state])
 
     def to_fst(self) -> Fst:
@@ -229,13 +230,13 @@ class LossAutomaton:
     def to_arrays(self) -> FstArrays:
         """Return the arrays of `to_fst`."""
         offsets = np.concatenate([[0], np.cumsum(self.level_sizes)])
-        sources, labels, targets, weights = [], [], [], []
+        sources, labels, nextstates, weights = [], [], [], []
         for t, level in enumerate(self.levels):
-            target = level.target[:, self.class_of]
-            state, symbol = np.nonzero(target != DEAD)
+            nextstate = level.nextstate[:, self.class_of]
+            state, symbol = np.nonzero(nextstate != DEAD)
             sources.append(state + offsets[t])
             labels.append(symbol + 1)
-            targets.append(target[state, symbol] + offsets[t + 1])
+            nextstates.append(nextstate[state, symbol] + offsets[t + 1])
             weights.append(-level.cost[:, self.class_of][state, symbol])
         final = np.full(self.num_states, np.inf)
         final[offsets[-2] :] = -self.final - self.initial
@@ -248,15 +249,15 @@ class LossAutomaton:
             ilabel=label,
             olabel=label,
             weight=np.concatenate(weights),
-            target=np.concatenate(targets),
+            nextstate=np.concatenate(nextstates),
         )
 
     def _layout(self, *, bigram: bool) -> Layout:
-        targets = [level.target for level in self.levels]
+        nextstates = [level.nextstate for level in self.levels]
         costs = [level.cost for level in self.levels]
-        return Layout.of_levels(self.class_of.copy(), targets, costs, self.final, bigram=bigram)
+        return Layout.of_levels(self.class_of.copy(), nextstates, costs, self.final, bigram=bigram)
 
     def _level_arrays(self) -> Iterator[FloatArray | IntArray]:
         for level in self.levels:
-            yield level.target
+            yield level.nextstate
             yield level.cost

@@ -93,7 +93,7 @@ def in_nats(
     return LossAutomaton(
         alphabet,
         class_of,
-        tuple(Level(level.target, level.cost * unit) for level in raw.levels),
+        tuple(Level(level.nextstate, level.cost * unit) for level in raw.levels),
         float(raw.initial * unit),
         raw.final * unit,
         cap,
@@ -118,15 +118,15 @@ def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
         onward = ways[remaining, cells]
         parts = [(onward, ways_cost[remaining, cells])]
         if not frontier.is_only_cap:
-            ahead, level = frontier.advance(remaining, _NO_LIMIT)
+            ahead, _, level = frontier.advance(remaining, _NO_LIMIT)
             parts.insert(0, (frontier.fall, level.cost))
         if (onward < 0).any() or any((part == -2).any() for part, _ in parts):
             raise _unbounded()
         cells = np.unique(np.concatenate([part[part >= 0] for part, _ in parts]))
-        targets = [ahead + np.searchsorted(cells, part) for part, _ in parts]
+        nextstates = [ahead + np.searchsorted(cells, part) for part, _ in parts]
         if len(parts) == 2:
-            targets[0] = np.where(frontier.fall >= 0, targets[0], level.target)
-        levels.append(RawLevel(np.concatenate(targets), np.concatenate([c for _, c in parts])))
+            nextstates[0] = np.where(frontier.fall >= 0, nextstates[0], level.nextstate)
+        levels.append(RawLevel(np.concatenate(nextstates), np.concatenate([c for _, c in parts])))
     ends: Any = final[cells]
     if not frontier.is_only_cap:
         ends = np.concatenate([frontier.final, ends])
@@ -165,9 +165,9 @@ def _reachable(raw: RawAutomaton) -> RawAutomaton:
     found = np.array([0])
     levels: list[RawLevel] = []
     for level in raw.levels:
-        target, cost = level.target[found], level.cost[found]
-        found, number = np.unique(target, return_inverse=True)
+        nextstate, cost = level.nextstate[found], level.cost[found]
+        found, number = np.unique(nextstate, return_inverse=True)
         if found[0] == DEAD:
             found, number = found[1:], number - 1
-        levels.append(RawLevel(number.reshape(target.shape), cost))
+        levels.append(RawLevel(number.reshape(nextstate.shape), cost))
     return RawAutomaton(tuple(levels), raw.initial, raw.final[found])

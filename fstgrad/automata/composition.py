@@ -49,7 +49,7 @@ def _sorted(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]
     """Return the order of the arcs by source and label, -1 behind it, and what the kernel reads."""
     order = np.lexsort((label, fst.source))
     first = np.searchsorted(fst.source, np.arange(fst.num_states + 1))
-    side = first, label[order], fst.target[order], fst.start, np.isfinite(fst.final)
+    side = first, label[order], fst.nextstate[order], fst.start, np.isfinite(fst.final)
     return np.append(order, -1), side
 
 

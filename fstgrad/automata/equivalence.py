@@ -1,10 +1,10 @@
 """States of a target machine with the same future: partition refinement, and the quotient."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from fstgrad.automata import kernels
 from fstgrad.automata.machine import (
     Arcs,
     TargetMachine,
@@ -13,52 +13,34 @@ from fstgrad.automata.machine import (
     symbol_classes,
     topological_order,
 )
-from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 
 
-def merge_equal_futures(machine: TargetMachine, *, compiled: bool = True) -> TargetMachine:
-    """Return the quotient by the coarsest equivalence of states with equal futures.
+def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
+    """Return the quotient of a tropical machine by the equivalence of states with equal futures.
 
-    Two states are equal if they are equally final and, for each class, lead with equal total
+    Two states are equal if they are equally final and, for each class, lead with equal least
     weight into each block: partition refinement, O(rounds x arcs x blocks).
     """
     _, block = np.unique(machine.final, return_inverse=True)
     blocks = int(block.max()) + 1
-    refined = _refined_tropical if compiled and machine.semiring is TROPICAL else _refined
     while blocks < machine.num_states:
-        block = refined(machine, block, blocks)
+        block = _refine(machine, block, blocks)
         if int(block.max()) + 1 == blocks:
-            return _quotient(machine, block)
+            return quotient(machine, block)
         blocks = int(block.max()) + 1
     return machine
 
 
-def _refined(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+def _refine(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
     """Return the blocks (K,), split where states lead into blocks with different weights."""
-    indicator = machine.semiring.full((machine.num_states, blocks))
-    indicator[np.arange(machine.num_states), block] = machine.semiring.one
-    indicator = machine._closed_backward(indicator)
-    signature = np.column_stack(
-        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
-    )
-    rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
-    refined: IntArray = np.unique(rows.ravel(), return_inverse=True)[1]
-    return refined
-
-
-def _refined_tropical(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
-    """Return what `_refined` does, by the kernel."""
-    from fstgrad.automata.kernels import reduction
-
-    kernels: Any = reduction
     order, arcs = machine.by_class()
     refined = np.empty(len(block), dtype=np.int64)
-    refined[order] = kernels.refined(len(machine.arcs), *arcs, block[order], blocks)
+    refined[order] = kernels.reduction.refine(arcs, block[order], blocks)
     return refined
 
 
-def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
+def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
     """Return one state for each block, with the arcs of its last member along epsilons.
 
     The others may have arcs only through epsilons that stay in the block, and those go.
@@ -70,9 +52,9 @@ def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
 
     def mapped(arcs: Arcs, *, loops: bool) -> Arcs:
         kept = arcs.take(is_first[arcs.source])
-        moved = Arcs(block[kept.source], block[kept.target], kept.weight)
+        moved = Arcs(block[kept.source], block[kept.nextstate], kept.weight)
         if not loops:  # an epsilon loop of non-negative cost changes no minimum
-            moved = moved.take(moved.source != moved.target)
+            moved = moved.take(moved.source != moved.nextstate)
         return summed(moved, semiring, len(first))
 
     initial = semiring.full((len(first),))
@@ -97,7 +79,7 @@ def _quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
 def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
     """Return for each block a member from which no epsilons lead to another member."""
     rank = np.zeros(machine.num_states, dtype=np.int64)
-    for source, target in zip(machine.epsilon.source, machine.epsilon.target, strict=True):
-        rank[target] = max(rank[target], rank[source] + 1)
+    for source, nextstate in zip(machine.epsilon.source, machine.epsilon.nextstate, strict=True):
+        rank[nextstate] = max(rank[nextstate], rank[source] + 1)
     order = np.lexsort((-rank, block))
     return order[np.unique(block[order], return_index=True)[1]]

@@ -72,16 +72,16 @@ class TargetLoss:
 
     @cached_property
     def _arcs(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
-        """First arc of each class, (source, target) and weights of all arcs."""
+        """First arc of each class, (source, nextstate) and weights of all arcs."""
         every = concatenated(self.machine.arcs)
         sizes = [len(arcs.source) for arcs in self.machine.arcs]
         first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return first, np.column_stack([every.source, every.target]), every.weight
+        return first, np.column_stack([every.source, every.nextstate]), every.weight
 
     @cached_property
     def _epsilon(self) -> tuple[IntArray, npt.NDArray[Any]]:
         arcs = self.machine.epsilon
-        return np.column_stack([arcs.source, arcs.target]), arcs.weight
+        return np.column_stack([arcs.source, arcs.nextstate]), arcs.weight
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class Layout:
     places : (l + 2,) int64, and the entries places[t] .. places[t + 1]
     dense : (l + 1,) int64, how many states of a level, the first ones, have an entry per context
     symbol : (N + S_l,) int32, the symbol that enters each other state; 0 for those
-    goal : (N, C) int32
-        The arc that reads b ends in the entry goal + b of the next level; any where dead.
+    next_entry : (N, C) int32
+        The arc that reads b leads to the entry next_entry + b of the next level; 0 where dead.
     weight : (N, C) float64
         e^cost divided by the largest of the level, 0 where dead.
     alive : (N, C) bool
@@ -43,7 +43,7 @@ class Layout:
     places: IntArray
     dense: IntArray
     symbol: npt.NDArray[np.int32]
-    goal: npt.NDArray[np.int32]
+    next_entry: npt.NDArray[np.int32]
     weight: FloatArray
     alive: npt.NDArray[np.bool_]
     final: FloatArray
@@ -55,24 +55,24 @@ class Layout:
     def of_levels(
         cls,
         class_of: IntArray,
-        targets: Sequence[IntArray],
+        nextstates: Sequence[IntArray],
         costs: Sequence[FloatArray],
         final: FloatArray,
         *,
         bigram: bool,
     ) -> "Layout":
-        """Return the layout of levels of arcs, target and cost (S_t, C); O(arcs).
+        """Return the layout of levels of arcs, nextstate and cost (S_t, C); O(arcs).
 
         bigram : bool
-            For bigram scores, as above.  Otherwise `places` and `goal` count states, not entries.
+            For bigram scores, as above.  Otherwise `places` and `next_entry` count states, not entries.
         """
-        sizes = np.array([*(len(target) for target in targets), len(final)])
+        sizes = np.array([*(len(nextstate) for nextstate in nextstates), len(final)])
         level = np.repeat(np.arange(len(sizes)), sizes)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        target, cost = np.concatenate(targets), np.concatenate(costs)
-        alive = target != DEAD
-        states = len(target)
-        ends = target + offsets[1 + level[:states], None]
+        nextstate, cost = np.concatenate(nextstates), np.concatenate(costs)
+        alive = nextstate != DEAD
+        states = len(nextstate)
+        ends = nextstate + offsets[1 + level[:states], None]
         symbol, single = _only_symbols(class_of, ends, alive, sizes[level])
         if not bigram:
             single[:] = False
@@ -103,7 +103,7 @@ class Layout:
     @property
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """What a pass walks along, as its first arguments after the table."""
-        return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.goal)
+        return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry)
 
     @property
     def nbytes(self) -> int:

@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automata.kernels.arcs import MachineArcs, grouped
 from fstgrad.automata.semiring import TROPICAL, Semiring
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-
-Grouped = tuple[IntArray, IntArray, npt.NDArray[Any]]
-ClassArcs = tuple[IntArray, IntArray, npt.NDArray[Any], IntArray, IntArray, npt.NDArray[Any]]
 
 GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
@@ -29,12 +27,12 @@ class Arcs:
     """Weighted arcs between states: three arrays of shape (number of arcs,)."""
 
     source: IntArray
-    target: IntArray
+    nextstate: IntArray
     weight: npt.NDArray[Any]
 
     def take(self, where: npt.NDArray[Any] | slice) -> "Arcs":
         """Return the arcs at the given positions, in a slice, or under a mask."""
-        return Arcs(self.source[where], self.target[where], self.weight[where])
+        return Arcs(self.source[where], self.nextstate[where], self.weight[where])
 
 
 @dataclass(frozen=True)
@@ -72,19 +70,19 @@ class TargetMachine:
         """
         after = self.semiring.full(rows.shape)
         arcs = self.arcs[symbol_class]
-        for source, target, weight in zip(arcs.source, arcs.target, arcs.weight, strict=True):
+        for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
             moved = self.semiring.times(rows[source], weight)
-            self.semiring.plus(after[target], moved, out=after[target])
+            self.semiring.plus(after[nextstate], moved, out=after[nextstate])
         return self.closed(after)
 
     def retreat(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
         """Return the weights (K, S) of reading one symbol of the class, then `columns` (K, S)."""
         before = self.semiring.full(columns.shape)
         arcs = self.arcs[symbol_class]
-        for source, target, weight in zip(arcs.source, arcs.target, arcs.weight, strict=True):
-            moved = self.semiring.times(columns[target], weight)
+        for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
+            moved = self.semiring.times(columns[nextstate], weight)
             self.semiring.plus(before[source], moved, out=before[source])
-        return self._closed_backward(before)
+        return self.closed_backward(before)
 
     def value(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the weight (S,) of each of the rows (K, S) at the end of the hypothesis."""
@@ -114,26 +112,23 @@ class TargetMachine:
             final=np.append(machine.final, np.int64(0)),
         )
 
-    def by_class(self) -> tuple[IntArray, ClassArcs]:
-        """Return the states in an order in which epsilons lead up, and the arcs for the kernels.
-
-        The arcs are (first, goal, weight) by class and source, arcs first[c K + j] ..
-        first[c K + j + 1] leaving state j under class c, and the same of the epsilons by source.
-        """
+    def by_class(self) -> tuple[IntArray, MachineArcs]:
+        """Return the states in an order in which epsilons lead up, and the arcs for the kernels."""
         size, epsilon = self.num_states, self.epsilon
         rank = [0] * size
-        for source, target in zip(epsilon.source.tolist(), epsilon.target.tolist(), strict=True):
-            rank[target] = max(rank[target], rank[source] + 1)
+        for source, nextstate in zip(
+            epsilon.source.tolist(), epsilon.nextstate.tolist(), strict=True
+        ):
+            rank[nextstate] = max(rank[nextstate], rank[source] + 1)
         order = np.argsort(rank, kind="stable")
         number = np.empty(size, dtype=np.int64)
         number[order] = np.arange(size)
         classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
         every = concatenated(self.arcs)
-        group = classes * size + number[every.source]
-        return order, (
-            *_grouped(group, number, every, len(self.arcs) * size),
-            *_grouped(number[epsilon.source], number, epsilon, size),
-        )
+        groups = classes * size + number[every.source]
+        reading = grouped(groups, number[every.nextstate], every.weight, len(self.arcs) * size)
+        silent = grouped(number[epsilon.source], number[epsilon.nextstate], epsilon.weight, size)
+        return order, MachineArcs(*reading, *silent)
 
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
@@ -170,32 +165,25 @@ class TargetMachine:
 
     def closed(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
-        for source, target, weight in zip(
-            self.epsilon.source, self.epsilon.target, self.epsilon.weight, strict=True
+        for source, nextstate, weight in zip(
+            self.epsilon.source, self.epsilon.nextstate, self.epsilon.weight, strict=True
         ):
             moved = self.semiring.times(rows[source], weight)
-            self.semiring.plus(rows[target], moved, out=rows[target])
+            self.semiring.plus(rows[nextstate], moved, out=rows[nextstate])
         rows[self.semiring.is_zero(rows)] = self.semiring.zero
         return rows
 
-    def _closed_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        for source, target, weight in zip(
+    def closed_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        for source, nextstate, weight in zip(
             self.epsilon.source[::-1],
-            self.epsilon.target[::-1],
+            self.epsilon.nextstate[::-1],
             self.epsilon.weight[::-1],
             strict=True,
         ):
-            moved = self.semiring.times(columns[target], weight)
+            moved = self.semiring.times(columns[nextstate], weight)
             self.semiring.plus(columns[source], moved, out=columns[source])
         columns[self.semiring.is_zero(columns)] = self.semiring.zero
         return columns
-
-
-def _grouped(group: IntArray, number: IntArray, arcs: Arcs, groups: int) -> Grouped:
-    """Return (first, target, weight) of the arcs sorted by group, states renumbered."""
-    order = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[order], np.arange(groups + 1))
-    return first, number[arcs.target][order], arcs.weight[order]
 
 
 def cost_unit(costs: FloatArray) -> float:
@@ -213,11 +201,11 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     Labels without arcs form a class too.  Labels are compared by a hash of their arcs, and the
     result is verified; on a collision the hash is drawn anew.
     """
-    order = np.lexsort((arcs.weight, arcs.target, arcs.source, label))
+    order = np.lexsort((arcs.weight, arcs.nextstate, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
     bounds = np.searchsorted(label, np.arange(num + 1))
     start, count = bounds[:-1], np.diff(bounds)
-    columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.target
+    columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.nextstate
     for salt in itertools.count(1):
         sums = np.append(np.uint64(0), np.cumsum(_mixed(*columns, salt)))
         hashes = sums[bounds[1:]] - sums[start]
@@ -234,11 +222,11 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
 
 
 def _mixed(
-    weight: npt.NDArray[np.uint64], source: IntArray, target: IntArray, salt: int
+    weight: npt.NDArray[np.uint64], source: IntArray, nextstate: IntArray, salt: int
 ) -> npt.NDArray[np.uint64]:
     """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""
     mixed = weight + np.uint64(salt)
-    for number in (source, target):
+    for number in (source, nextstate):
         mixed ^= mixed >> np.uint64(32)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         mixed += number.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -252,14 +240,14 @@ def concatenated(parts: tuple[Arcs, ...]) -> Arcs:
     """Return the arcs of all parts, one after the other."""
     return Arcs(
         np.concatenate([part.source for part in parts]),
-        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.nextstate for part in parts]),
         np.concatenate([part.weight for part in parts]),
     )
 
 
 def summed(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
     """Return the arcs with those between the same two states added up."""
-    keys, where = np.unique(arcs.source * num_states + arcs.target, return_inverse=True)
+    keys, where = np.unique(arcs.source * num_states + arcs.nextstate, return_inverse=True)
     weight = semiring.full((len(keys),))
     semiring.plus.at(weight, where, arcs.weight)
     return Arcs(keys // num_states, keys % num_states, weight)
@@ -267,7 +255,7 @@ def summed(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
 
 def topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
     """Return the arcs sorted by a topological order of their sources; None if there is a cycle."""
-    indegree = np.bincount(arcs.target, minlength=num_states)
+    indegree = np.bincount(arcs.nextstate, minlength=num_states)
     leaving: dict[int, list[int]] = {}
     for arc, source in enumerate(arcs.source.tolist()):
         leaving.setdefault(source, []).append(arc)
@@ -276,8 +264,8 @@ def topological_order(arcs: Arcs, num_states: int) -> IntArray | None:
     while ready:
         for arc in leaving.get(ready.pop(), ()):
             order.append(arc)
-            target = int(arcs.target[arc])
-            indegree[target] -= 1
-            if indegree[target] == 0:
-                ready.append(target)
+            nextstate = int(arcs.nextstate[arc])
+            indegree[nextstate] -= 1
+            if indegree[nextstate] == 0:
+                ready.append(nextstate)
     return np.array(order, dtype=np.int64) if len(order) == len(arcs.source) else None

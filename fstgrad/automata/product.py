@@ -30,7 +30,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
     def joint(left: Arcs, right: Arcs) -> Arcs:
         return Arcs(
             np.add.outer(left.source * size, right.source).ravel(),
-            np.add.outer(left.target * size, right.target).ravel(),
+            np.add.outer(left.nextstate * size, right.nextstate).ravel(),
             np.add.outer(left.weight, right.weight).ravel(),
         )
 
@@ -86,15 +86,15 @@ def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) ->
     levels: list[Level] = []
     states = 1
     for level_a, level_b in zip(a.levels, b.levels, strict=True):
-        goal_a = level_a.target[left][:, classes[0]]
-        goal_b = level_b.target[right][:, classes[1]]
+        goal_a = level_a.nextstate[left][:, classes[0]]
+        goal_b = level_b.nextstate[right][:, classes[1]]
         cost = level_a.cost[left][:, classes[0]] + level_b.cost[right][:, classes[1]]
         alive = (goal_a != DEAD) & (goal_b != DEAD)
         width = int(goal_b.max(initial=0)) + 1
         pairs, number = np.unique(goal_a[alive] * width + goal_b[alive], return_inverse=True)
-        target: IntArray = np.full(alive.shape, DEAD, dtype=np.int64)
-        target[alive] = number
-        levels.append(Level(target, np.where(alive, cost, 0.0)))
+        nextstate: IntArray = np.full(alive.shape, DEAD, dtype=np.int64)
+        nextstate[alive] = number
+        levels.append(Level(nextstate, np.where(alive, cost, 0.0)))
         left, right = pairs // width, pairs % width
         states += len(pairs)
         if states > max_states:

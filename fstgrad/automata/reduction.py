@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automata import kernels
 from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.kernels.arcs import grouped
 from fstgrad.automata.machine import (
     GRID_BITS,
     Arcs,
@@ -36,13 +38,13 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     outside the target are one, so that M costs no more with 10,000 words than with 100.
     """
     kept = np.isin(fst.olabel, written) | (fst.olabel == 0)
-    source, ilabel, olabel, target, weight = (
+    source, ilabel, olabel, nextstate, weight = (
         np.asarray(getattr(fst, name))[kept]
-        for name in ("source", "ilabel", "olabel", "target", "weight")
+        for name in ("source", "ilabel", "olabel", "nextstate", "weight")
     )
     width = int(olabel.max(initial=0)) + 1
     reads = ilabel > 0
-    arcs = Arcs(source[reads], target[reads] * width + olabel[reads], weight[reads])
+    arcs = Arcs(source[reads], nextstate[reads] * width + olabel[reads], weight[reads])
     class_of, classes = symbol_classes(arcs, ilabel[reads] - 1, num_symbols)
     merged = concatenated(classes)
     number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
@@ -52,19 +54,15 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
         final=fst.final,
         source=np.concatenate([source[~reads], merged.source]),
         ilabel=np.concatenate([ilabel[~reads], number + 1]),
-        olabel=np.concatenate([olabel[~reads], merged.target % width]),
-        target=np.concatenate([target[~reads], merged.target // width]),
+        olabel=np.concatenate([olabel[~reads], merged.nextstate % width]),
+        nextstate=np.concatenate([nextstate[~reads], merged.nextstate // width]),
         weight=np.concatenate([weight[~reads], merged.weight]),
     )
     return reduced, class_of
 
 
-def target_machine(
-    fst: FstArrays, num_symbols: int, semiring: Semiring, *, compiled: bool = True
-) -> TargetMachine:
+def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> TargetMachine:
     """Return the arrays of M, small and ordered.
-
-    Without `compiled` it is done in numpy, the twin that the tests compare with.
 
     Parameters
     ----------
@@ -82,29 +80,26 @@ def target_machine(
     """
     if fst.start < 0:
         return _empty_machine(num_symbols, semiring)
-    weights, final, unit = _semiring_weights(fst, semiring)
-    all_arcs = Arcs(fst.source, fst.target, weights)
+    weights, final, unit = semiring_weights(fst, semiring)
+    arcs = Arcs(fst.source, fst.nextstate, weights)
+    if semiring is PROBABILITY:
+        return _counting_machine(fst, arcs, final, num_symbols)
     is_epsilon = fst.ilabel == 0
-    if compiled and semiring is PROBABILITY:
-        return _counting_machine(fst, all_arcs, final, num_symbols)
-    class_of, arcs = symbol_classes(
-        all_arcs.take(~is_epsilon), fst.ilabel[~is_epsilon] - 1, num_symbols
+    class_of, classes = symbol_classes(
+        arcs.take(~is_epsilon), fst.ilabel[~is_epsilon] - 1, num_symbols
     )
     initial = semiring.full((len(final),))
     initial[fst.start] = semiring.one
     machine = TargetMachine(
-        semiring, class_of, arcs, all_arcs.take(is_epsilon), initial, final, unit
+        semiring, class_of, classes, arcs.take(is_epsilon), initial, final, unit
     )
-    return merge_equal_futures(order_epsilons(machine), compiled=compiled)
+    return merge_equal_futures(order_epsilons(machine))
 
 
 def _counting_machine(
     fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
 ) -> TargetMachine:
     """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
-    from fstgrad.automata.kernels import reduction
-
-    kernels: Any = reduction
     size = len(final)
     silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
     order = topological_order(silent, size)
@@ -112,17 +107,19 @@ def _counting_machine(
         paths = _cyclic_closure(PROBABILITY, silent, size)
     else:
         ordered = silent.take(order)
-        paths = kernels.closure(size, ordered.source, ordered.target, ordered.weight)
+        paths = kernels.reduction.closure(
+            size, ordered.source, ordered.nextstate, ordered.weight
+        )
     read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
-    group = (fst.ilabel[read] - 1) * size + arcs.source[read]
-    read = read[np.argsort(group, kind="stable")]
-    group.sort()
-    first = np.searchsorted(group, np.arange(num_symbols * size + 1))
-    triples, weight, ends = kernels.quotient(
-        paths, fst.start, num_symbols, first, arcs.target[read], arcs.weight[read], final
+    reading = grouped(
+        (fst.ilabel[read] - 1) * size + arcs.source[read],
+        arcs.nextstate[read],
+        arcs.weight[read],
+        num_symbols * size,
     )
-    label, source, target = triples.T
-    class_of, classes = symbol_classes(Arcs(source, target, weight), label, num_symbols)
+    triples, weight, ends = kernels.reduction.quotient(paths, fst.start, reading, final)
+    label, source, nextstate = triples.T
+    class_of, classes = symbol_classes(Arcs(source, nextstate, weight), label, num_symbols)
     initial = np.zeros(len(ends))
     initial[0] = 1.0
     none = np.empty(0, dtype=np.int64)
@@ -139,7 +136,7 @@ def _empty_machine(num_symbols: int, semiring: Semiring) -> TargetMachine:
     return TargetMachine(semiring, classes, (none,), none, nothing, nothing, 1.0)
 
 
-def _semiring_weights(
+def semiring_weights(
     fst: FstArrays, semiring: Semiring
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], float]:
     """Return arc weights and final weights in the semiring's dtype, and the unit of costs."""
@@ -158,37 +155,28 @@ def _semiring_weights(
 
 
 def order_epsilons(machine: TargetMachine) -> TargetMachine:
-    """Return an equal machine whose epsilon arcs are in topological order, rows closed.
+    """Return an equal tropical machine whose epsilon arcs are in topological order, rows closed.
 
-    Tropical epsilon arcs are kept where they have no cycle (they are few, their closure is not);
-    otherwise, and always in the probability semiring, they are replaced by their closure.
+    Epsilon arcs are kept where they have no cycle (they are few, their closure is not); otherwise
+    they are replaced by their closure.
     """
     order = topological_order(machine.epsilon, machine.num_states)
-    if order is not None and machine.semiring is TROPICAL:
+    if order is not None:
         machine = replace(machine, epsilon=machine.epsilon.take(order))
     else:
-        machine = _without_epsilons(machine, _closure(machine, order))
+        closure = _cyclic_closure(machine.semiring, machine.epsilon, machine.num_states)
+        machine = without_epsilons(machine, closure)
     return replace(
         machine,
         initial=machine.closed(machine.initial[:, None].copy())[:, 0],
-        final=machine._closed_backward(machine.final[:, None].copy())[:, 0],
+        final=machine.closed_backward(machine.final[:, None].copy())[:, 0],
     )
-
-
-def _closure(machine: TargetMachine, order: IntArray | None) -> npt.NDArray[Any]:
-    """Return the (K, K) matrix of all epsilon paths, the empty ones included."""
-    semiring, size = machine.semiring, machine.num_states
-    if order is None:
-        return _cyclic_closure(semiring, machine.epsilon, size)
-    closure = semiring.full((size, size))
-    closure[np.arange(size), np.arange(size)] = semiring.one
-    return replace(machine, epsilon=machine.epsilon.take(order)).closed(closure.T).T
 
 
 def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[Any]:
     """Return the weights (K, K) of all paths, the empty ones included (Lehmann 1977)."""
     closure = semiring.full((size, size))
-    semiring.plus.at(closure, (arcs.source, arcs.target), arcs.weight)
+    semiring.plus.at(closure, (arcs.source, arcs.nextstate), arcs.weight)
     for k in range(size):
         loop = closure[k, k]
         if semiring is TROPICAL and loop < 0:
@@ -210,7 +198,7 @@ def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[An
     return closure
 
 
-def _without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
+def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
     """Return the machine whose arcs, and whose end, are preceded by the closure.
 
     A state then holds its whole future, so that `merge_equal_futures` sees what is equal; states
@@ -224,7 +212,7 @@ def _without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targ
         sources = np.concatenate([np.empty(0, dtype=np.int64)] + [leaders[s] for s in arcs.source])
         before = closure[sources, np.repeat(arcs.source, counts)]
         weight = semiring.times(before, np.repeat(arcs.weight, counts))
-        return summed(Arcs(sources, np.repeat(arcs.target, counts), weight), semiring, size)
+        return summed(Arcs(sources, np.repeat(arcs.nextstate, counts), weight), semiring, size)
 
     ends = semiring.times(closure, machine.final[None, :])
     return _reachable(
@@ -244,12 +232,12 @@ def _reachable(machine: TargetMachine) -> TargetMachine:
     count = 0
     while count < found.sum():
         count = int(found.sum())
-        found[every.target[found[every.source]]] = True
+        found[every.nextstate[found[every.source]]] = True
     number = np.cumsum(found) - 1
 
     def renumbered(arcs: Arcs) -> Arcs:
         kept = arcs.take(found[arcs.source])
-        return Arcs(number[kept.source], number[kept.target], kept.weight)
+        return Arcs(number[kept.source], number[kept.nextstate], kept.weight)
 
     return replace(
         machine,

@@ -21,7 +21,7 @@ class Arcs(NamedTuple):
     """Arcs in any order: four arrays (A,); label -1 is epsilon, scores are log-weights."""
 
     source: IntArray
-    target: IntArray
+    nextstate: IntArray
     label: IntArray
     scores: FloatArray
 
@@ -29,7 +29,7 @@ class Arcs(NamedTuple):
     def checked(
         cls,
         source: npt.ArrayLike,
-        target: npt.ArrayLike,
+        nextstate: npt.ArrayLike,
         label: npt.ArrayLike,
         scores: npt.ArrayLike,
         num_symbols: int,
@@ -39,7 +39,7 @@ class Arcs(NamedTuple):
         shape = first.shape
         return cls(
             first,
-            index_array("target", target, _LARGEST_STATE, shape),
+            index_array("nextstate", nextstate, _LARGEST_STATE, shape),
             index_array("label", label, num_symbols, shape, lower=EPSILON),
             log_weights("scores", scores, shape),
         )
@@ -54,9 +54,9 @@ def ordered(arcs: Arcs, start: int, final: Mapping[int, float]) -> Parts:
     One end: where there are several final states, or one that scores or goes on, each gets an
     epsilon arc, which carries its score, to a new state.
     """
-    states, ends_of = np.unique(np.concatenate([arcs.source, arcs.target]), return_inverse=True)
+    states, ends_of = np.unique(np.concatenate([arcs.source, arcs.nextstate]), return_inverse=True)
     known = {int(state): i for i, state in enumerate(states.tolist())}
-    source, target = ends_of[: len(arcs.source)], ends_of[len(arcs.source) :]
+    source, nextstate = ends_of[: len(arcs.source)], ends_of[len(arcs.source) :]
     for state in (start, *final):
         known.setdefault(int(state), len(known))
     stops = {known[int(state)]: float(score) for state, score in final.items()}
@@ -71,34 +71,34 @@ def ordered(arcs: Arcs, start: int, final: Mapping[int, float]) -> Parts:
     if only < 0 or stops[only] != 0.0 or (source == only).any():
         extra = np.array(list(stops), dtype=np.int64)
         source = np.concatenate([source, extra])
-        target = np.concatenate([target, np.full(len(extra), num)])
+        nextstate = np.concatenate([nextstate, np.full(len(extra), num)])
         label = np.concatenate([label, np.full(len(extra), EPSILON)])
         scores = np.concatenate([scores, np.array(list(stops.values()), dtype=np.float64)])
         origin = np.concatenate([origin, names[extra]])
         ends = np.concatenate([ends, np.ones(len(extra), dtype=bool)])
         only, num = num, num + 1
-    rank = _topological_rank(source, target, num, known[int(start)], only)
-    kept = np.flatnonzero((rank[source] >= 0) & (rank[target] >= 0))
-    order = kept[np.lexsort((kept, rank[target[kept]], rank[source[kept]]))]
-    graph = Graph(rank[source[order]], rank[target[order]], int(rank.max()) + 1)
+    rank = _topological_rank(source, nextstate, num, known[int(start)], only)
+    kept = np.flatnonzero((rank[source] >= 0) & (rank[nextstate] >= 0))
+    order = kept[np.lexsort((kept, rank[nextstate[kept]], rank[source[kept]]))]
+    graph = Graph(rank[source[order]], rank[nextstate[order]], int(rank.max()) + 1)
     return graph, label[order].astype(np.int64), scores[order], origin[order], ends[order]
 
 
 def _topological_rank(
-    source: IntArray, target: IntArray, num: int, start: int, end: int
+    source: IntArray, nextstate: IntArray, num: int, start: int, end: int
 ) -> IntArray:
     """Return the topological number of each state on a path from start to end; -1 for others."""
-    useful = reached(source, target, num, start) & reached(target, source, num, end)
+    useful = reached(source, nextstate, num, start) & reached(nextstate, source, num, end)
     if not (useful[start] and useful[end]):
         raise InfeasibleError(
             "no path leads from the start to a final state: the lattice is empty; "
             "check start, final and the arcs"
         )
-    alive = useful[source] & useful[target]
-    source, target = source[alive], target[alive]
+    alive = useful[source] & useful[nextstate]
+    source, nextstate = source[alive], nextstate[alive]
     order = np.argsort(source, kind="stable")
     bounds = np.searchsorted(source[order], np.arange(num + 1))
-    indegree = np.bincount(target, minlength=num)
+    indegree = np.bincount(nextstate, minlength=num)
     rank = np.full(num, -1, dtype=np.int64)
     front, count = np.array([start]), 0
     if indegree[start]:
@@ -107,7 +107,7 @@ def _topological_rank(
         rank[front] = np.arange(count, count + len(front))
         count += len(front)
         arcs = order[_ranges(bounds[front], bounds[front + 1])]
-        left, taken = np.unique(target[arcs], return_counts=True)
+        left, taken = np.unique(nextstate[arcs], return_counts=True)
         indegree[left] -= taken
         front = left[indegree[left] == 0]
     if count < useful.sum():
@@ -115,7 +115,7 @@ def _topological_rank(
     return rank
 
 
-def reached(source: IntArray, target: IntArray, num: int, start: int) -> BoolArray:
+def reached(source: IntArray, nextstate: IntArray, num: int, start: int) -> BoolArray:
     """Return which of `num` states can be reached from `start`."""
     order = np.argsort(source, kind="stable")
     bounds = np.searchsorted(source[order], np.arange(num + 1))
@@ -123,7 +123,7 @@ def reached(source: IntArray, target: IntArray, num: int, start: int) -> BoolArr
     front = np.array([start])
     while len(front):
         found[front] = True
-        ahead = np.unique(target[order[_ranges(bounds[front], bounds[front + 1])]])
+        ahead = np.unique(nextstate[order[_ranges(bounds[front], bounds[front + 1])]])
         front = ahead[~found[ahead]]
     return found
 
@@ -156,7 +156,7 @@ def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, floa
     stops = np.flatnonzero(arrays.final < np.inf)
     final = {int(state): -float(arrays.final[state]) for state in stops}
     scores = log_weights("scores", -arrays.weight)
-    return Arcs(arrays.source, arrays.target, label, scores), arrays.start, final
+    return Arcs(arrays.source, arrays.nextstate, label, scores), arrays.start, final
 
 
 def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet) -> IntArray:
@@ -190,7 +190,7 @@ def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, fl
         if len(fields) > 4:
             raise InvalidInputError(
                 f"text, line {number}: {len(fields)} fields; an arc of an acceptor is "
-                "'source target label [cost]', a final state 'state [cost]'"
+                "'source nextstate label [cost]', a final state 'state [cost]'"
             )
         states = [_state(field, number) for field in fields[: 2 if len(fields) > 2 else 1]]
         start = states[0] if start is None else start
@@ -201,8 +201,8 @@ def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, fl
             rows.append((states[0], states[1], _symbol(fields[2], alphabet, number), -cost))
     if start is None:
         raise InvalidInputError("text is empty; give the lines of an acceptor")
-    source, target, label, scores = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Arcs.checked(source, target, label, scores, len(alphabet)), start, final
+    source, nextstate, label, scores = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return Arcs.checked(source, nextstate, label, scores, len(alphabet)), start, final
 
 
 def _state(field: str, line: int) -> int:
@@ -257,8 +257,8 @@ def arcs_of_slots(slots: Sequence[Sequence[tuple[str | None, float]]], alphabet:
     ]
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
-    source, target, label, scores = zip(*rows, strict=True)
-    return Arcs.checked(source, target, label, scores, len(alphabet))
+    source, nextstate, label, scores = zip(*rows, strict=True)
+    return Arcs.checked(source, nextstate, label, scores, len(alphabet))
 
 
 def fst_arrays(
@@ -280,7 +280,7 @@ def fst_arrays(
         source=graph.source[inner],
         ilabel=arc_label,
         olabel=arc_label,
-        target=graph.target[inner],
+        nextstate=graph.nextstate[inner],
         weight=-log_weight[inner],
         input_symbols=symbols,
         output_symbols=symbols,

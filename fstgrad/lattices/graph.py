@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
 
 
@@ -26,20 +26,21 @@ class Graph:
 
     Parameters
     ----------
-    source, target : (A,) int64
-        Arcs, sorted by source; source < target.
+    source, nextstate : (A,) int64
+        Arcs, sorted by source; source < nextstate.
     num_states : int
         The number of states S.
     """
 
     source: IntArray
-    target: IntArray
+    nextstate: IntArray
     num_states: int
+    target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
         self.source.flags.writeable = False
-        self.target.flags.writeable = False
+        self.nextstate.flags.writeable = False
 
     @property
     def num_arcs(self) -> int:
@@ -53,20 +54,20 @@ class Graph:
 
     @cached_property
     def arcs_in(self) -> IntArray:
-        """(A,) the arcs in the order of their targets."""
-        return np.argsort(self.target, kind="stable")
+        """(A,) the arcs in the order of their next states."""
+        return np.argsort(self.nextstate, kind="stable")
 
     @cached_property
     def first_in(self) -> IntArray:
         """(S + 1,) bounds: the arcs into s are arcs_in[first_in[s] : first_in[s + 1]]."""
-        return np.searchsorted(self.target[self.arcs_in], np.arange(self.num_states + 1))
+        return np.searchsorted(self.nextstate[self.arcs_in], np.arange(self.num_states + 1))
 
     @cached_property
     def longest(self) -> int:
         """Number of arcs of the longest path."""
         depth = np.zeros(self.num_states, dtype=np.int64)
-        for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
-            depth[target] = max(depth[target], depth[source] + 1)
+        for source, nextstate in zip(self.source.tolist(), self.nextstate.tolist(), strict=True):
+            depth[nextstate] = max(depth[nextstate], depth[source] + 1)
         return int(depth[-1])
 
     def beta(self, weight: FloatArray) -> FloatArray:
@@ -74,7 +75,7 @@ class Graph:
         from fstgrad.lattices.kernels import log_sums_ahead
 
         beta = np.zeros(self.num_states)
-        log_sums_ahead(beta, self.first_out, self.target, weight)
+        log_sums_ahead(beta, self.first_out, self.nextstate, weight)
         return beta
 
 
@@ -119,7 +120,7 @@ class Flow:
     @cached_property
     def share(self) -> FloatArray:
         """(A,) the probability of each arc given its source."""
-        ahead = self.weight + self.beta[self.graph.target]
+        ahead = self.weight + self.beta[self.graph.nextstate]
         behind = np.where(self.beta > -np.inf, self.beta, 0.0)[self.graph.source]
         return np.asarray(np.exp(ahead - behind))
 
@@ -130,7 +131,7 @@ class Flow:
 
         visit = np.zeros(self.graph.num_states)
         visit[0] = 1.0
-        visits(visit, self.graph.source, self.graph.target, self.share)
+        visits(visit, self.graph.source, self.graph.nextstate, self.share)
         return visit
 
     @cached_property
@@ -146,15 +147,15 @@ class Flow:
         """
         from fstgrad.lattices.kernels import means_after, means_before
 
-        source, target = self.graph.source, self.graph.target
-        passed = self.visit[target]
+        source, nextstate = self.graph.source, self.graph.nextstate
+        passed = self.visit[nextstate]
         arriving = np.divide(
             self.posterior, passed, out=np.zeros(len(source)), where=self.posterior > 0
         )
         before, after = np.zeros(self.graph.num_states), np.zeros(self.graph.num_states)
-        means_before(before, source, target, arriving, value)
-        means_after(after, source, target, self.share, value)
-        given = before[source] + value + after[target]
+        means_before(before, source, nextstate, arriving, value)
+        means_after(after, source, nextstate, self.share, value)
+        given = before[source] + value + after[nextstate]
         return float(after[0]), np.where(self.posterior > 0, given, 0.0)
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
@@ -163,5 +164,5 @@ class Flow:
 
         graph = self.graph
         steps = np.full((k, graph.longest), -1, dtype=np.int64)
-        walks(steps, rng.random(steps.shape), graph.first_out, graph.target, self.share)
+        walks(steps, rng.random(steps.shape), graph.first_out, graph.nextstate, self.share)
         return steps

@@ -13,56 +13,56 @@ _HALF = 2**59
 
 
 @kernel
-def log_sums_ahead(beta: FloatArray, first: IntArray, target: IntArray, weight: FloatArray) -> None:
-    """Fill beta[s] = log sum_e exp(weight[e] + beta[target[e]]); beta of the last state is given.
+def log_sums_ahead(beta: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray) -> None:
+    """Fill beta[s] = log sum_e exp(weight[e] + beta[nextstate[e]]); beta of the last state is given.
 
     The arcs e that leave state s are first[s] .. first[s + 1] - 1.
     """
     for state in range(len(beta) - 2, -1, -1):
         largest = -np.inf
         for arc in range(first[state], first[state + 1]):
-            largest = max(largest, weight[arc] + beta[target[arc]])
+            largest = max(largest, weight[arc] + beta[nextstate[arc]])
         if largest > -np.inf:
             added = 0.0
             for arc in range(first[state], first[state + 1]):
-                added += np.exp(weight[arc] + beta[target[arc]] - largest)
+                added += np.exp(weight[arc] + beta[nextstate[arc]] - largest)
             largest += np.log(added)
         beta[state] = largest
 
 
 @kernel
-def visits(visit: FloatArray, source: IntArray, target: IntArray, share: FloatArray) -> None:
+def visits(visit: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray) -> None:
     """Fill visit[s] = the sum over the arcs into s of visit[source] share; visit[0] is given.
 
     Arcs are sorted by source.
     """
     for arc in range(len(source)):
-        visit[target[arc]] += visit[source[arc]] * share[arc]
+        visit[nextstate[arc]] += visit[source[arc]] * share[arc]
 
 
 @kernel
 def means_before(
-    mean: FloatArray, source: IntArray, target: IntArray, share: FloatArray, value: FloatArray
+    mean: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray, value: FloatArray
 ) -> None:
-    """Add up mean[target] = sum_e share[e] (mean[source] + value[e]), arcs sorted by source."""
+    """Add up mean[nextstate] = sum_e share[e] (mean[source] + value[e]), arcs sorted by source."""
     for arc in range(len(source)):
         if share[arc] > 0.0:
-            mean[target[arc]] += share[arc] * (mean[source[arc]] + value[arc])
+            mean[nextstate[arc]] += share[arc] * (mean[source[arc]] + value[arc])
 
 
 @kernel
 def means_after(
-    mean: FloatArray, source: IntArray, target: IntArray, share: FloatArray, value: FloatArray
+    mean: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray, value: FloatArray
 ) -> None:
-    """Add up mean[source] = sum_e share[e] (value[e] + mean[target]), arcs sorted by source."""
+    """Add up mean[source] = sum_e share[e] (value[e] + mean[nextstate]), arcs sorted by source."""
     for arc in range(len(source) - 1, -1, -1):
         if share[arc] > 0.0:
-            mean[source[arc]] += share[arc] * (value[arc] + mean[target[arc]])
+            mean[source[arc]] += share[arc] * (value[arc] + mean[nextstate[arc]])
 
 
 @kernel
 def walks(
-    steps: IntArray, uniform: FloatArray, first: IntArray, target: IntArray, share: FloatArray
+    steps: IntArray, uniform: FloatArray, first: IntArray, nextstate: IntArray, share: FloatArray
 ) -> None:
     """Fill each row of `steps` with the arcs of a path drawn by `uniform`, then -1.
 
@@ -82,13 +82,13 @@ def walks(
                     if left < 0.0:
                         break
             steps[k, depth] = chosen
-            state = target[chosen]
+            state = nextstate[chosen]
             depth += 1
 
 
 @kernel
 def advanced(
-    rows: IntArray, source: IntArray, target: IntArray, weight: IntArray, clear: bool
+    rows: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray, clear: bool
 ) -> IntArray:
     """Return the tropical rows (N, K) after these arcs; without `clear`, with the rows themselves.
 
@@ -101,8 +101,8 @@ def advanced(
             before = origin[n, source[arc]]
             if before < _HALF:
                 after = before + weight[arc]
-                if after < result[n, target[arc]]:
-                    result[n, target[arc]] = after
+                if after < result[n, nextstate[arc]]:
+                    result[n, nextstate[arc]] = after
     return result
 
 
@@ -111,7 +111,7 @@ def pair_step(
     gap: IntArray,
     lower: IntArray,
     source: IntArray,
-    target: IntArray,
+    nextstate: IntArray,
     weight: IntArray,
     scratch: IntArray,
     result: IntArray,
@@ -128,29 +128,29 @@ def pair_step(
     result[:] = -_INF
     for arc in range(len(source)):
         for i in range(size):
-            bound = ahead[target[arc], i] + weight[arc]
+            bound = ahead[nextstate[arc], i] + weight[arc]
             scratch[source[arc], i] = min(scratch[source[arc], i], bound)
     ahead[:] = scratch.T
     for arc in range(len(source)):
-        if lower[target[arc]] < _HALF:
+        if lower[nextstate[arc]] < _HALF:
             for k in range(size):
-                bound = ahead[target[arc], k] - weight[arc]
+                bound = ahead[nextstate[arc], k] - weight[arc]
                 result[source[arc], k] = max(result[source[arc], k], bound)
 
 
 @kernel
-def pair_closure(gap: IntArray, source: IntArray, target: IntArray, weight: IntArray) -> None:
+def pair_closure(gap: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray) -> None:
     """Let both cells of a pair follow epsilon arcs first, in place; arcs in topological order."""
     size = len(gap)
     turned = gap.T.copy()
     for arc in range(len(source) - 1, -1, -1):
         for j in range(size):
-            bound = turned[target[arc], j] + weight[arc]
+            bound = turned[nextstate[arc], j] + weight[arc]
             turned[source[arc], j] = min(turned[source[arc], j], bound)
     gap[:] = turned.T
     for arc in range(len(source) - 1, -1, -1):
         for k in range(size):
-            bound = gap[target[arc], k] - weight[arc]
+            bound = gap[nextstate[arc], k] - weight[arc]
             gap[source[arc], k] = max(gap[source[arc], k], bound)
 
 

@@ -40,7 +40,7 @@ class Lattice(ArrayDistribution):
     ----------
     alphabet : Alphabet
     graph : Graph
-        The A arcs, sorted by source: `graph.source`, `graph.target`.
+        The A arcs, sorted by source: `graph.source`, `graph.nextstate`.
     label : (A,) int64
         Id of the symbol that an arc reads, or -1.
     scores : (A,) float64
@@ -78,10 +78,11 @@ class Lattice(ArrayDistribution):
             array.flags.writeable = False
 
     @classmethod
+    @renamed_arguments(target="nextstate")
     def from_arcs(
         cls,
         source: npt.ArrayLike,
-        target: npt.ArrayLike,
+        nextstate: npt.ArrayLike,
         label: npt.ArrayLike,
         scores: npt.ArrayLike,
         alphabet: Alphabet,
@@ -93,7 +94,7 @@ class Lattice(ArrayDistribution):
 
         Parameters
         ----------
-        source, target : (A,) int
+        source, nextstate : (A,) int
             States, any integers >= 0.
         label : (A,) int
             Ids of symbols, or -1 for epsilon.
@@ -110,7 +111,7 @@ class Lattice(ArrayDistribution):
         InfeasibleError
             No path leads from the start to a final state.
         """
-        arcs = build.Arcs.checked(source, target, label, scores, len(alphabet))
+        arcs = build.Arcs.checked(source, nextstate, label, scores, len(alphabet))
         finals = dict(final) if isinstance(final, Mapping) else dict.fromkeys(final, 0.0)
         return cls(alphabet, *build.ordered(arcs, start, finals))
 
@@ -135,7 +136,7 @@ class Lattice(ArrayDistribution):
     def from_text(cls, text: str, alphabet: Alphabet) -> "Lattice":
         r"""Return the lattice of an acceptor in AT&T text, its labels symbols of the alphabet.
 
-        A line "source target label [cost]" is an arc, "state [cost]" a final state; the first
+        A line "source nextstate label [cost]" is an arc, "state [cost]" a final state; the first
         line's first state is the start; "<eps>" is epsilon.  The score of an arc is minus its cost.
 
         Examples
@@ -193,10 +194,10 @@ class Lattice(ArrayDistribution):
     def num_paths(self) -> int:
         """Number of paths, those of score -inf too."""
         count = [1] + [0] * (self.num_states - 1)
-        for source, target in zip(
-            self.graph.source.tolist(), self.graph.target.tolist(), strict=True
+        for source, nextstate in zip(
+            self.graph.source.tolist(), self.graph.nextstate.tolist(), strict=True
         ):
-            count[target] += count[source]
+            count[nextstate] += count[source]
         return count[-1]
 
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":

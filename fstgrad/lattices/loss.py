@@ -76,7 +76,7 @@ class LatticeLoss:
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        arrays = (self.graph.source, self.graph.target, self.arc, self.cost)
+        arrays = (self.graph.source, self.graph.nextstate, self.arc, self.cost)
         return sum(array.nbytes for array in arrays)
 
     def augmented(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
@@ -188,15 +188,15 @@ def _composed(
     for state in range(1, graph.num_states):
         pairs.enter(state)
     cost = np.concatenate([np.concatenate(pairs.cost) * machine.unit, in_nats(pairs.values)])
-    source, goal, arc = (np.concatenate(parts) for parts in pairs.arcs)
+    source, nextstate, arc = (np.concatenate(parts) for parts in pairs.arcs)
     kept = np.flatnonzero(np.isfinite(cost))
-    useful = build.reached(goal[kept], source[kept], pairs.num_states, pairs.num_states - 1)
+    useful = build.reached(nextstate[kept], source[kept], pairs.num_states, pairs.num_states - 1)
     if not useful[0]:
         _finite(np.inf)
-    kept = kept[useful[goal[kept]]]
+    kept = kept[useful[nextstate[kept]]]
     order = kept[np.argsort(source[kept], kind="stable")]
     number = np.cumsum(useful) - 1
-    composed = Graph(number[source[order]], number[goal[order]], int(useful.sum()))
+    composed = Graph(number[source[order]], number[nextstate[order]], int(useful.sum()))
     initial = float(pairs.initial * machine.unit)
     return LatticeLoss(graph, label, composed, arc[order], cost[order], initial)
 
@@ -213,7 +213,7 @@ def _finite(loss: float) -> float:
 class _Pairs:
     """The states of the composition, made along the lattice in topological order.
 
-    arcs : sources, targets and lattice arcs of what was made so far, in blocks.
+    arcs : sources, next states and lattice arcs of what was made so far, in blocks.
     cost : their costs in units, those into the end left out.
     values : the weights at the end, one for each arc that leads there.
     """
@@ -229,8 +229,8 @@ class _Pairs:
         self._rows: dict[int, Rows] = {0: self._form.closed(rows)}
         self._first = {0: 0}
         self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
-        # arcs are sorted by source only: a state's last arc need not have its largest target
-        for state, last in enumerate(np.maximum.reduceat(graph.target, graph.first_out[:-2])):
+        # arcs are sorted by source only: a state's last arc need not have its largest next state
+        for state, last in enumerate(np.maximum.reduceat(graph.nextstate, graph.first_out[:-2])):
             self._needed.setdefault(int(last), []).append(state)
         self.num_states = 1
         self.arcs: tuple[list[IntArray], list[IntArray], list[IntArray]] = ([], [], [])

@@ -67,14 +67,14 @@ class TropicalRows:
         from fstgrad.lattices.kernels import advanced
 
         epsilon = self._machine.epsilon
-        return advanced(rows, epsilon.source, epsilon.target, epsilon.weight, False)
+        return advanced(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
 
     def advanced(self, rows: Rows, symbol_class: int) -> Rows:
         """Read a symbol."""
         from fstgrad.lattices.kernels import advanced
 
         arcs = self._machine.arcs[symbol_class]
-        return advanced(rows, arcs.source, arcs.target, arcs.weight, True)
+        return advanced(rows, arcs.source, arcs.nextstate, arcs.weight, True)
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
         """Drop the cells that cannot win and subtract the least."""
@@ -102,7 +102,7 @@ class CountingRows:
         useful[-1] = machine.final > 0
         for state in reversed(range(graph.num_states - 1)):
             for arc in range(graph.first_out[state], graph.first_out[state + 1]):
-                ahead, symbol_class = useful[graph.target[arc]], int(classes[arc])
+                ahead, symbol_class = useful[graph.nextstate[arc]], int(classes[arc])
                 if symbol_class != EPSILON:
                     ahead = machine.retreat(ahead[:, None], symbol_class)[:, 0] > 0
                 useful[state] = np.maximum(useful[state], ahead)
@@ -142,7 +142,7 @@ def pair_bounds(
     scratch, before = np.empty((size, size), dtype=np.int64), np.empty((size, size), dtype=np.int64)
     epsilon = machine.epsilon
     for state in reversed(range(graph.num_states)):
-        pair_closure(gap[state], epsilon.source, epsilon.target, epsilon.weight)
+        pair_closure(gap[state], epsilon.source, epsilon.nextstate, epsilon.weight)
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             sources = np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]])
@@ -151,7 +151,7 @@ def pair_bounds(
                 continue
             arcs = machine.arcs[symbol_class]
             pair_step(
-                gap[state], lower[state], arcs.source, arcs.target, arcs.weight, scratch, before
+                gap[state], lower[state], arcs.source, arcs.nextstate, arcs.weight, scratch, before
             )
             for source in sources:
                 np.maximum(gap[source], before, out=gap[source])
@@ -172,7 +172,7 @@ def cell_bounds(
     bounds[:, 1] = -INF
     bounds[-1] = machine.final
     epsilon = machine.epsilon
-    back = (epsilon.target[::-1].copy(), epsilon.source[::-1].copy(), epsilon.weight[::-1].copy())
+    back = (epsilon.nextstate[::-1].copy(), epsilon.source[::-1].copy(), epsilon.weight[::-1].copy())
     for state in reversed(range(graph.num_states)):
         bounds[state] = advanced(bounds[state], *back, False)
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
@@ -180,7 +180,7 @@ def cell_bounds(
             before = bounds[state]
             if symbol_class != EPSILON:
                 arcs = machine.arcs[symbol_class]
-                before = advanced(before, arcs.target, arcs.source, arcs.weight, True)
+                before = advanced(before, arcs.nextstate, arcs.source, arcs.weight, True)
             for source in np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]]):
                 np.minimum(bounds[source, 0], before[0], out=bounds[source, 0])
                 np.maximum(bounds[source, 1], before[1], out=bounds[source, 1])

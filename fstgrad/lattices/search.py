@@ -55,18 +55,18 @@ def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Grap
     here: dict[int, list[int]] = {0: [0]}
     found: list[tuple[int, int, int, int, int]] = []
     first = graph.first_out.tolist()
-    targets, labels = graph.target.tolist(), label.tolist()
+    nextstates, labels = graph.nextstate.tolist(), label.tolist()
     for state in range(graph.num_states - 1):
         for position in here.pop(state, ()):
             for arc in range(first[state], first[state + 1]):
                 if labels[arc] not in (EPSILON, reading[position]):
                     continue
                 after = position + (labels[arc] != EPSILON)
-                pair = (targets[arc], after)
+                pair = (nextstates[arc], after)
                 if pair not in pairs:
                     pairs[pair] = len(pairs)
-                    here.setdefault(targets[arc], []).append(after)
-                found.append((state, position, targets[arc], after, arc))
+                    here.setdefault(nextstates[arc], []).append(after)
+                found.append((state, position, nextstates[arc], after, arc))
     pairs.setdefault((graph.num_states - 1, length), len(pairs))
     # the end of the lattice comes last, and of its pairs the one that has read everything
     order = sorted(pairs, key=lambda pair: (pair[0], pair[1] == length, pair[1]))
@@ -85,8 +85,8 @@ def best_path(graph: Graph, weight: FloatArray) -> tuple[IntArray, float]:
         arcs = slice(graph.first_out[state], graph.first_out[state + 1])
         totals = best[state] + weight[arcs]
         for arc, total in enumerate(totals.tolist(), start=int(arcs.start)):
-            if total > best[graph.target[arc]]:
-                best[graph.target[arc]], through[graph.target[arc]] = total, arc
+            if total > best[graph.nextstate[arc]]:
+                best[graph.nextstate[arc]], through[graph.nextstate[arc]] = total, arc
     state, path = graph.num_states - 1, []
     if best[state] == -np.inf:
         raise InfeasibleError("no path of the lattice has a finite weight (Z = 0)")
@@ -105,7 +105,7 @@ def kbest(
     state q they reach.  No string behind q weighs more than
 
         bound(q) = max_a sum over arcs e from q (behind epsilon arcs) that read a
-                   of w(e) bound(target of e),
+                   of w(e) bound(next state of e),
 
     so that log sum_q alpha(q) bound(q) is an upper bound of every string with the prefix.  It is
     attained where the lattice is deterministic.  Ties go to the smaller ids.
@@ -148,7 +148,7 @@ class _Continuations:
             list(
                 zip(
                     label[arcs].tolist(),
-                    graph.target[arcs].tolist(),
+                    graph.nextstate[arcs].tolist(),
                     scores[arcs].tolist(),
                     strict=True,
                 )
@@ -165,8 +165,8 @@ class _Continuations:
         reading[end] = {EPSILON: 0.0}  # the empty string
         for state in reversed(range(end + 1)):
             mine = reading[state]
-            for symbol, target, score in self._arcs[state]:
-                ahead = reading[target] if symbol == EPSILON else {symbol: float(bound[target])}
+            for symbol, nextstate, score in self._arcs[state]:
+                ahead = reading[nextstate] if symbol == EPSILON else {symbol: float(bound[nextstate])}
                 for a, weight in ahead.items():
                     mine[a] = np.logaddexp(mine.get(a, -np.inf), score + weight)
             bound[state] = max(mine.values())
@@ -178,12 +178,12 @@ class _Continuations:
         queue = sorted(reached)
         while queue:
             state = heapq.heappop(queue)
-            for symbol, target, score in self._arcs[state]:
+            for symbol, nextstate, score in self._arcs[state]:
                 if symbol == EPSILON and score > -np.inf:
-                    if target not in result:
-                        heapq.heappush(queue, target)
-                    result[target] = np.logaddexp(
-                        result.get(target, -np.inf), result[state] + score
+                    if nextstate not in result:
+                        heapq.heappush(queue, nextstate)
+                    result[nextstate] = np.logaddexp(
+                        result.get(nextstate, -np.inf), result[state] + score
                     )
         return result
 
@@ -191,8 +191,8 @@ class _Continuations:
         """Return for each symbol the states that reading it leads to, before epsilon arcs."""
         result: dict[int, dict[int, float]] = {}
         for state, weight in reached.items():
-            for symbol, target, score in self._arcs[state]:
+            for symbol, nextstate, score in self._arcs[state]:
                 if symbol != EPSILON and score > -np.inf:
                     ahead = result.setdefault(symbol, {})
-                    ahead[target] = np.logaddexp(ahead.get(target, -np.inf), weight + score)
+                    ahead[nextstate] = np.logaddexp(ahead.get(nextstate, -np.inf), weight + score)
         return result

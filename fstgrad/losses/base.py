@@ -247,7 +247,7 @@ class ScaledLoss(Loss):
         factor = self._factor(target)
         cap = None if cap is None else cap / factor
         b = self.loss._compile_reference(target, length, cap, max_states)
-        levels = tuple(Level(level.target, level.cost * factor) for level in b.levels)
+        levels = tuple(Level(level.nextstate, level.cost * factor) for level in b.levels)
         return replace(b, levels=levels, initial=b.initial * factor, final=b.final * factor)
 
 

@@ -179,8 +179,8 @@ def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
             initial=b.initial,
             capped=b.cap is not None,
             final=b.final,
-            sizes=np.array([level.target.shape for level in b.levels]),
-            target=np.concatenate([level.target.ravel() for level in b.levels]),
+            sizes=np.array([level.nextstate.shape for level in b.levels]),
+            target=np.concatenate([level.nextstate.ravel() for level in b.levels]),
             cost=np.concatenate([level.cost.ravel() for level in b.levels]),
         )
     partial.replace(path)
@@ -206,7 +206,7 @@ def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | No
             and class_of.max() < sizes[:, 1].min()
             and class_of.min() >= 0
             and all(
-                level.target.min() >= -1 and level.target.max() < width
+                level.nextstate.min() >= -1 and level.nextstate.max() < width
                 for level, width in zip(levels, widths, strict=True)
             )
         )

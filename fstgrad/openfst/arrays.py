@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import FstError, InvalidInputError
 
 ArcType = Literal["standard", "log", "log64"]
@@ -26,7 +26,7 @@ class FstArrays:
         The start state; -1 in an empty FST.
     final : (S,) float64
         Final costs; +inf where a state is not final.
-    source, ilabel, olabel, target : (A,) int64
+    source, ilabel, olabel, nextstate : (A,) int64
         Arcs; label 0 is epsilon.
     weight : (A,) float64
         Costs of the arcs.
@@ -40,10 +40,11 @@ class FstArrays:
     source: IntArray
     ilabel: IntArray
     olabel: IntArray
-    target: IntArray
+    nextstate: IntArray
     weight: FloatArray
     input_symbols: Symbols | None = None
     output_symbols: Symbols | None = None
+    target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
         if self.arc_type not in ARC_TYPES:
@@ -52,7 +53,7 @@ class FstArrays:
         source = np.asarray(self.source, dtype=np.int64)
         if source.size and (np.diff(source) < 0).any():
             order = np.argsort(source, kind="stable")
-        for name in ("source", "ilabel", "olabel", "target"):
+        for name in ("source", "ilabel", "olabel", "nextstate"):
             self._freeze(name, np.asarray(getattr(self, name), dtype=np.int64), order)
         self._freeze("weight", np.asarray(self.weight, dtype=np.float64), order)
         self._freeze("final", np.asarray(self.final, dtype=np.float64), None)
@@ -69,7 +70,7 @@ class FstArrays:
 
     def _check_states(self) -> None:
         states = len(self.final)
-        for name, ends in (("source", self.source), ("target", self.target)):
+        for name, ends in (("source", self.source), ("nextstate", self.nextstate)):
             if ends.size and not (ends.min() >= 0 and ends.max() < states):
                 raise InvalidInputError(f"{name} has states outside 0 .. {states - 1}")
         if not -1 <= self.start < states:

@@ -56,7 +56,7 @@ def from_arrays(arrays: FstArrays) -> Fst:
         epsilon = arrays.source[getattr(arrays, side) == 0]
         state[side[0] + "epsilons"] = np.bincount(epsilon, minlength=states)
     arc = np.zeros(arcs, arc_type)
-    for name in ("ilabel", "olabel", "target", "weight"):
+    for name in ("ilabel", "olabel", "nextstate", "weight"):
         arc[name] = getattr(arrays, name)
     data = b"".join(
         (

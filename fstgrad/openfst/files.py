@@ -127,7 +127,7 @@ def read_symbols(path: str | os.PathLike[str]) -> Symbols:
 def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArrays:
     """Return the transducer of AT&T text, weights as costs in "log64".
 
-    A line is `source target input output [cost]` or `state [cost]`, a final state; the source of
+    A line is `source nextstate input output [cost]` or `state [cost]`, a final state; the source of
     the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.  States
     are numbered anew, in their order.
     """
@@ -150,14 +150,14 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
                 raise ValueError(f"{len(fields)} fields")
         except ValueError as error:
             raise FstError(
-                f"{name}:{number}: {error} in {line!r}; a line is 'source target input output "
+                f"{name}:{number}: {error} in {line!r}; a line is 'source nextstate input output "
                 "[cost]' or 'state [cost]'"
             ) from error
         start = _state(fields[0]) if start is None else start
     if start is None:
         raise FstError(f"{name} is empty; give the arcs of a transducer in AT&T text")
-    source, ilabel, olabel, weight, target = ([arc[i] for arc in arcs] for i in range(5))
-    number = {state: i for i, state in enumerate(sorted({start, *final, *source, *target}))}
+    source, ilabel, olabel, weight, nextstate = ([arc[i] for arc in arcs] for i in range(5))
+    number = {state: i for i, state in enumerate(sorted({start, *final, *source, *nextstate}))}
     ends = np.full(len(number), np.inf)
     ends[[number[state] for state in final]] = list(final.values())
     return FstArrays(
@@ -167,7 +167,7 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
         source=np.array([number[state] for state in source], dtype=np.int64),
         ilabel=np.array(ilabel, dtype=np.int64),
         olabel=np.array(olabel, dtype=np.int64),
-        target=np.array([number[state] for state in target], dtype=np.int64),
+        nextstate=np.array([number[state] for state in nextstate], dtype=np.int64),
         weight=np.array(weight, dtype=np.float64),
         input_symbols=table.symbols,
         output_symbols=table.symbols,

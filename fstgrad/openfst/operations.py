@@ -135,7 +135,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     if arrays.start == -1:
         return np.full(states, np.inf)
     every, end = np.arange(states), states + 1
-    first, last = (arrays.target, arrays.source) if reverse else (arrays.source, arrays.target)
+    first, last = (arrays.nextstate, arrays.source) if reverse else (arrays.source, arrays.nextstate)
     ends = np.flatnonzero(np.isfinite(arrays.final)) if reverse else np.array([arrays.start])
     entry = arrays.final[ends] if reverse else np.zeros(1)
     # pynini prints distances with nine digits.  So every arc becomes an epsilon, every state p
@@ -150,7 +150,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
         source=np.concatenate([np.full(len(ends), states), first, every]),
         ilabel=label,
         olabel=label,
-        target=np.concatenate([ends, last, np.full(states, end)]),
+        nextstate=np.concatenate([ends, last, np.full(states, end)]),
         weight=np.concatenate([entry, arrays.weight, np.zeros(states)]),
     )
     result = from_arrays(exits)
@@ -168,9 +168,9 @@ def string_lengths(fst: Fst) -> set[int]:
     lengths: list[set[int]] = [set() for _ in range(arrays.num_states)]
     if arrays.start != -1:
         lengths[arrays.start].add(0)
-    columns = (arrays.source.tolist(), arrays.target.tolist(), (arrays.ilabel != 0).tolist())
-    for source, target, reads in zip(*columns, strict=True):
-        lengths[target] |= {length + reads for length in lengths[source]}
+    columns = (arrays.source.tolist(), arrays.nextstate.tolist(), (arrays.ilabel != 0).tolist())
+    for source, nextstate, reads in zip(*columns, strict=True):
+        lengths[nextstate] |= {length + reads for length in lengths[source]}
     ends = np.flatnonzero(np.isfinite(arrays.final))
     return set().union(*(lengths[state] for state in ends))
 

@@ -85,7 +85,7 @@ def pack_archive(entries: dict[str, bytes]) -> bytes:
 def records(weight: type[np.floating]) -> tuple[np.dtype[np.void], np.dtype[np.void]]:
     """Return the record types of a state and an arc in the binary form of a ConstFst."""
     counts = [(name, np.uint32) for name in ("position", "arcs", "iepsilons", "oepsilons")]
-    arc = [("ilabel", np.int32), ("olabel", np.int32), ("weight", weight), ("target", np.int32)]
+    arc = [("ilabel", np.int32), ("olabel", np.int32), ("weight", weight), ("nextstate", np.int32)]
     return np.dtype([("final", weight), *counts]), np.dtype(arc, align=True)
 
 
@@ -263,7 +263,7 @@ class _Reader:
                 source=np.repeat(np.arange(len(found.counts)), found.counts),
                 ilabel=found.arcs["ilabel"].astype(np.int64),
                 olabel=found.arcs["olabel"].astype(np.int64),
-                target=found.arcs["target"].astype(np.int64),
+                nextstate=found.arcs["nextstate"].astype(np.int64),
                 weight=weights,
                 input_symbols=inputs,
                 output_symbols=outputs,
@@ -296,5 +296,5 @@ def check_stored(fst: FstArrays, name: str) -> FstArrays:
 
 def _packed(weight: type[np.floating]) -> np.dtype[np.void]:
     """Return the record type of an arc of a VectorFst."""
-    fields = [("ilabel", "<i4"), ("olabel", "<i4"), ("weight", weight), ("target", "<i4")]
+    fields = [("ilabel", "<i4"), ("olabel", "<i4"), ("weight", weight), ("nextstate", "<i4")]
     return np.dtype(fields)

@@ -68,7 +68,7 @@ def over_alphabet(
     if not fields:
         return fst
     whole = replace(fst, **fields)  # type: ignore[arg-type]
-    names = ("source", "ilabel", "olabel", "target", "weight")
+    names = ("source", "ilabel", "olabel", "nextstate", "weight")
     return replace(whole, **{name: getattr(whole, name)[kept] for name in names})
 
 

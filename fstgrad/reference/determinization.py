@@ -84,7 +84,7 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
 
 def _prefix(arrays: FstArrays, depth: IntArray, length: int) -> Fst:
     kept = depth[arrays.source] < length
-    fields = ("source", "ilabel", "olabel", "target", "weight")
+    fields = ("source", "ilabel", "olabel", "nextstate", "weight")
     return openfst.connect(
         openfst.from_arrays(
             FstArrays(
@@ -118,7 +118,7 @@ def with_merged_futures(machine: Fst) -> Fst:
     for state in reversed(range(arrays.num_states)):
         sums: dict[tuple[int, int], float] = {}
         for arc in range(bounds[state], bounds[state + 1]):
-            key = (int(arrays.ilabel[arc]), int(block[arrays.target[arc]]))
+            key = (int(arrays.ilabel[arc]), int(block[arrays.nextstate[arc]]))
             sums[key] = float(np.logaddexp(sums.get(key, -np.inf), log_weight[arc]))
         future = tuple(sorted((key, round(total, 12)) for key, total in sums.items()))
         signature = (float(arrays.final[state]), future)
@@ -128,7 +128,7 @@ def with_merged_futures(machine: Fst) -> Fst:
             final.append(float(arrays.final[state]))
         block[state] = known[signature]
     arcs = [(s, a, t, w) for s, sums in enumerate(groups) for (a, t), w in sums.items()]
-    source, label, goal, total = (np.array(column) for column in zip(*arcs, strict=True))
+    source, label, nextstate, total = (np.array(column) for column in zip(*arcs, strict=True))
     return openfst.from_arrays(
         FstArrays(
             arc_type=arrays.arc_type,
@@ -137,7 +137,7 @@ def with_merged_futures(machine: Fst) -> Fst:
             source=source,
             ilabel=label,
             olabel=label,
-            target=goal,
+            nextstate=nextstate,
             weight=-total,
         )
     )
@@ -150,7 +150,7 @@ def depths(arrays: FstArrays) -> IntArray:
     frontier = depth[arrays.source] == level
     while frontier.any():
         level += 1
-        depth[arrays.target[frontier]] = level
+        depth[arrays.nextstate[frontier]] = level
         frontier = depth[arrays.source] == level
     return depth
 

@@ -45,7 +45,7 @@ def score_transducer(scores: FloatArray, alphabet: Alphabet) -> Fst:
                 source=position * contexts + context,
                 ilabel=entry + 1,
                 olabel=symbol + 1,
-                target=(position + 1) * contexts + following,
+                nextstate=(position + 1) * contexts + following,
                 weight=-scores.ravel()[entry],
             )
         )
@@ -66,7 +66,7 @@ def gradient_terms(scores: FloatArray, loss: Fst, alphabet: Alphabet) -> tuple[f
     """Return (log Z, Q): Z = sum_y exp(L(y) + w . Psi(y)), Q_w(z, s) the marginals of its terms.
 
     Grad-Rational and Grad-Tropical from B on: for the arcs e of C = A o B that stand for the
-    entry (s, z) of `scores`, Q = sum_e alpha(source of e) w(e) beta(target of e) / Z.
+    entry (s, z) of `scores`, Q = sum_e alpha(source of e) w(e) beta(next state of e) / Z.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def gradient_terms(scores: FloatArray, loss: Fst, alphabet: Alphabet) -> tuple[f
     alpha, beta = forward_backward(joint)
     arcs = openfst.to_arrays(joint)
     log_z = -float(beta[arcs.start])
-    share = np.exp(-(alpha[arcs.source] + arcs.weight + beta[arcs.target]) - log_z)
+    share = np.exp(-(alpha[arcs.source] + arcs.weight + beta[arcs.nextstate]) - log_z)
     terms = np.zeros(scores.size)
     np.add.at(terms, arcs.ilabel - 1, share)
     return log_z, terms.reshape(scores.shape)

@@ -123,27 +123,27 @@ def _split_by_total(
     A state more, without arcs of its own, takes the y that Det(M) rejects, u = 0.
     """
     states = machine.num_states
-    target = np.full((states + 1, symbols), states)
+    nextstate = np.full((states + 1, symbols), states)
     weight = np.full((states + 1, symbols), np.inf)
-    target[machine.source, machine.ilabel - 1] = machine.target
+    nextstate[machine.source, machine.ilabel - 1] = machine.nextstate
     weight[machine.source, machine.ilabel - 1] = machine.weight
     state, total = np.array([machine.start if machine.start >= 0 else states]), np.zeros(1)
     first = 0  # number of the first state of the level in the result
     ends: list[tuple[IntArray, IntArray, IntArray]] = []
     for _ in range(length):
-        goals, totals = target[state].ravel(), (total[:, None] + weight[state]).ravel()
-        keys = np.stack([goals, np.round(totals, _TOTAL_DECIMALS)])
+        nextstates, totals = nextstate[state].ravel(), (total[:, None] + weight[state]).ravel()
+        keys = np.stack([nextstates, np.round(totals, _TOTAL_DECIMALS)])
         _, where, number = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        source, label = np.divmod(np.arange(goals.size), symbols)
+        source, label = np.divmod(np.arange(nextstates.size), symbols)
         ends.append((source + first, label + 1, number.ravel() + first + len(state)))
         first += len(state)
-        state, total = goals[where], totals[where]
+        state, total = nextstates[where], totals[where]
         if first + len(state) > max_states:
             raise too_many(first + len(state), max_states)
     final = np.append(machine.final, np.inf)[state] + total
     cost = loss(np.exp(-final))
     final = np.where(np.isfinite(cost), -cost, np.inf)
-    source, label, goal = (np.concatenate(column) for column in zip(*ends, strict=True))
+    source, label, nextstate = (np.concatenate(column) for column in zip(*ends, strict=True))
     return openfst.connect(
         openfst.from_arrays(
             FstArrays(
@@ -153,7 +153,7 @@ def _split_by_total(
                 source=source,
                 ilabel=label,
                 olabel=label,
-                target=goal,
+                nextstate=nextstate,
                 weight=np.zeros(len(source)),
             )
         )

@@ -170,11 +170,11 @@ class Passes:
         after = np.full((len(alpha), arrived.shape[1], states, self.n), algebra.zero)
         if len(after) == 2:
             after[1] = 0.0
-        for c, (sources, starts, targets) in enumerate(paths.levels[t].segments):
+        for c, (sources, starts, nextstates) in enumerate(paths.levels[t].segments):
             symbols = np.flatnonzero(paths.class_of == c)
             if len(sources) and len(symbols):
                 block = arrived[:, :, sources][..., symbols]
-                after[:, :, targets[:, None], symbols] = algebra.reduce(block, starts)
+                after[:, :, nextstates[:, None], symbols] = algebra.reduce(block, starts)
         return self._shifted(after)
 
     def _shifted(self, after: FloatArray) -> FloatArray:
@@ -210,9 +210,9 @@ class Passes:
     def _gather(self, t: int, beta: FloatArray) -> FloatArray:
         """Return H_t (D, R, S_t, n) from beta_{t+1}."""
         paths = self.paths
-        target = paths.levels[t].target[:, paths.class_of]
-        ahead = self._unshifted(beta)[:, :, target, np.arange(self.n)]
-        dead = target == DEAD
+        nextstate = paths.levels[t].nextstate[:, paths.class_of]
+        ahead = self._unshifted(beta)[:, :, nextstate, np.arange(self.n)]
+        dead = nextstate == DEAD
         ahead[:, :, dead] = 0.0
         ahead[0, :, dead] = self._algebra.zero
         return self._algebra.times(ahead, self._loss(t))
@@ -252,7 +252,7 @@ class Passes:
         Otherwise all paths together bound what can be lost.
         """
         used = [self._used(t) for t in range(len(self.scores))]
-        alive = all(bool((level.target != DEAD).all()) for level in self.paths.levels)
+        alive = all(bool((level.nextstate != DEAD).all()) for level in self.paths.levels)
         spread = self._loss_spread()
         rows = [np.where(u, s, np.nan) for u, s in zip(used, self.scores, strict=True)]
         if alive and not any(np.isneginf(row).any() for row in rows):
@@ -268,8 +268,8 @@ class Passes:
         low, high = self.paths.final, self.paths.final
         largest = float(np.ptp(low))
         for level, log in zip(reversed(self.paths.levels), reversed(self.paths.log), strict=True):
-            dead = level.target == DEAD
-            low = np.where(dead, np.inf, log + low[level.target]).min(axis=1)
-            high = np.where(dead, -np.inf, log + high[level.target]).max(axis=1)
+            dead = level.nextstate == DEAD
+            low = np.where(dead, np.inf, log + low[level.nextstate]).min(axis=1)
+            high = np.where(dead, -np.inf, log + high[level.nextstate]).max(axis=1)
             largest = max(largest, float(high.max() - low.min()))
         return largest

@@ -53,17 +53,17 @@ def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWei
     left, right = np.zeros((2, 1), dtype=np.int64)
     levels, log, tangent = [], [], []
     for a, b in zip(weighing.levels, measured.levels, strict=True):
-        to_left, to_right = a.target[left][:, pairs[0]], b.target[right][:, pairs[1]]
+        to_left, to_right = a.nextstate[left][:, pairs[0]], b.nextstate[right][:, pairs[1]]
         alive = (to_left != DEAD) & (to_right != DEAD)
-        codes = to_left[alive] * (b.target.size + to_right.size + to_right.max() + 1)
+        codes = to_left[alive] * (b.nextstate.size + to_right.size + to_right.max() + 1)
         states, inverse = np.unique(codes + to_right[alive], return_inverse=True)
-        target = np.full(alive.shape, DEAD, dtype=np.int64)
-        target[alive] = inverse
+        nextstate = np.full(alive.shape, DEAD, dtype=np.int64)
+        nextstate[alive] = inverse
         cost = np.where(alive, a.cost[left][:, pairs[0]], 0.0)
-        levels.append(Level(target, cost))
+        levels.append(Level(nextstate, cost))
         log.append(cost)
         tangent.append(np.where(alive, b.cost[right][:, pairs[1]], 0.0))
-        width = b.target.size + to_right.size + to_right.max() + 1
+        width = b.nextstate.size + to_right.size + to_right.max() + 1
         left, right = states // width, states % width
     return PathWeights(
         class_of.ravel(),

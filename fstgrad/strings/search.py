@@ -26,7 +26,7 @@ def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Genera
         cumulative = np.cumsum(np.exp(weights - largest), axis=1)
         point = rng.random(k) * cumulative[:, -1]
         strings[:, t] = (cumulative <= point[:, None]).sum(axis=1)
-        state = paths.levels[t].target[state, paths.class_of[strings[:, t]]]
+        state = paths.levels[t].nextstate[state, paths.class_of[strings[:, t]]]
     return strings.copy()
 
 
@@ -50,13 +50,13 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
         context = ((n,) * contexts + prefix)[t : t + contexts]
         best = ways.through(t, np.array([context], dtype=np.int64), np.array([state]))[0]
         steps = scores[(t, *context)] + paths.log[t][state, paths.class_of]
-        targets = paths.levels[t].target[state, paths.class_of]
+        nextstates = paths.levels[t].nextstate[state, paths.class_of]
         for symbol in np.flatnonzero(best > -np.inf).tolist():
-            target, total = int(targets[symbol]), weight + float(steps[symbol])
+            nextstate, total = int(nextstates[symbol]), weight + float(steps[symbol])
             if t + 1 == length:
-                item = (-total - float(paths.final[target]), (*prefix, symbol), target, total)
+                item = (-total - float(paths.final[nextstate]), (*prefix, symbol), nextstate, total)
             else:
-                item = (-weight - float(best[symbol]), (*prefix, symbol), target, total)
+                item = (-weight - float(best[symbol]), (*prefix, symbol), nextstate, total)
             heapq.heappush(queue, item)
     return found
 

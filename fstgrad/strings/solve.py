@@ -44,7 +44,7 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
         flat = b.flat
         table, shift, _ = weighed(scores, complete=True, log=True)
         log_pass: Callable[..., float] = log_passes.log_pass
-        arrays = (flat.class_of, flat.offsets, flat.target)
+        arrays = (flat.class_of, flat.offsets, flat.nextstate)
         total = log_pass(table, *arrays, flat.cost, flat.final, order)
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)

@@ -53,9 +53,9 @@ def trivial(n: int, length: int) -> LossAutomaton:
 
 @dataclass(frozen=True)
 class _PaddedLevel:
-    """One position of all automata, (B, S, n): targets, costs L, and which arcs there are."""
+    """One position of all automata, (B, S, n): next states, costs L, and which arcs there are."""
 
-    target: torch.Tensor
+    nextstate: torch.Tensor
     cost: torch.Tensor
     alive: torch.Tensor
 
@@ -144,7 +144,7 @@ class BatchedStrings:
             weights, shift = self._score_weights(scores, t)
             arrived = torch.bmm(alpha, weights) * level.weight(scale[:, None, None])
             empty = arrived.new_zeros(size, self._states(t + 1), self.n)
-            after = empty.scatter_add(1, level.target, arrived)
+            after = empty.scatter_add(1, level.nextstate, arrived)
             largest = after.amax(dim=(1, 2)).detach()
             log_z = log_z + shift + largest.log()
             alpha = self._by_context(after / largest[:, None, None])
@@ -174,19 +174,19 @@ class BatchedStrings:
 
     def _padded(self, t: int) -> _PaddedLevel:
         shape = (len(self.automata), self._states(t), self.n)
-        target, cost = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+        nextstate, cost = np.zeros(shape, dtype=np.int64), np.zeros(shape)
         alive = np.zeros(shape, dtype=bool)
         for i, b in enumerate(self.automata):
             if t >= b.length:
                 states = b.level_sizes[-1]
-                target[i, :states], alive[i, :states] = np.arange(states)[:, None], True
+                nextstate[i, :states], alive[i, :states] = np.arange(states)[:, None], True
                 continue
             level = b.levels[t]
-            own = level.target[:, b.class_of]
-            target[i, : len(own)] = np.maximum(own, 0)
+            own = level.nextstate[:, b.class_of]
+            nextstate[i, : len(own)] = np.maximum(own, 0)
             alive[i, : len(own)] = own != DEAD
             cost[i, : len(own)] = np.where(own == DEAD, 0.0, level.cost[:, b.class_of])
-        arrays = (torch.as_tensor(array, device=self.device) for array in (target, cost, alive))
+        arrays = (torch.as_tensor(array, device=self.device) for array in (nextstate, cost, alive))
         return _PaddedLevel(*arrays)
 
     def _states(self, t: int) -> int:

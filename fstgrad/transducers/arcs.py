@@ -23,7 +23,7 @@ class Arcs(NamedTuple):
     ilabel: npt.ArrayLike
     olabel: npt.ArrayLike
     weight: npt.ArrayLike
-    target: npt.ArrayLike
+    nextstate: npt.ArrayLike
 
 
 def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[Arcs]) -> Fst:
@@ -43,10 +43,10 @@ def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[Arcs]) -> Fst
             "that compare all pairs of symbols need a smaller alphabet"
         )
     columns = [np.broadcast_arrays(*(np.atleast_1d(field) for field in group)) for group in groups]
-    source, ilabel, olabel, weight, target = (
+    source, ilabel, olabel, weight, nextstate = (
         np.concatenate([column[i].ravel() for column in columns]) for i in range(5)
     )
-    return from_arrays(FstArrays(arc_type, 0, final, source, ilabel, olabel, target, weight))
+    return from_arrays(FstArrays(arc_type, 0, final, source, ilabel, olabel, nextstate, weight))
 
 
 def final_at(states: int, *final: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The compiled kernels against their numpy twins."""
+"""The compiled kernels against their definitions in numpy."""
 
 import itertools
 import math
@@ -22,6 +22,8 @@ from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 from fstgrad.strings.solve import solve, used_contexts
 from fstgrad.strings.tangents import tangent
+from tests.oracles import determinization as oracle_determinization
+from tests.oracles import reduction as oracle_reduction
 from tests.oracles import strings as oracle
 from tests.strings.test_exact import KINDS, make_loss
 
@@ -110,7 +112,7 @@ def test_layouts_by_enumeration(loss):
                     assert layout.symbol[layout.offsets[t] + state] == y[t - 1]
                 row, c = layout.offsets[t] + state, layout.class_of[symbol]
                 total += layout.cost[row, c] if layout.alive[row, c] else np.inf
-                entry = layout.goal[row, c] + (symbol if contexts > 1 else 0)
+                entry = layout.next_entry[row, c] + (symbol if contexts > 1 else 0)
                 if total == np.inf:
                     break
             else:
@@ -132,17 +134,17 @@ def test_determinization_equals_the_twin(kind, seed):
     loss, _ = make_loss(kind, rng, ABC, target)
     machine = loss.machine(np.array(target))
     fast = determinize(machine, 5, max_states=10_000)
-    plain = determinize(machine, 5, max_states=10_000, compiled=False)
+    plain = oracle_determinization.determinize(machine, 5)
     if machine.semiring.name == "probability":
         np.testing.assert_allclose(sorted(fast.final), sorted(plain.final), rtol=1e-14)
-        merged, twins = minimize_finals(fast), [minimize_finals(fast, compiled=False)]
+        merged, twins = minimize_finals(fast), [oracle_determinization.minimize_finals(fast)]
     else:
         merged = minimize(fast)
-        twins = [minimize(plain, compiled=False), minimize(fast, compiled=False)]
+        twins = [oracle_determinization.minimize(raw) for raw in (plain, fast)]
     for twin in twins:
         assert merged.initial == twin.initial
         for a, b in zip(merged.levels, twin.levels, strict=True):
-            assert a.target.shape == b.target.shape
+            assert a.nextstate.shape == b.nextstate.shape
             np.testing.assert_array_equal(sorted(a.cost.ravel()), sorted(b.cost.ravel()))
 
 
@@ -151,10 +153,10 @@ def with_epsilons_back(fst, cost):
     silent = np.flatnonzero(fst.ilabel == 0)
     nothing = np.zeros(len(silent), dtype=np.int64)
     columns = {
-        "source": fst.target[silent],
+        "source": fst.nextstate[silent],
         "ilabel": nothing,
         "olabel": nothing,
-        "target": fst.source[silent],
+        "nextstate": fst.source[silent],
         "weight": np.full(len(silent), cost),
     }
     return replace(fst, **{k: np.append(getattr(fst, k), new) for k, new in columns.items()})
@@ -184,7 +186,7 @@ def test_symbols_with_equal_arcs_are_one_class(weights):
         assert len(classes) == len(set(own))
         for symbol, expected in enumerate(own):
             found = classes[class_of[symbol]]
-            assert set(zip(found.source, found.target, found.weight, strict=True)) == expected
+            assert set(zip(found.source, found.nextstate, found.weight, strict=True)) == expected
 
 
 LETTERS = fg.Alphabet("abcd")
@@ -202,7 +204,7 @@ LETTERS = fg.Alphabet("abcd")
 def test_reduced_costs_equal_the_twin(loss, states):
     fst = composed(openfst.to_arrays(loss.factors[0]), string_arrays(LETTERS.encode("abbab")))
     fast = target_machine(fst, 4, TROPICAL)
-    plain = target_machine(fst, 4, TROPICAL, compiled=False)
+    plain = oracle_reduction.target_machine(fst, 4, TROPICAL)
     assert fast.num_states == plain.num_states == states
     assert len(fast.arcs) == len(plain.arcs)
     for y in oracle.all_strings(4, 4):
@@ -223,7 +225,7 @@ def test_reduced_counts_equal_the_twin(kind, weights):
     if weights == "cyclic":
         fst = with_epsilons_back(fst, 5.0)
     fast = target_machine(fst, 3, PROBABILITY)
-    plain = target_machine(fst, 3, PROBABILITY, compiled=False)
+    plain = oracle_reduction.target_machine(fst, 3, PROBABILITY)
     assert (fast.num_states, len(fast.arcs)) == (plain.num_states, len(plain.arcs))
     for y in oracle.all_strings(3, 4):
         assert value(fast, y) == pytest.approx(value(plain, y), rel=1e-13)
@@ -249,7 +251,7 @@ def path_weights(fst):
         for a in np.flatnonzero(fst.source == state):
             step = tuple(fst.ilabel[a : a + 1][fst.ilabel[a : a + 1] > 0])
             out = tuple(fst.olabel[a : a + 1][fst.olabel[a : a + 1] > 0])
-            follow(fst.target[a], read + step, written + out, cost + fst.weight[a])
+            follow(fst.nextstate[a], read + step, written + out, cost + fst.weight[a])
 
     if fst.start >= 0:
         follow(fst.start, (), (), 0.0)

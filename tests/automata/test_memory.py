@@ -29,19 +29,20 @@ def test_a_level_is_refused_before_it_is_allocated(kind):
         return frontier
 
     for remaining in (4, 1):
-        count, level = before(remaining).advance(remaining, far)
+        count, nothing_needed, level = before(remaining).advance(remaining, far)
+        assert nothing_needed == 0
         enough = 2**6
-        while before(remaining).advance(remaining, far, enough)[0] < 0:
+        while before(remaining).advance(remaining, far, enough).needed:
             enough *= 2
-        again, same = before(remaining).advance(remaining, far, enough)
+        again, _, same = before(remaining).advance(remaining, far, enough)
         assert again == count
-        np.testing.assert_array_equal(same.target, level.target)
+        np.testing.assert_array_equal(same.nextstate, level.nextstate)
         for share in (2, 8, 1000):  # too little for the rows that are found, for the arcs
             refused = before(remaining)
-            needed, nothing = refused.advance(remaining, far, enough // share)
-            assert -needed > enough // share
-            assert nothing.target.size == 0
-            assert refused.advance(remaining, far)[0] == count, "a refusal changes nothing"
+            _, needed, nothing = refused.advance(remaining, far, enough // share)
+            assert needed > enough // share
+            assert nothing.nextstate.size == 0
+            assert refused.advance(remaining, far).count == count, "a refusal changes nothing"
 
 
 def test_the_error_names_the_bytes_and_the_states_so_far():
@@ -60,7 +61,7 @@ def test_the_error_names_the_bytes_and_the_states_so_far():
 def test_what_is_below_the_limit_is_untouched():
     machine = fg.EditDistance(fg.Alphabet("abcd")).machine(np.array([0, 1, 2, 3, 0, 1, 2]))
     raw = determinize(machine, 7, max_states=100_000)
-    states = 1 + sum(int(level.target.max()) + 1 for level in raw.levels)
+    states = 1 + sum(int(level.nextstate.max()) + 1 for level in raw.levels)
     assert len(determinize(machine, 7, max_states=states).levels) == 7
     with pytest.raises(fg.StateLimitError, match="states pass max_states") as caught:
         determinize(machine, 7, max_states=states - 1)

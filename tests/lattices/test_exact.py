@@ -295,7 +295,7 @@ def as_fst(case, abc):
             source=[number[arc[0]] for arc in case.arcs],
             ilabel=label,
             olabel=label,
-            target=[number[arc[1]] for arc in case.arcs],
+            nextstate=[number[arc[1]] for arc in case.arcs],
             weight=[-arc[3] for arc in case.arcs],
         )
     )

@@ -40,7 +40,7 @@ def test_passes(seed):
         (kernels.means_before, twins.means_before),
     ):
         mean = np.zeros(lattice.num_states)
-        kernel(mean, graph.source, graph.target, flow.share, value)
+        kernel(mean, graph.source, graph.nextstate, flow.share, value)
         np.testing.assert_allclose(mean, twin(graph, flow.share, value), atol=1e-12)
 
 
@@ -60,22 +60,22 @@ def test_rows_and_steps_of_pairs(kind, seed):
     row = np.where(rng.random((5, size)) < 0.3, INF, rng.integers(-9, 9, (5, size)))
     gap = np.where(rng.random((size, size)) < 0.2, INF, rng.integers(-9, 9, (size, size)))
     lower = np.where(rng.random(size) < 0.2, INF, rng.integers(0, 9, size))
-    epsilons = twins.closure(size, eps.source, eps.target, eps.weight)
+    epsilons = twins.closure(size, eps.source, eps.nextstate, eps.weight)
     np.testing.assert_array_equal(
-        kernels.advanced(row, eps.source, eps.target, eps.weight, False),
+        kernels.advanced(row, eps.source, eps.nextstate, eps.weight, False),
         twins.advanced(row, epsilons),
     )
     scratch, before = np.empty((2, size, size), dtype=np.int64)
     for arcs in machine.arcs:
-        step = twins.matrix(size, arcs.source, arcs.target, arcs.weight)
+        step = twins.matrix(size, arcs.source, arcs.nextstate, arcs.weight)
         np.testing.assert_array_equal(
-            kernels.advanced(row, arcs.source, arcs.target, arcs.weight, True),
+            kernels.advanced(row, arcs.source, arcs.nextstate, arcs.weight, True),
             twins.advanced(row, step),
         )
-        kernels.pair_step(gap, lower, arcs.source, arcs.target, arcs.weight, scratch, before)
+        kernels.pair_step(gap, lower, arcs.source, arcs.nextstate, arcs.weight, scratch, before)
         np.testing.assert_array_equal(twins.saturated(before), twins.pair_bounds(gap, lower, step))
     closed = gap.copy()
-    kernels.pair_closure(closed, eps.source, eps.target, eps.weight)
+    kernels.pair_closure(closed, eps.source, eps.nextstate, eps.weight)
     np.testing.assert_array_equal(
         twins.saturated(closed), twins.pair_bounds(gap, np.zeros(size, dtype=np.int64), epsilons)
     )
@@ -104,10 +104,10 @@ def test_bounds_hold_for_every_continuation(kind, seed):
     low, high = rows.cell_bounds(graph, classes, machine)
     np.testing.assert_array_equal(low, lower)
     eps = machine.epsilon
-    epsilons = twins.closure(size, eps.source, eps.target, eps.weight)
+    epsilons = twins.closure(size, eps.source, eps.nextstate, eps.weight)
     arcs = [
         (int(s), int(t), int(c), 0.0)
-        for s, t, c in zip(graph.source, graph.target, classes, strict=True)
+        for s, t, c in zip(graph.source, graph.nextstate, classes, strict=True)
     ]
     for state in range(graph.num_states):
         best = np.full(size, INF)
@@ -115,7 +115,7 @@ def test_bounds_hold_for_every_continuation(kind, seed):
             cost = twins.saturated((epsilons + machine.final).min(axis=1))
             for c in reversed(string):
                 own = machine.arcs[c]
-                step = twins.matrix(size, own.source, own.target, own.weight)
+                step = twins.matrix(size, own.source, own.nextstate, own.weight)
                 cost = twins.saturated((twins.advanced(epsilons, step) + cost).min(axis=1))
             best = np.minimum(best, cost)
             finite = cost < INF

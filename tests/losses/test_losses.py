@@ -33,7 +33,7 @@ def test_symbols_outside_the_target_share_a_class():
 
 def test_levels_are_read_only():
     b = fg.EditDistance(ABC).compile("ab")
-    for array in (b.class_of, b.final, b.levels[0].target, b.levels[0].cost):
+    for array in (b.class_of, b.final, b.levels[0].nextstate, b.levels[0].cost):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
 

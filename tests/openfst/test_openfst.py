@@ -26,7 +26,7 @@ def random_arrays(rng, arc_type="log64", states=6, arcs=20, symbols=None):
         source=ends[:, 0],
         ilabel=rng.integers(0, 4, arcs),
         olabel=rng.integers(0, 4, arcs),
-        target=ends[:, 1],
+        nextstate=ends[:, 1],
         weight=costs[:arcs],
         input_symbols=symbols,
         output_symbols=symbols,
@@ -78,7 +78,7 @@ def test_arcs_that_pynini_added_are_read():
     assert (arrays.arc_type, arrays.start) == ("log64", 1)
     assert (arrays.num_states, arrays.num_arcs) == (2, 1)
     np.testing.assert_array_equal(arrays.final, [0.25, np.inf])
-    arc = [arrays.source[0], arrays.ilabel[0], arrays.olabel[0], arrays.target[0]]
+    arc = [arrays.source[0], arrays.ilabel[0], arrays.olabel[0], arrays.nextstate[0]]
     assert (arc, arrays.weight[0]) == ([1, 3, 0, 0], 1.5)
 
 
@@ -260,11 +260,11 @@ def test_distances_of_a_larger_machine_follow_the_sums():
     arrays = random_arrays(np.random.default_rng(3), states=8, arcs=30)
     mass = np.zeros(8)
     mass[0] = 1.0
-    for source, target, cost in zip(arrays.source, arrays.target, arrays.weight, strict=True):
+    for source, target, cost in zip(arrays.source, arrays.nextstate, arrays.weight, strict=True):
         mass[target] += mass[source] * math.exp(-cost)  # sources ascend, so their sums are whole
     rest = np.exp(-arrays.final)
     for arc in reversed(range(arrays.num_arcs)):
-        step = math.exp(-arrays.weight[arc]) * rest[arrays.target[arc]]
+        step = math.exp(-arrays.weight[arc]) * rest[arrays.nextstate[arc]]
         rest[arrays.source[arc]] += step
     fst = openfst.from_arrays(arrays)
     for reverse, expected in ((False, mass), (True, rest)):

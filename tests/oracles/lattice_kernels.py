@@ -17,7 +17,7 @@ def log_sums_ahead(graph: Graph, weight: FloatArray) -> FloatArray:
     beta = np.zeros(graph.num_states)
     for state in reversed(range(graph.num_states - 1)):
         arcs = graph.source == state
-        beta[state] = np.logaddexp.reduce(weight[arcs] + beta[graph.target[arcs]])
+        beta[state] = np.logaddexp.reduce(weight[arcs] + beta[graph.nextstate[arcs]])
     return beta
 
 
@@ -26,7 +26,7 @@ def visits(graph: Graph, share: FloatArray) -> FloatArray:
     visit = np.zeros(graph.num_states)
     visit[0] = 1.0
     for state in range(1, graph.num_states):
-        arcs = graph.target == state
+        arcs = graph.nextstate == state
         visit[state] = visit[graph.source[arcs]] @ share[arcs]
     return visit
 
@@ -36,7 +36,7 @@ def means_after(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArra
     mean = np.zeros(graph.num_states)
     for state in reversed(range(graph.num_states)):
         arcs = graph.source == state
-        mean[state] = share[arcs] @ (value[arcs] + mean[graph.target[arcs]])
+        mean[state] = share[arcs] @ (value[arcs] + mean[graph.nextstate[arcs]])
     return mean
 
 
@@ -44,21 +44,21 @@ def means_before(graph: Graph, share: FloatArray, value: FloatArray) -> FloatArr
     """Return the mean of the sum of `value` over the walk from the start to each state."""
     mean = np.zeros(graph.num_states)
     for state in range(graph.num_states):
-        arcs = graph.target == state
+        arcs = graph.nextstate == state
         mean[state] = share[arcs] @ (mean[graph.source[arcs]] + value[arcs])
     return mean
 
 
-def matrix(size: int, source: IntArray, target: IntArray, weight: IntArray) -> IntArray:
+def matrix(size: int, source: IntArray, nextstate: IntArray, weight: IntArray) -> IntArray:
     """Return arcs as a matrix (K, K) of least weights, INF where there is none."""
     result = np.full((size, size), INF)
-    np.minimum.at(result, (source, target), weight)
+    np.minimum.at(result, (source, nextstate), weight)
     return result
 
 
-def closure(size: int, source: IntArray, target: IntArray, weight: IntArray) -> IntArray:
+def closure(size: int, source: IntArray, nextstate: IntArray, weight: IntArray) -> IntArray:
     """Return the least weights (K, K) of the paths of epsilon arcs, the empty ones included."""
-    result = matrix(size, source, target, weight)
+    result = matrix(size, source, nextstate, weight)
     result[np.arange(size), np.arange(size)] = np.minimum(result.diagonal(), 0)
     for k in range(size):
         result = np.minimum(result, result[:, k : k + 1] + result[k])

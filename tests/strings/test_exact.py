@@ -42,7 +42,7 @@ def to_fst(arcs, final):
             source=[arc[0] for arc in arcs],
             ilabel=label[0],
             olabel=label[1],
-            target=[arc[4] for arc in arcs],
+            nextstate=[arc[4] for arc in arcs],
             weight=[arc[3] for arc in arcs],
         )
     )

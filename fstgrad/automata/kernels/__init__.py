@@ -1,5 +1,9 @@
-"""Compiled loops over arrays, each beside a readable numpy twin that the tests compare it with.
+"""Compiled loops over arrays.
 
-Modules here are imported inside the functions that use them, never at the top of a module, so that
-`import fstgrad` does not load the compiler.
+A module is loaded when it is first named, as in `kernels.tropical`, so that `import fstgrad` does
+not load the compiler.  `arcs` holds the named tuples that they read.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

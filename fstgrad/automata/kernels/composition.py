@@ -14,19 +14,19 @@ _ARC = 4
 def composed(
     left_first: IntArray,
     left_label: IntArray,
-    left_goal: IntArray,
+    left_nextstate: IntArray,
     left_start: int,
     left_final: BoolArray,
     right_first: IntArray,
     right_label: IntArray,
-    right_goal: IntArray,
+    right_nextstate: IntArray,
     right_start: int,
     right_final: BoolArray,
 ) -> tuple[IntArray, IntArray]:
     """Return the states (S, 2), pairs of states, and the arcs (A, 4) of left o right, trimmed.
 
     Arcs of a side leave state j from first[j] to first[j + 1], sorted by the label that meets the
-    other side's; 0 is epsilon.  A row of the result is (source, target, left arc, right arc), -1
+    other side's; 0 is epsilon.  A row of the result is (source, nextstate, left arc, right arc), -1
     for a side that stays, sorted by source; the start is state 0, and nothing is left where no path
     is.  Between two symbols that meet, the left side moves alone before the right one does, so that
     no path is there twice (Mohri, Pereira and Riley 1996).  O(pairs + arcs log arcs of a state).
@@ -56,13 +56,13 @@ def composed(
                 pool = longer(pool)
                 slots = rehashed(pool, count * _STATE, capacity)
             for own in range(low, high):
-                cells[0] = left_goal[own] if own >= 0 else p
-                cells[1] = q if stays else right_goal[other]
+                cells[0] = left_nextstate[own] if own >= 0 else p
+                cells[1] = q if stays else right_nextstate[other]
                 cells[2] = own < 0
                 hashed = hashed_cells(cells, begin, end)
-                target = numbered(slots, pool, count * _STATE, count, cells, begin, end, hashed)
-                count += target == count
-                arcs[used], arcs[used + 1], arcs[used + 2] = state, target, own
+                nextstate = numbered(slots, pool, count * _STATE, count, cells, begin, end, hashed)
+                count += nextstate == count
+                arcs[used], arcs[used + 1], arcs[used + 2] = state, nextstate, own
                 arcs[used + 3] = -1 if stays else other
                 used += _ARC
         state += 1
@@ -101,9 +101,9 @@ def _trimmed(
     for s in range(count):
         first[s + 2] += first[s + 1]
     for a in range(num_arcs):
-        goal = arcs[a * _ARC + 1]
-        order[first[goal + 1]] = a
-        first[goal + 1] += 1
+        nextstate = arcs[a * _ARC + 1]
+        order[first[nextstate + 1]] = a
+        first[nextstate + 1] += 1
     stack, depth = np.empty(count, np.int64), 0
     for s in range(count):
         if left_final[pool[s * _STATE + HEAD]] and right_final[pool[s * _STATE + HEAD + 1]]:
@@ -126,9 +126,9 @@ def _trimmed(
             kept += 1
     result, rows = np.empty((num_arcs, _ARC), np.int64), 0
     for a in range(num_arcs):
-        source, target = number[arcs[a * _ARC]], number[arcs[a * _ARC + 1]]
-        if has_path and source >= 0 and target >= 0:
-            result[rows, 0], result[rows, 1] = source, target
+        source, nextstate = number[arcs[a * _ARC]], number[arcs[a * _ARC + 1]]
+        if has_path and source >= 0 and nextstate >= 0:
+            result[rows, 0], result[rows, 1] = source, nextstate
             result[rows, 2], result[rows, 3] = arcs[a * _ARC + 2], arcs[a * _ARC + 3]
             rows += 1
     return states[:kept], result[:rows]

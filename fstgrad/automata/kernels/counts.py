@@ -1,7 +1,8 @@
-"""Determinization of counts, one level; numpy twins in `fstgrad.automata.determinize`."""
+"""Determinization of counts, one level; the definition is in `tests/oracles/determinization.py`."""
 
 import numpy as np
 
+from fstgrad.automata.kernels.arcs import ClassArcs
 from fstgrad.automata.kernels.tables import new_slots
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
@@ -11,50 +12,39 @@ _EXACT = 2.0**53
 
 
 @kernel
-def supports(
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: FloatArray,
-    final: FloatArray,
-    length: int,
-) -> BoolArray:
+def supports(arcs: ClassArcs, final: FloatArray, length: int) -> BoolArray:
     """Return (l + 1, K): from which states of M, without epsilons, r symbols can lead to an end."""
+    first, nextstate, weight = arcs
     size = len(final)
     useful = np.zeros((length + 1, size), np.bool_)
     for j in range(size):
         useful[0, j] = final[j] > 0.0
     for r in range(1, length + 1):
-        for group in range(classes * size):
+        for group in range(len(first) - 1):
             for a in range(first[group], first[group + 1]):
-                if useful[r - 1, goal[a]] and weight[a] > 0.0:
+                if useful[r - 1, nextstate[a]] and weight[a] > 0.0:
                     useful[r, group % size] = True
     return useful
 
 
 @kernel
-def probability_level(
-    rows: FloatArray,
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: FloatArray,
-    useful: BoolArray,
-    limit: int,
-    room: int,
-) -> tuple[int, FloatArray, IntArray]:
-    """Return the number of states of the next level, their rows, and target (S, C).
+def advance(
+    rows: FloatArray, arcs: ClassArcs, useful: BoolArray, limit: int, room: int
+) -> tuple[int, int, FloatArray, IntArray]:
+    """Return the next level: number of states, cells needed, rows (S', K), nextstate (S, C).
 
     M has no epsilon arcs.  `useful` (K,) says from which states an end can still be reached.  Where
-    rows would take more than `room` cells it stops before, and minus their number is returned for
-    that of the states.
+    rows would take more than `room` cells, the kernel stops before it allocates them and returns
+    their number; otherwise the cells needed are 0.
     """
+    first, nextstate, weight = arcs
     states, size = rows.shape
-    target = np.full((states, classes), -1, np.int64)
+    classes = (len(first) - 1) // size
+    ends = np.full((states, classes), -1, np.int64)
     # Before each state count + classes <= capacity, so that a new row has a place for every class.
     capacity = 2 * states + classes + 16
     if capacity * size > room:
-        return -capacity * size, rows[:0], target
+        return 0, capacity * size, rows[:0], ends
     found, slots = np.empty((capacity, size)), new_slots(capacity)
     cells, live = np.zeros(size), np.empty(size, np.int64)
     factors = _factors(size)
@@ -69,24 +59,24 @@ def probability_level(
             for i in range(number):
                 k = c * size + live[i]
                 for a in range(first[k], first[k + 1]):
-                    cells[goal[a]] += rows[s, live[i]] * weight[a]
+                    cells[nextstate[a]] += rows[s, live[i]] * weight[a]
             hashed = 0
             for j in range(size):
                 cells[j] = cells[j] if useful[j] else 0.0
                 hashed += _comparable(cells[j]) * factors[j]
-            target[s, c] = _numbered(slots, found, count, cells, hashed)
-            count += target[s, c] == count
+            ends[s, c] = _numbered(slots, found, count, cells, hashed)
+            count += ends[s, c] == count
             for j in range(size):
                 cells[j] = 0.0
         if count > limit:
-            return count, found[:0], target
+            return count, 0, found[:0], ends
         if count + classes > capacity:
             needed = (3 * capacity + 2 * classes) * size  # the old rows and twice as many
             if needed > room:
-                return -needed, found[:0], target
+                return count, needed, found[:0], ends
             capacity = 2 * (capacity + classes)
             found, slots = _grown(found, count, capacity, factors)
-    return count, found[:count].copy(), target
+    return count, 0, found[:count].copy(), ends
 
 
 @inner_kernel

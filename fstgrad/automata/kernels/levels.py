@@ -1,24 +1,23 @@
-"""Minimization of a level; the twin in numpy is in `fstgrad.automata.minimize`."""
+"""Minimization of a level; the definition in numpy is in `tests/oracles/determinization.py`."""
 
 import numpy as np
 
 from fstgrad.automata.kernels.tables import HEAD, hashed_cells, new_slots, numbered
+from fstgrad.automata.semiring import INF
 from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel
 
-INF = 2**60  # as in fstgrad.automata.semiring
-
 
 @kernel
-def merged_level(
-    target: IntArray, cost: IntArray, number: IntArray, potential: IntArray
+def merge_level(
+    nextstate: IntArray, cost: IntArray, number: IntArray, potential: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (target, cost, number, potential) of a level whose equal states are merged.
+    """Return (nextstate, cost, number, potential) of a level whose equal states are merged.
 
     `number` and `potential` of the next level's states come in, those of this level's go out: the
     new number, -1 where no arc is left, and the cheapest completion, which is pushed to the front.
     """
-    states, classes = target.shape
+    states, classes = nextstate.shape
     width = 2 * classes
     pool = np.empty(states * (width + HEAD) + HEAD, np.int64)
     slots = new_slots(states)
@@ -28,7 +27,7 @@ def merged_level(
     for s in range(states):
         least = INF
         for c in range(classes):
-            to = target[s, c]
+            to = nextstate[s, c]
             cells[c] = number[to] if to >= 0 else -1
             if cells[c] >= 0:
                 cells[classes + c] = cost[s, c] + potential[to]
@@ -42,10 +41,10 @@ def merged_level(
         used = count * (width + HEAD)
         own_number[s] = numbered(slots, pool, used, count, cells, begin, width, hashed)
         count += own_number[s] == count
-    merged_target = np.empty((count, classes), np.int64)
+    merged_nextstate = np.empty((count, classes), np.int64)
     merged_cost = np.empty((count, classes), np.int64)
     for s in range(count):
         at = s * (width + HEAD) + HEAD
         for c in range(classes):
-            merged_target[s, c], merged_cost[s, c] = pool[at + c], pool[at + classes + c]
-    return merged_target, merged_cost, own_number, own_potential
+            merged_nextstate[s, c], merged_cost[s, c] = pool[at + c], pool[at + classes + c]
+    return merged_nextstate, merged_cost, own_number, own_potential

@@ -1,37 +1,32 @@
 """Making a target machine small: epsilons of counts removed, states with equal futures merged.
 
-Arcs stand by class and source: those of class c from state j of K are first[c K + j] ..
-first[c K + j + 1].  Numpy twins: `fstgrad.automata.reduction`, `fstgrad.automata.equivalence`.
+The definitions in numpy: `tests/oracles/reduction.py`.
 """
 
 import numpy as np
 
+from fstgrad.automata.kernels.arcs import ClassArcs, MachineArcs
 from fstgrad.automata.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered
-from fstgrad.automata.kernels.tropical import INF, bounded
+from fstgrad.automata.kernels.tropical import bounded
+from fstgrad.automata.semiring import INF
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 
 
 @kernel
-def closure(size: int, source: IntArray, target: IntArray, weight: FloatArray) -> FloatArray:
+def closure(size: int, source: IntArray, nextstate: IntArray, weight: FloatArray) -> FloatArray:
     """Return (K, K): the weights of all epsilon paths; the arcs come in topological order."""
     paths = np.zeros((size, size))
     for s in range(size):
         paths[s, s] = 1.0
         for e in range(len(source)):
-            paths[s, target[e]] += paths[s, source[e]] * weight[e]
+            paths[s, nextstate[e]] += paths[s, source[e]] * weight[e]
     return paths
 
 
 @kernel
 def quotient(
-    paths: FloatArray,
-    start: int,
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: FloatArray,
-    final: FloatArray,
+    paths: FloatArray, start: int, arcs: ClassArcs, final: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return the machine without epsilons whose states have different futures; it starts in 0.
 
@@ -39,21 +34,23 @@ def quotient(
     ----------
     paths : (K, K)
         The weights of all epsilon paths; they move before the symbol that follows them.
-    start, classes, first, goal, weight
-        Class c has arcs first[c K + j] .. first[c K + j + 1] from state j.
+    start, arcs
+        The start state, and the arcs that read a symbol.
     final : (K,)
 
     Returns
     -------
-    Arcs (A, 3), rows of (class, source, target); their weights (A,); final weights (K',).
+    Arcs (A, 3), rows of (class, source, nextstate); their weights (A,); final weights (K',).
 
     Two states are equal if they are equally final and lead, for each class, with equal total weight
     into each block: partition refinement, O(rounds x arcs of the closed machine).
     """
+    first, nextstate, weight = arcs
     size = len(final)
-    order, ends, block = _entered(paths, start, classes, first, goal, final)
+    classes = (len(first) - 1) // size
+    order, ends, block = _entered(paths, start, arcs, final)
     sums, touched = np.zeros(size), np.empty(size, np.int64)
-    pool, row = np.empty(1024, np.int64), np.empty(3 * len(goal) + 1, np.int64)
+    pool, row = np.empty(1024, np.int64), np.empty(3 * len(nextstate) + 1, np.int64)
     leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:
@@ -71,7 +68,7 @@ def quotient(
                 for i in range(leaders):
                     k = leads[i]
                     for a in range(first[c * size + k], first[c * size + k + 1]):
-                        to = block[goal[a]]
+                        to = block[nextstate[a]]
                         if sums[to] == 0.0:
                             number = _inserted(touched, number, to)
                         sums[to] += paths[s, k] * weight[a]
@@ -110,10 +107,12 @@ def _inserted(sorted_values: IntArray, number: int, value: int) -> int:
 
 @inner_kernel
 def _entered(
-    paths: FloatArray, start: int, classes: int, first: IntArray, goal: IntArray, final: FloatArray
+    paths: FloatArray, start: int, arcs: ClassArcs, final: FloatArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
     """Return the states that symbols lead to, from the start on, final weights, and zeros (K,)."""
+    first, nextstate = arcs.first, arcs.nextstate
     size = len(final)
+    classes = (len(first) - 1) // size
     order, seen = np.empty(size, np.int64), np.zeros(size, np.bool_)
     order[0], seen[start], count, done = start, True, 1, 0
     ends = np.zeros(size)
@@ -125,8 +124,8 @@ def _entered(
                 ends[s] += paths[s, k] * final[k]
                 for c in range(classes):
                     for a in range(first[c * size + k], first[c * size + k + 1]):
-                        if not seen[goal[a]]:
-                            order[count], seen[goal[a]] = goal[a], True
+                        if not seen[nextstate[a]]:
+                            order[count], seen[nextstate[a]] = nextstate[a], True
                             count += 1
     return order[:count], ends, np.zeros(size, np.int64)
 
@@ -152,23 +151,15 @@ def _written(
 
 
 @kernel
-def refined(
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: IntArray,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
-    block: IntArray,
-    blocks: int,
-) -> IntArray:
+def refine(arcs: MachineArcs, block: IntArray, blocks: int) -> IntArray:
     """Return the blocks (K,), split where states lead into blocks with different least costs."""
+    first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     size = len(block)
+    classes = (len(first) - 1) // size
     after, before = np.full((size, blocks), INF), np.empty((size, blocks), np.int64)
     for j in range(size):
         after[j, block[j]] = 0
-    _close_backward(after, eps_first, eps_goal, eps_weight)
+    _close_backward(after, eps_first, eps_nextstate, eps_weight)
     pool, row = np.empty(size * (blocks + 1 + HEAD), np.int64), np.empty(blocks + 1, np.int64)
     number, begin, count = block.copy(), int(0.0), int(0.0)
     for c in range(classes):
@@ -177,8 +168,8 @@ def refined(
                 before[j, b] = INF
             for a in range(first[c * size + j], first[c * size + j + 1]):
                 for b in range(blocks):
-                    before[j, b] = min(before[j, b], weight[a] + after[goal[a], b])
-        _close_backward(before, eps_first, eps_goal, eps_weight)
+                    before[j, b] = min(before[j, b], weight[a] + after[nextstate[a], b])
+        _close_backward(before, eps_first, eps_nextstate, eps_weight)
         slots, count = new_slots(size), begin
         for j in range(size):
             row[0] = number[j]
@@ -195,12 +186,12 @@ def refined(
 
 @inner_kernel
 def _close_backward(
-    rows: IntArray, eps_first: IntArray, eps_goal: IntArray, eps_weight: IntArray
+    rows: IntArray, eps_first: IntArray, eps_nextstate: IntArray, eps_weight: IntArray
 ) -> None:
     """Put the cheapest of a state's row and those that epsilons lead to, in place."""
     for j in range(len(rows) - 1, -1, -1):
         for e in range(eps_first[j], eps_first[j + 1]):
             for b in range(rows.shape[1]):
-                rows[j, b] = min(rows[j, b], eps_weight[e] + rows[eps_goal[e], b])
+                rows[j, b] = min(rows[j, b], eps_weight[e] + rows[eps_nextstate[e], b])
         for b in range(rows.shape[1]):
             rows[j, b] = bounded(rows[j, b])

@@ -7,11 +7,11 @@ vector operation, while every string follows the arcs of its own class.  The num
 
 import numpy as np
 
+from fstgrad.automata.semiring import INF
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 
 BLOCK = 32
-_INF = np.int64(2**60)  # semiring.INF: a cell above half of it cannot be reached
 
 
 @kernel
@@ -26,9 +26,9 @@ def tropical_values(
     """Return the weight (k,) of each string in units; cost O(k l (arcs of a class + epsilons)).
 
     classes : (k, l) the class of each symbol.
-    first, arcs : class c has the arcs `arcs[first[c] : first[c + 1]]`, rows (source, target,
+    first, arcs : class c has the arcs `arcs[first[c] : first[c + 1]]`, rows (source, nextstate,
         weight).
-    epsilon : rows (source, target, weight) in topological order.
+    epsilon : rows (source, nextstate, weight) in topological order.
     initial, final : (K,) the closed row of the empty prefix, and the final weights.
     """
     strings, length = classes.shape
@@ -41,25 +41,25 @@ def tropical_values(
         for state in range(states):
             row[state, :] = initial[state]
         for t in range(length):
-            after[:, :] = _INF
+            after[:, :] = INF
             for i in range(width):
                 c = classes[start + i, t]
                 for a in range(first[c], first[c + 1]):
                     moved = row[arcs[a, 0], i] + arcs[a, 2]
                     after[arcs[a, 1], i] = min(after[arcs[a, 1], i], moved)
             for a in range(len(epsilon)):
-                source, target, weight = epsilon[a, 0], epsilon[a, 1], epsilon[a, 2]
+                source, nextstate, weight = epsilon[a, 0], epsilon[a, 1], epsilon[a, 2]
                 for i in range(BLOCK):
-                    after[target, i] = min(after[target, i], after[source, i] + weight)
+                    after[nextstate, i] = min(after[nextstate, i], after[source, i] + weight)
             for state in range(states):
                 for i in range(BLOCK):
                     cell = after[state, i]
-                    row[state, i] = cell if cell <= _INF // 2 else _INF
+                    row[state, i] = cell if cell <= INF // 2 else INF
         for i in range(width):
-            best = _INF
+            best = INF
             for state in range(states):
                 best = min(best, row[state, i] + final[state])
-            values[start + i] = best if best <= _INF // 2 else _INF
+            values[start + i] = best if best <= INF // 2 else INF
     return values
 
 
@@ -76,7 +76,7 @@ def probability_values(
 ) -> FloatArray:
     """Return the sum (k,) over the paths of each string; as `tropical_values`, weights apart.
 
-    ends, epsilon_ends : rows (source, target) of the arcs of classes and of the epsilon arcs.
+    ends, epsilon_ends : rows (source, nextstate) of the arcs of classes and of the epsilon arcs.
     """
     strings, length = classes.shape
     states = len(initial)
@@ -94,9 +94,9 @@ def probability_values(
                 for a in range(first[c], first[c + 1]):
                     after[ends[a, 1], i] += row[ends[a, 0], i] * weights[a]
             for a in range(len(epsilon_ends)):
-                source, target = epsilon_ends[a, 0], epsilon_ends[a, 1]
+                source, nextstate = epsilon_ends[a, 0], epsilon_ends[a, 1]
                 for i in range(BLOCK):
-                    after[target, i] += after[source, i] * epsilon_weights[a]
+                    after[nextstate, i] += after[source, i] * epsilon_weights[a]
             row, after = after, row
         for state in range(states):
             for i in range(width):

@@ -1,12 +1,12 @@
 """Determinization in the tropical semiring, one level: advance, canonical form, merge.
 
-Arcs of M stand in arrays by class and source: those of class c from state j of K are first[c K + j]
-.. first[c K + j + 1]; epsilon arcs by source, and they lead to higher states.  A row holds the
-weights of M's states for one state of the result.  Numpy twins: `fstgrad.automata.determinize`.
+A row holds the weights of M's K states (cells) for one state of the result.  The definition in
+numpy: `tests/oracles/determinization.py`.
 """
 
 import numpy as np
 
+from fstgrad.automata.kernels.arcs import ClassArcs, MachineArcs
 from fstgrad.automata.kernels.tables import (
     HEAD,
     SPAN,
@@ -16,33 +16,22 @@ from fstgrad.automata.kernels.tables import (
     numbered,
     rehashed,
 )
+from fstgrad.automata.semiring import INF
 from fstgrad.checks import IntArray
 from fstgrad.compiler import inner_kernel, kernel, shared_kernel
 
-INF = 2**60  # as in fstgrad.automata.semiring
-
 
 @kernel
-def bounds(
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: IntArray,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
-    final: IntArray,
-    length: int,
-) -> tuple[IntArray, IntArray]:
+def bounds(arcs: MachineArcs, final: IntArray, length: int) -> tuple[IntArray, IntArray]:
     """Return bounds (l + 1, K) of what each state still costs with r symbols left, over all y.
 
     The lower bound is exact; the upper one takes for each symbol the cheapest arc.
     """
+    first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     size = len(final)
-    lower, upper = (
-        np.full((length + 1, size), INF, np.int64),
-        np.zeros((length + 1, size), np.int64),
-    )
+    classes = (len(first) - 1) // size
+    lower = np.full((length + 1, size), INF, np.int64)
+    upper = np.zeros((length + 1, size), np.int64)
     for j in range(size):
         lower[0, j], upper[0, j] = final[j], final[j]
     low, high = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -51,11 +40,11 @@ def bounds(
             for j in range(size - 1, -1, -1):
                 low[j], high[j] = INF, INF
                 for a in range(first[c * size + j], first[c * size + j + 1]):
-                    low[j] = min(low[j], weight[a] + lower[r - 1, goal[a]])
-                    high[j] = min(high[j], weight[a] + upper[r - 1, goal[a]])
+                    low[j] = min(low[j], weight[a] + lower[r - 1, nextstate[a]])
+                    high[j] = min(high[j], weight[a] + upper[r - 1, nextstate[a]])
                 for e in range(eps_first[j], eps_first[j + 1]):
-                    low[j] = min(low[j], eps_weight[e] + low[eps_goal[e]])
-                    high[j] = min(high[j], eps_weight[e] + high[eps_goal[e]])
+                    low[j] = min(low[j], eps_weight[e] + low[eps_nextstate[e]])
+                    high[j] = min(high[j], eps_weight[e] + high[eps_nextstate[e]])
                 lower[r, j] = min(lower[r, j], bounded(low[j]))
                 worst = bounded(high[j])
                 upper[r, j] = worst if c == 0 else max(upper[r, j], worst)
@@ -63,22 +52,15 @@ def bounds(
 
 
 @kernel
-def policy(
-    classes: int,
-    first: IntArray,
-    goal: IntArray,
-    weight: IntArray,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
-    upper: IntArray,
-) -> tuple[IntArray, IntArray]:
+def policy(arcs: MachineArcs, upper: IntArray) -> tuple[IntArray, IntArray]:
     """Return (to, cost), each (l, K, C): one way of reading each class from each state of M.
 
     The way that is best by the upper bounds (l + 1, K) with r symbols left after it; -1 where there
     is none.  Any way costs a string at least its loss.
     """
+    first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
     length, size = len(upper) - 1, upper.shape[1]
+    classes = (len(first) - 1) // size
     to = np.full((length, size, classes), -1, np.int64)
     cost = np.zeros((length, size, classes), np.int64)
     for r in range(length):
@@ -86,11 +68,11 @@ def policy(
             for c in range(classes):
                 bound = INF // 2
                 for a in range(first[c * size + j], first[c * size + j + 1]):
-                    if weight[a] + upper[r, goal[a]] < bound:
-                        bound = weight[a] + upper[r, goal[a]]
-                        to[r, j, c], cost[r, j, c] = goal[a], weight[a]
+                    if weight[a] + upper[r, nextstate[a]] < bound:
+                        bound = weight[a] + upper[r, nextstate[a]]
+                        to[r, j, c], cost[r, j, c] = nextstate[a], weight[a]
                 for e in range(eps_first[j], eps_first[j + 1]):
-                    k = eps_goal[e]
+                    k = eps_nextstate[e]
                     way = eps_weight[e] + cost[r, k, c]
                     if to[r, k, c] >= 0 and way + upper[r, to[r, k, c]] < bound:
                         bound = way + upper[r, to[r, k, c]]
@@ -99,10 +81,10 @@ def policy(
 
 
 @kernel
-def arc_kinds(
-    classes: int, size: int, first: IntArray, goal: IntArray, weight: IntArray
-) -> IntArray:
+def arc_kinds(arcs: ClassArcs, size: int) -> IntArray:
     """Return (C, K): the first class with the same arcs from a state as this class has."""
+    first, nextstate, weight = arcs
+    classes = (len(first) - 1) // size
     kinds = np.empty((classes, size), np.int64)
     for j in range(size):
         for c in range(classes):
@@ -113,7 +95,7 @@ def arc_kinds(
                 equal = kinds[d, j] == d and first[d * size + j + 1] - other == count
                 a = 0
                 while equal and a < count:
-                    equal = goal[begin + a] == goal[other + a]
+                    equal = nextstate[begin + a] == nextstate[other + a]
                     equal = equal and weight[begin + a] == weight[other + a]
                     a += 1
                 if equal:
@@ -137,23 +119,18 @@ def _twin(kinds: IntArray, c: int, live: IntArray) -> int:
 
 
 @kernel
-def advanced(
+def advance(
     pool: IntArray,
     states: int,
     kinds: IntArray,
-    first: IntArray,
-    goal: IntArray,
-    weight: IntArray,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
+    arcs: MachineArcs,
     lower: IntArray,
     upper: IntArray,
     cap_cell: int,
     limit: int,
     room: int,
-) -> tuple[int, IntArray, IntArray, IntArray, IntArray]:
-    """Return the next level: number of states, pool; target, cost and fall (S, C).
+) -> tuple[int, int, IntArray, IntArray, IntArray, IntArray]:
+    """Return the next level: number of states, cells needed, pool; nextstate, cost, fall (S, C).
 
     Parameters
     ----------
@@ -170,11 +147,11 @@ def advanced(
     limit : int
         Stop when there are more states.
     room : int
-        Cells that rows may take.  Where more are needed it stops before, and minus their number is
-        returned for that of the states.
+        Cells that rows may take.  Where more are needed, the kernel stops before it allocates them
+        and returns their number; otherwise the cells needed are 0.
     """
     classes, size = kinds.shape
-    target = np.full((states, classes), -1, np.int64)
+    ends = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
     capacity, slots = 2 * (states + classes), new_slots(2 * (states + classes))
@@ -188,18 +165,17 @@ def advanced(
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
         at += HEAD + stop - start
-        number = _opened(row, start, eps_first, eps_goal, eps_weight, lower[0], upper[0],
-                         before, live)  # fmt: skip
+        number = _open(row, start, arcs, lower[0], upper[0], before, live)
         was_cap = number == 1 and live[0] == cap_cell
         for c in range(classes):
             twin[c] = _twin(kinds, c, live[:number])
             if twin[c] < c:
                 continue
-            start, stop = _moved(before, live[:number], first, goal, weight, c * size, cells[c])
+            start, stop = _move(before, live[:number], arcs, c * size, cells[c])
             saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
             saved_cost = cells[c, saved]
             cost[s, c], starts[c], stops[c] = canonical(
-                cells[c], start, stop, eps_first, eps_goal, eps_weight, lower[1], upper[1], implied
+                cells[c], start, stop, arcs, lower[1], upper[1], implied
             )
             if starts[c] == cap_cell and stops[c] == cap_cell + 1 and not was_cap:
                 fall[s, c] = saved
@@ -209,13 +185,13 @@ def advanced(
         _touch(slots, found, hashes)
         for c in range(classes):
             if twin[c] < c:
-                target[s, c], cost[s, c] = target[s, twin[c]], cost[s, twin[c]]
+                ends[s, c], cost[s, c] = ends[s, twin[c]], cost[s, twin[c]]
                 fall[s, c] = fall[s, twin[c]]
                 continue
             if starts[c] < stops[c]:
-                target[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
-                                        hashes[c])  # fmt: skip
-                if target[s, c] == count:
+                ends[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
+                                      hashes[c])  # fmt: skip
+                if ends[s, c] == count:
                     count += 1
                     used += HEAD + stops[c] - starts[c]
             else:
@@ -227,12 +203,12 @@ def advanced(
             break
         if used + classes * (size + HEAD) > len(found):
             if 3 * len(found) > room:  # the old pool and one of twice its size
-                return -3 * len(found), found, target, cost, fall
+                return count, 3 * len(found), found, ends, cost, fall
             found = longer(found)
         if count + classes > capacity:
             capacity *= 2
             slots = rehashed(found, used, capacity)
-    return count, found[:used], target, cost, fall
+    return count, 0, found[:used], ends, cost, fall
 
 
 @inner_kernel
@@ -246,12 +222,10 @@ def _touch(slots: IntArray, pool: IntArray, hashes: IntArray) -> int:
 
 
 @inner_kernel
-def _opened(
+def _open(
     row: IntArray,
     start: int,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
+    arcs: MachineArcs,
     lower: IntArray,
     upper: IntArray,
     before: IntArray,
@@ -261,6 +235,7 @@ def _opened(
 
     Both are in order; `before` is infinite where it comes in.  Returns the number of cells.
     """
+    eps_first, eps_nextstate, eps_weight = arcs.eps_first, arcs.eps_nextstate, arcs.eps_weight
     bound = INF // 2
     stop = start + len(row)
     for j in range(start, stop):
@@ -272,7 +247,7 @@ def _opened(
             live[number] = j
             number += 1
             for e in range(eps_first[j], eps_first[j + 1]):
-                k = eps_goal[e]
+                k = eps_nextstate[e]
                 before[k] = min(before[k], before[j] + eps_weight[e])
                 stop = max(stop, k + 1)
         else:
@@ -282,20 +257,15 @@ def _opened(
 
 
 @inner_kernel
-def _moved(
-    before: IntArray,
-    live: IntArray,
-    first: IntArray,
-    goal: IntArray,
-    weight: IntArray,
-    group: int,
-    cells: IntArray,
+def _move(
+    before: IntArray, live: IntArray, arcs: MachineArcs, group: int, cells: IntArray
 ) -> tuple[int, int]:
     """Push the live cells through the arcs of a class; return the bounds of what they reach."""
+    first, nextstate, weight = arcs.first, arcs.nextstate, arcs.weight
     start, stop = len(cells), 0
     for j in live:
         for a in range(first[group + j], first[group + j + 1]):
-            k = goal[a]
+            k = nextstate[a]
             cells[k] = min(cells[k], before[j] + weight[a])
             start, stop = min(start, k), max(stop, k + 1)
     return start, stop
@@ -317,9 +287,7 @@ def canonical(
     cells: IntArray,
     start: int,
     stop: int,
-    eps_first: IntArray,
-    eps_goal: IntArray,
-    eps_weight: IntArray,
+    arcs: MachineArcs,
     lower: IntArray,
     upper: IntArray,
     implied: IntArray,
@@ -334,6 +302,7 @@ def canonical(
     What was subtracted, INF if no cell is left, and the bounds of the cells that are left.
     `implied` (K,) is workspace, infinite where it comes in and goes out.
     """
+    eps_first, eps_nextstate, eps_weight = arcs.eps_first, arcs.eps_nextstate, arcs.eps_weight
     bound = INF // 2
     for j in range(start, stop):
         bound = min(bound, cells[j] + upper[j])
@@ -355,7 +324,7 @@ def canonical(
             cells[j] = INF
         if way + lower[j] < bound:
             for e in range(eps_first[j], eps_first[j + 1]):
-                k = eps_goal[e]
+                k = eps_nextstate[e]
                 if k < stop:
                     implied[k] = min(implied[k], way + eps_weight[e])
     for j in range(low, high):

@@ -17,7 +17,7 @@ def log_pass(
     table: FloatArray,
     class_of: IntArray,
     offsets: IntArray,
-    target: npt.NDArray[np.int32],
+    nextstate: npt.NDArray[np.int32],
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -28,7 +28,7 @@ def log_pass(
     alpha[0, contexts - 1] = 0.0
     for t in range(length):
         first, last, end = offsets[t], offsets[t + 1], offsets[t + 2]
-        _step(alpha[first:last], table[t], class_of, target[first:last], weight[first:last],
+        _step(alpha[first:last], table[t], class_of, nextstate[first:last], weight[first:last],
               alpha[last:end], order)  # fmt: skip
     last = offsets[length]
     log_z = -np.inf
@@ -41,7 +41,7 @@ def log_pass(
         return log_z
     for t in range(length - 1, -1, -1):
         first, last = offsets[t], offsets[t + 1]
-        beta = _back(alpha[first:last], table[t], class_of, target[first:last],
+        beta = _back(alpha[first:last], table[t], class_of, nextstate[first:last],
                      weight[first:last], beta, order, log_z)  # fmt: skip
     return log_z
 
@@ -60,7 +60,7 @@ def _step(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: npt.NDArray[np.int32],
+    nextstate: npt.NDArray[np.int32],
     weight: FloatArray,
     after: FloatArray,
     order: int,
@@ -73,7 +73,7 @@ def _step(
     for s in range(states):
         for r in range(younger):
             for b in range(n):
-                to = target[s, class_of[b]]
+                to = nextstate[s, class_of[b]]
                 if to < 0:
                     continue
                 largest = -np.inf
@@ -94,7 +94,7 @@ def _back(
     alpha: FloatArray,
     table: FloatArray,
     class_of: IntArray,
-    target: npt.NDArray[np.int32],
+    nextstate: npt.NDArray[np.int32],
     weight: FloatArray,
     beta: FloatArray,
     order: int,
@@ -111,7 +111,7 @@ def _back(
     for s in range(states):
         for r in range(younger):
             for b in range(n):
-                to = target[s, class_of[b]]
+                to = nextstate[s, class_of[b]]
                 ahead[b] = -np.inf
                 if to >= 0:
                     ahead[b] = beta[to, (r * (n + 1) + b) * turn] + weight[s, class_of[b]]

@@ -100,7 +100,7 @@ def real_pass(
     places: IntArray,
     dense: IntArray,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     final: FloatArray,
     order: int,
@@ -125,7 +125,7 @@ def real_pass(
         lo, hi = offsets[t], offsets[t + 1]
         here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
         fill(alpha[there:end], 0.0)
-        _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
+        _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], next_entry[lo:hi],
               weight[lo:hi], alpha[there:], order, rows)  # fmt: skip
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
@@ -140,7 +140,7 @@ def real_pass(
     for t in range(length - 1, -1, -1):
         lo, hi = offsets[t], offsets[t + 1]
         here, there = places[t] * step, places[t + 1] * step
-        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], goal[lo:hi],
+        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], next_entry[lo:hi],
                       weight[lo:hi], beta, before, order, 1.0 / total, 1.0 / sums[t], rows,
                       mass)  # fmt: skip
         beta, before = before, beta
@@ -210,7 +210,7 @@ def _step(
     class_of: IntArray,
     dense: int,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     after: FloatArray,
     order: int,
@@ -218,7 +218,7 @@ def _step(
 ) -> None:
     """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
-    if order != 2 or len(goal) == 1:
+    if order != 2 or len(next_entry) == 1:
         _plain_rows(alpha, table, rows[:dense])
     elif dense > 0:
         np.dot(alpha[: dense * contexts].reshape(dense, contexts), table, rows[:dense])
@@ -227,13 +227,13 @@ def _step(
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
                 after[place] += rows[s, r * n + b] * weight[s, c]
-    for s in range(dense, len(goal)):
+    for s in range(dense, len(next_entry)):
         mass, x = alpha[dense * (contexts - 1) + s], unsigned(symbol[s])
         for b in range(n):
             c = unsigned(class_of[b])
-            after[unsigned(goal[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
+            after[unsigned(next_entry[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
 
 
 @sum_kernel
@@ -259,7 +259,7 @@ def _back(
     class_of: IntArray,
     dense: int,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     beta: FloatArray,
     before: FloatArray,
@@ -282,9 +282,9 @@ def _back(
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                way = beta[unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)]
+                way = beta[unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)]
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
-    if order != 2 or len(goal) == 1:
+    if order != 2 or len(next_entry) == 1:
         return _plain_masses(alpha, table, before, rows[:dense], mass, share)
     if dense > 0:
         entry = dense * contexts
@@ -292,12 +292,12 @@ def _back(
         np.dot(alpha[:entry].reshape(dense, contexts).T, rows[:dense], mass)
     else:
         fill(mass.reshape(-1), 0.0)
-    for s in range(dense, len(goal)):
+    for s in range(dense, len(next_entry)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         own, total = alpha[entry], 0.0
         for b in range(n):
             c = unsigned(class_of[b])
-            way = beta[unsigned(goal[s, c]) + unsigned(b)] * (weight[s, c] * factor)
+            way = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
             total += table[x, b] * way
             mass[x, b] += own * way
         before[entry] = total

@@ -34,7 +34,7 @@ def tangent_pass(
     places: IntArray,
     dense: IntArray,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     slope: FloatArray,
     final: FloatArray,
@@ -67,7 +67,7 @@ def tangent_pass(
         lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
         end = places[t + 2] * step
         _step(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of, dense[t],
-              symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
+              symbol[lo:hi], next_entry[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
               dalpha[there:], moved, order, rows, drows)  # fmt: skip
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
@@ -84,7 +84,7 @@ def tangent_pass(
     for t in range(length - 1, -1, -1):
         lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
         total = _back(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of,
-                      dense[t], symbol[lo:hi], goal[lo:hi], weight[lo:hi], slope[lo:hi], beta,
+                      dense[t], symbol[lo:hi], next_entry[lo:hi], weight[lo:hi], slope[lo:hi], beta,
                       dbeta, before, dbefore, moved, order, 1.0 / total, 1.0 / sums[t], rows,
                       drows, mass, dmass)  # fmt: skip
         beta, dbeta, before, dbefore = before, dbefore, beta, dbeta
@@ -122,7 +122,7 @@ def _step(
     class_of: IntArray,
     dense: int,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     slope: FloatArray,
     after: FloatArray,
@@ -134,7 +134,7 @@ def _step(
 ) -> None:
     """Multiply a level by its scores and scatter it along the arcs of B."""
     contexts, n = table.shape
-    if order != 2 or len(goal) == 1:
+    if order != 2 or len(next_entry) == 1:
         _plain_rows(alpha, dalpha, table, dtable, rows[:dense], drows[:dense])
     elif dense > 0:
         left = alpha[: dense * contexts].reshape(dense, contexts)
@@ -149,16 +149,16 @@ def _step(
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
                 arrived, way = rows[s, r * n + b], weight[s, c]
                 after[place] += arrived * way
                 dafter[place] += (drows[s, r * n + b] + arrived * slope[s, c]) * way
-    for s in range(dense, len(goal)):
+    for s in range(dense, len(next_entry)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         mass, dmass = alpha[entry], dalpha[entry]
         for b in range(n):
             c = unsigned(class_of[b])
-            place = unsigned(goal[s, c]) + unsigned(b)
+            place = unsigned(next_entry[s, c]) + unsigned(b)
             arrived, way = mass * table[x, b], weight[s, c]
             after[place] += arrived * way
             change = dmass * table[x, b] + mass * dtable[x, b]
@@ -198,7 +198,7 @@ def _back(
     class_of: IntArray,
     dense: int,
     symbol: Int32Array,
-    goal: Int32Array,
+    next_entry: Int32Array,
     weight: FloatArray,
     slope: FloatArray,
     beta: FloatArray,
@@ -225,21 +225,21 @@ def _back(
         for r in range(rows.shape[1] // n):
             for b in range(n):
                 c = unsigned(class_of[b])
-                place = unsigned(goal[s, c] * step + (r * (n + 1) + b) * turn)
+                place = unsigned(next_entry[s, c] * step + (r * (n + 1) + b) * turn)
                 way, dway = beta[place], dbeta[place] + beta[place] * slope[s, c]
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
                 drows[s, r * n + b] = dway * (weight[s, c] * factor)
-    if order != 2 or len(goal) == 1:
+    if order != 2 or len(next_entry) == 1:
         _plain_masses(alpha, dalpha, table, dtable, before, dbefore, rows, drows, mass, dmass)
     else:
         _bigram_masses(alpha, dalpha, table, dtable, dense, before, dbefore, moved, rows, drows,
                        mass, dmass)  # fmt: skip
-    for s in range(dense, len(goal)):
+    for s in range(dense, len(next_entry)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
         for b in range(n):
             c = unsigned(class_of[b])
-            place = unsigned(goal[s, c]) + unsigned(b)
+            place = unsigned(next_entry[s, c]) + unsigned(b)
             way = beta[place] * (weight[s, c] * factor)
             dway = dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
             total += table[x, b] * way

@@ -1,0 +1,48 @@
+"""The arcs of a target machine as the kernels read them; this module does not load the compiler."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import IntArray
+
+
+class ClassArcs(NamedTuple):
+    """The arcs of M that read a symbol, by class and source.
+
+    first : (C K + 1,) int64; class c has the arcs first[c K + j] .. first[c K + j + 1] from state j
+    nextstate, weight : (A,)
+    """
+
+    first: IntArray
+    nextstate: IntArray
+    weight: npt.NDArray[Any]
+
+
+class MachineArcs(NamedTuple):
+    """All arcs of M: the fields of `ClassArcs`, then the same of the epsilon arcs, by source.
+
+    Epsilon arcs lead to states of higher numbers.
+    """
+
+    first: IntArray
+    nextstate: IntArray
+    weight: npt.NDArray[Any]
+    eps_first: IntArray
+    eps_nextstate: IntArray
+    eps_weight: npt.NDArray[Any]
+
+    @property
+    def reading(self) -> ClassArcs:
+        """The arcs that read a symbol."""
+        return ClassArcs(self.first, self.nextstate, self.weight)
+
+
+def grouped(
+    group: IntArray, nextstate: IntArray, weight: npt.NDArray[Any], groups: int
+) -> ClassArcs:
+    """Return arcs sorted by their group, with the first arc of each group."""
+    order = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[order], np.arange(groups + 1))
+    return ClassArcs(first, nextstate[order], weight[order])

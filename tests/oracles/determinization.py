@@ -1,0 +1,205 @@
+"""Determinization and minimization of a target machine, level by level, in numpy.
+
+The definitions that the kernels of `fstgrad.automata` are compared with.  Unlike the kernels this
+keeps the cells that others imply by epsilons.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.automata.determinize import RawAutomaton, RawLevel
+from fstgrad.automata.layout import DEAD
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.semiring import PROBABILITY, TROPICAL
+from fstgrad.checks import BoolArray, IntArray
+
+Rows = npt.NDArray[Any]  # (K, S): one column of K cells for each of S states
+_MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
+
+
+class Canonical(Protocol):
+    """A canonical form: from rows and the number of symbols left to (rows, offsets, alive)."""
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return canonical rows (K, S), what was taken out (S,) and which columns are alive."""
+
+
+def determinize(machine: TargetMachine, length: int) -> RawAutomaton:
+    """Return the deterministic automaton of `machine` on the strings of `length` symbols."""
+    canonical = _CANONICAL[machine.semiring.name](machine, length)
+    rows, offset, alive = canonical(machine.initial[:, None].copy(), length)
+    assert alive.all()
+    levels: list[RawLevel] = []
+    for remaining in reversed(range(length)):
+        rows, level = _advanced(machine, canonical, rows, remaining)
+        levels.append(level)
+    return RawAutomaton(tuple(levels), offset[0], machine.value(rows))
+
+
+def _advanced(
+    machine: TargetMachine, canonical: Canonical, rows: Rows, remaining: int
+) -> tuple[Rows, RawLevel]:
+    """Return the states of the next level and the arcs that lead to them."""
+    states, classes = rows.shape[1], len(machine.arcs)
+    rows = machine.closed(rows)
+    nextstate = np.full((states, classes), DEAD, dtype=np.int64)
+    cost = np.zeros((states, classes), dtype=rows.dtype)
+    found: list[Rows] = []
+    where: list[tuple[IntArray, IntArray]] = []
+    for c in range(classes):
+        moved, cost[:, c], alive = canonical(machine.advance(rows, c), remaining)
+        kept, inverse = unique_columns(moved[:, alive])
+        found.append(kept)
+        where.append((np.flatnonzero(alive), inverse))
+    merged, number = unique_columns(np.concatenate(found, axis=1))
+    first = 0
+    for c, (alive_states, inverse) in enumerate(where):
+        nextstate[alive_states, c] = number[first + inverse]
+        first += found[c].shape[1]
+    return merged, RawLevel(nextstate, cost)
+
+
+class TropicalForm:
+    """The canonical form of tropical rows: residuals of the cells that can still win."""
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        self._zero = machine.semiring.zero
+        self._is_zero = machine.semiring.is_zero
+        lower, upper = [machine.final], [machine.final]
+        for _ in range(length):
+            lower.append(_over_classes(machine, lower[-1], np.minimum))
+            upper.append(_over_classes(machine, upper[-1], np.maximum))
+        self._lower, self._upper = lower, upper
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return residual rows, the offset that was subtracted, and which columns can finish."""
+        at_least = rows + self._lower[remaining][:, None]
+        at_most = rows + self._upper[remaining][:, None]
+        best = at_most.argmin(axis=0)
+        bound = at_most[best, np.arange(rows.shape[1])]
+        drop = (at_least >= bound) | self._is_zero(at_least)
+        drop[best, np.arange(rows.shape[1])] &= self._is_zero(bound)
+        rows = np.where(drop, self._zero, rows)
+        offset = rows.min(axis=0)
+        alive = ~self._is_zero(offset)
+        offset = np.where(alive, offset, 0)
+        return np.where(drop, self._zero, rows - offset), offset, alive
+
+
+def _over_classes(machine: TargetMachine, column: npt.NDArray[Any], best: np.ufunc) -> Rows:
+    """Return the least or greatest cost-to-go over the symbol classes."""
+    steps = [machine.retreat(column[:, None], c)[:, 0] for c in range(len(machine.arcs))]
+    result: Rows = best.reduce(steps)
+    return result
+
+
+class SupportForm:
+    """The canonical form of probability rows: zero where nothing can be reached any more."""
+
+    def __init__(self, machine: TargetMachine, length: int) -> None:
+        useful = [machine.final > 0]
+        for _ in range(length):
+            column = useful[-1].astype(np.float64)
+            useful.append(_over_classes(machine, column, np.maximum) > 0)
+        self.useful = useful
+
+    def __call__(self, rows: Rows, remaining: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
+        """Return rows restricted to useful cells; the offset is one, all columns live."""
+        rows = np.where(self.useful[remaining][:, None], rows, 0.0)
+        return rows, np.ones(rows.shape[1]), np.ones(rows.shape[1], dtype=bool)
+
+
+_CANONICAL: dict[str, Callable[[TargetMachine, int], Canonical]] = {
+    TROPICAL.name: TropicalForm,
+    PROBABILITY.name: SupportForm,
+}
+
+
+def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
+    """Return the distinct columns of `rows` (K, S) and, for each column, its number among them.
+
+    Columns are compared by a 64-bit hash and the result is verified; on a collision the hash is
+    drawn anew.
+    """
+    keys = _comparable(rows)
+    for salt in range(8):
+        _, first, inverse = np.unique(_hashes(keys, salt), return_index=True, return_inverse=True)
+        if np.array_equal(keys[:, first[inverse]], keys):
+            return rows[:, first], inverse
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    return rows[:, first], inverse.ravel()
+
+
+def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
+    """Return rows as bit patterns that are equal where the weights are taken as equal."""
+    if rows.dtype == np.int64:
+        return rows.view(np.uint64) if rows.flags.c_contiguous else rows.astype(np.uint64)
+    if not np.array_equal(rows, np.rint(rows)):
+        mantissa, exponent = np.frexp(rows)
+        rows = np.ldexp(np.rint(np.ldexp(mantissa, _MANTISSA_BITS)), exponent - _MANTISSA_BITS)
+    return np.ascontiguousarray(rows).view(np.uint64)
+
+
+def _hashes(keys: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
+    """Return one hash for each column: mixed cells times random odd factors, added up."""
+    factors = np.random.default_rng(salt).integers(2**63, size=len(keys), dtype=np.uint64) * 2 + 1
+    mixed = keys * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= factors[:, None].astype(np.uint64)
+    mixed ^= mixed >> np.uint64(29)
+    hashes: npt.NDArray[np.uint64] = mixed.sum(axis=0, dtype=np.uint64)
+    return hashes
+
+
+def minimize(raw: RawAutomaton) -> RawAutomaton:
+    """Return the minimal automaton whose costs add up along a path."""
+    potential = raw.final
+    number = np.zeros(len(raw.final), dtype=np.int64)
+    levels: list[RawLevel] = []
+    for level in reversed(raw.levels):
+        dead = level.nextstate == DEAD
+        through = level.cost + potential[level.nextstate]
+        potential = np.where(dead, np.iinfo(np.int64).max, through).min(axis=1)
+        cost = np.where(dead, 0, through - potential[:, None])
+        merged, number = _merged(RawLevel(_number_of(level.nextstate, number), cost))
+        levels.append(merged)
+    return RawAutomaton(
+        tuple(reversed(levels)), raw.initial + potential[0], np.zeros(1, dtype=np.int64)
+    )
+
+
+def minimize_finals(raw: RawAutomaton) -> RawAutomaton:
+    """Return the minimal automaton whose arcs cost nothing and whose final losses differ."""
+    alive = np.isfinite(raw.final)
+    final, inverse = np.unique(raw.final[alive], return_inverse=True)
+    number = np.full(len(raw.final), DEAD, dtype=np.int64)
+    number[alive] = inverse
+    levels: list[RawLevel] = []
+    for level in reversed(raw.levels):
+        nothing = np.zeros(level.nextstate.shape)
+        merged, number = _merged(RawLevel(_number_of(level.nextstate, number), nothing))
+        levels.append(merged)
+    return RawAutomaton(tuple(reversed(levels)), raw.initial, final)
+
+
+def _number_of(nextstate: IntArray, number: IntArray) -> IntArray:
+    """Return the new numbers of the states in `target`, dead ones stay dead."""
+    return np.where(nextstate == DEAD, DEAD, number[nextstate])
+
+
+def _merged(level: RawLevel) -> tuple[RawLevel, IntArray]:
+    """Return the level with equal states merged, and the number of each old state, or -1."""
+    alive = (level.nextstate != DEAD).any(axis=1)
+    signature: npt.NDArray[Any] = np.concatenate([level.nextstate.T, level.cost.T])[:, alive]
+    classes = level.nextstate.shape[1]
+    rows, inverse = unique_columns(np.ascontiguousarray(signature))
+    number = np.full(len(alive), DEAD, dtype=np.int64)
+    number[alive] = inverse
+    merged = RawLevel(
+        np.ascontiguousarray(rows[:classes].T).astype(np.int64),
+        np.ascontiguousarray(rows[classes:].T),
+    )
+    return merged, number

@@ -1,0 +1,55 @@
+"""The reduction of a target machine in numpy: what the kernels of `fstgrad.automata` compute."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fstgrad.automata.equivalence import quotient
+from fstgrad.automata.machine import Arcs, TargetMachine, symbol_classes
+from fstgrad.automata.reduction import order_epsilons, semiring_weights, without_epsilons
+from fstgrad.automata.semiring import PROBABILITY
+from fstgrad.checks import IntArray
+
+
+def target_machine(fst, num_symbols, semiring) -> TargetMachine:
+    """Return M, epsilons ordered or removed, states with equal futures merged."""
+    weights, final, unit = semiring_weights(fst, semiring)
+    arcs = Arcs(fst.source, fst.nextstate, weights)
+    silent = fst.ilabel == 0
+    class_of, classes = symbol_classes(arcs.take(~silent), fst.ilabel[~silent] - 1, num_symbols)
+    initial = semiring.full((len(final),))
+    initial[fst.start] = semiring.one
+    machine = TargetMachine(semiring, class_of, classes, arcs.take(silent), initial, final, unit)
+    if semiring is PROBABILITY:
+        return merge_equal_futures(without_epsilons(machine, closure(arcs.take(silent), initial)))
+    return merge_equal_futures(order_epsilons(machine))
+
+
+def closure(arcs: Arcs, like):
+    """Return (K, K): the weights of all paths, (I - E)^-1."""
+    step = np.zeros((len(like), len(like)))
+    np.add.at(step, (arcs.source, arcs.nextstate), arcs.weight)
+    return np.linalg.inv(np.eye(len(like)) - step).round(12)
+
+
+def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
+    """Return the quotient by the coarsest equivalence of states with equal futures."""
+    _, block = np.unique(machine.final, return_inverse=True)
+    blocks = int(block.max()) + 1
+    while blocks < machine.num_states:
+        block = _refined(machine, block, blocks)
+        if int(block.max()) + 1 == blocks:
+            return quotient(machine, block)
+        blocks = int(block.max()) + 1
+    return machine
+
+
+def _refined(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+    indicator = machine.semiring.full((machine.num_states, blocks))
+    indicator[np.arange(machine.num_states), block] = machine.semiring.one
+    indicator = machine.closed_backward(indicator)
+    signature = np.column_stack(
+        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
+    )
+    rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
+    return np.unique(rows.ravel(), return_inverse=True)[1]
