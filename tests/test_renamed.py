@@ -1,9 +1,11 @@
-"""Old module names work for one release, with a warning."""
+"""Old names work for one release, with a warning."""
 
 import importlib
 import sys
 
 import pytest
+
+import fstgrad as fg
 
 
 @pytest.mark.parametrize(
@@ -19,3 +21,15 @@ def test_old_name_warns_and_works(old, new, name, monkeypatch):
         module = importlib.import_module(old)
     current = importlib.import_module(new)
     assert getattr(module, name) is (current if name == "sequence" else getattr(current, name))
+
+
+def test_old_names_of_attributes_and_arguments():
+    b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
+    with pytest.warns(DeprecationWarning, match="target was renamed nextstate"):
+        assert b.levels[0].target is b.levels[0].nextstate
+    arcs = {"label": [0], "scores": [0.0], "alphabet": fg.Alphabet("ab"), "final": [1]}
+    with pytest.warns(DeprecationWarning, match="target was renamed nextstate"):
+        lattice = fg.Lattice.from_arcs([0], target=[1], **arcs)
+    assert lattice.num_paths == 1
+    with pytest.raises(AttributeError):
+        _ = type(b.levels[0]).target

@@ -53,23 +53,23 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
     one = machine.semiring.one
 
     def lifted(arcs: Arcs, last: IntArray, after: int | None) -> Arcs:
-        """Return the arcs from each (source, last) to (goal, after), or to (goal, last)."""
-        goal = last if after is None else np.full(len(last), after)
+        """Return the arcs from each (source, last) to (nextstate, after or last)."""
+        nextstate = last if after is None else np.full(len(last), after)
         return Arcs(
             np.add.outer(arcs.source * (n + 1), last).ravel(),
-            np.add.outer(arcs.target * (n + 1), goal).ravel(),
+            np.add.outer(arcs.nextstate * (n + 1), nextstate).ravel(),
             np.repeat(arcs.weight, len(last)),
         )
 
     def symbol_arcs(a: int) -> Arcs:
         if blank[a]:
-            goal = every // (n + 1) * (n + 1) + n
-            return Arcs(every, goal, np.full(len(every), one, dtype=machine.semiring.dtype))
+            nextstate = every // (n + 1) * (n + 1) + n
+            return Arcs(every, nextstate, np.full(len(every), one, dtype=machine.semiring.dtype))
         moved = lifted(machine.arcs[machine.class_of[a]], np.delete(np.arange(n + 1), a), a)
         stay = np.arange(size) * (n + 1) + a
         return Arcs(
             np.concatenate([moved.source, stay]),
-            np.concatenate([moved.target, stay]),
+            np.concatenate([moved.nextstate, stay]),
             np.concatenate([moved.weight, np.full(size, one, dtype=machine.semiring.dtype)]),
         )
 
@@ -118,5 +118,5 @@ def _word_arcs(machine: TargetMachine, classes: tuple[int, ...]) -> Arcs:
         rows = machine.advance(rows, symbol_class)
     if classes:
         rows = replace(machine, epsilon=machine.epsilon.take(slice(0))).advance(rows, classes[-1])
-    goal, source = np.nonzero(~semiring.is_zero(rows))
-    return Arcs(source, goal, rows[goal, source])
+    nextstate, source = np.nonzero(~semiring.is_zero(rows))
+    return Arcs(source, nextstate, rows[nextstate, source])

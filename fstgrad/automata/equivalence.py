@@ -13,27 +13,42 @@ from fstgrad.automata.machine import (
     symbol_classes,
     topological_order,
 )
+from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 
 
 def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
-    """Return the quotient of a tropical machine by the equivalence of states with equal futures.
+    """Return the quotient by the coarsest equivalence of states with equal futures.
 
-    Two states are equal if they are equally final and, for each class, lead with equal least
+    Two states are equal if they are equally final and, for each class, lead with equal total
     weight into each block: partition refinement, O(rounds x arcs x blocks).
     """
+    refine = refine_costs if machine.semiring is TROPICAL else refine_by_class
     _, block = np.unique(machine.final, return_inverse=True)
     blocks = int(block.max()) + 1
     while blocks < machine.num_states:
-        block = _refine(machine, block, blocks)
+        block = refine(machine, block, blocks)
         if int(block.max()) + 1 == blocks:
             return quotient(machine, block)
         blocks = int(block.max()) + 1
     return machine
 
 
-def _refine(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
     """Return the blocks (K,), split where states lead into blocks with different weights."""
+    indicator = machine.semiring.full((machine.num_states, blocks))
+    indicator[np.arange(machine.num_states), block] = machine.semiring.one
+    indicator = machine.closed_backward(indicator)
+    signature = np.column_stack(
+        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
+    )
+    rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
+    refined: IntArray = np.unique(rows.ravel(), return_inverse=True)[1]
+    return refined
+
+
+def refine_costs(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
+    """Return what `refine_by_class` does for tropical machines, by the kernel."""
     order, arcs = machine.by_class()
     refined = np.empty(len(block), dtype=np.int64)
     refined[order] = kernels.reduction.refine(arcs, block[order], blocks)

@@ -64,7 +64,7 @@ class Layout:
         """Return the layout of levels of arcs, nextstate and cost (S_t, C); O(arcs).
 
         bigram : bool
-            For bigram scores, as above.  Otherwise `places` and `next_entry` count states, not entries.
+            For bigram scores, as above.  Otherwise `places` and `next_entry` count states.
         """
         sizes = np.array([*(len(nextstate) for nextstate in nextstates), len(final)])
         level = np.repeat(np.arange(len(sizes)), sizes)

@@ -174,6 +174,7 @@ class TargetMachine:
         return rows
 
     def closed_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Put before the columns (K, S) what epsilon arcs lead to, in place."""
         for source, nextstate, weight in zip(
             self.epsilon.source[::-1],
             self.epsilon.nextstate[::-1],

@@ -86,12 +86,12 @@ def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) ->
     levels: list[Level] = []
     states = 1
     for level_a, level_b in zip(a.levels, b.levels, strict=True):
-        goal_a = level_a.nextstate[left][:, classes[0]]
-        goal_b = level_b.nextstate[right][:, classes[1]]
+        to_a = level_a.nextstate[left][:, classes[0]]
+        to_b = level_b.nextstate[right][:, classes[1]]
         cost = level_a.cost[left][:, classes[0]] + level_b.cost[right][:, classes[1]]
-        alive = (goal_a != DEAD) & (goal_b != DEAD)
-        width = int(goal_b.max(initial=0)) + 1
-        pairs, number = np.unique(goal_a[alive] * width + goal_b[alive], return_inverse=True)
+        alive = (to_a != DEAD) & (to_b != DEAD)
+        width = int(to_b.max(initial=0)) + 1
+        pairs, number = np.unique(to_a[alive] * width + to_b[alive], return_inverse=True)
         nextstate: IntArray = np.full(alive.shape, DEAD, dtype=np.int64)
         nextstate[alive] = number
         levels.append(Level(nextstate, np.where(alive, cost, 0.0)))

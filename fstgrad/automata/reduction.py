@@ -107,9 +107,7 @@ def _counting_machine(
         paths = _cyclic_closure(PROBABILITY, silent, size)
     else:
         ordered = silent.take(order)
-        paths = kernels.reduction.closure(
-            size, ordered.source, ordered.nextstate, ordered.weight
-        )
+        paths = kernels.reduction.closure(size, ordered.source, ordered.nextstate, ordered.weight)
     read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
     reading = grouped(
         (fst.ilabel[read] - 1) * size + arcs.source[read],

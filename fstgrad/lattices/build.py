@@ -10,10 +10,9 @@ from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import BoolArray, FloatArray, IntArray, index_array, log_weights
 from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
-from fstgrad.lattices.graph import Graph
+from fstgrad.lattices.graph import EPSILON, Graph
 from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
 
-EPSILON = -1
 _LARGEST_STATE = 2**31
 
 

@@ -19,6 +19,8 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
 
+EPSILON = -1  # the label of an arc that reads nothing
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:

@@ -13,8 +13,10 @@ _HALF = 2**59
 
 
 @kernel
-def log_sums_ahead(beta: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray) -> None:
-    """Fill beta[s] = log sum_e exp(weight[e] + beta[nextstate[e]]); beta of the last state is given.
+def log_sums_ahead(
+    beta: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray
+) -> None:
+    """Fill beta[s] = log sum_e exp(weight[e] + beta[nextstate[e]]); the last beta is given.
 
     The arcs e that leave state s are first[s] .. first[s + 1] - 1.
     """

@@ -9,16 +9,22 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    log_weights,
+    positive_integer,
+    renamed_arguments,
+)
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.lattices import build, search
-from fstgrad.lattices.graph import Flow, Graph
+from fstgrad.lattices.graph import EPSILON, Flow, Graph
 from fstgrad.lattices.loss import LatticeLoss, compose
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.openfst import Fst, from_arrays
-
-EPSILON = -1
 
 
 @dataclass(frozen=True, eq=False)

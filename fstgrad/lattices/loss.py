@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata.bounds import fixed_cap
-from fstgrad.automata.determinize import unique_columns
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import TROPICAL
@@ -23,8 +22,8 @@ from fstgrad.errors import (
     StateLimitError,
 )
 from fstgrad.lattices import build
-from fstgrad.lattices.graph import Flow, Graph, sums_by
-from fstgrad.lattices.rows import EPSILON, Rows, row_form
+from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
+from fstgrad.lattices.rows import Rows, row_form, unique_columns
 from fstgrad.losses import Loss, Target
 
 REMEDY = (

@@ -24,10 +24,10 @@ import numpy.typing as npt
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
-from fstgrad.lattices.graph import Graph
+from fstgrad.lattices.graph import EPSILON, Graph
 
 Rows = npt.NDArray[Any]  # (N, K)
-EPSILON = -1
+_MANTISSA_BITS = 40  # rows of inexact weights that agree so far are one state
 _GAP_BYTES = 2**30  # above this the bounds of pairs are replaced by those of single cells
 
 
@@ -172,7 +172,11 @@ def cell_bounds(
     bounds[:, 1] = -INF
     bounds[-1] = machine.final
     epsilon = machine.epsilon
-    back = (epsilon.nextstate[::-1].copy(), epsilon.source[::-1].copy(), epsilon.weight[::-1].copy())
+    back = (
+        epsilon.nextstate[::-1].copy(),
+        epsilon.source[::-1].copy(),
+        epsilon.weight[::-1].copy(),
+    )
     for state in reversed(range(graph.num_states)):
         bounds[state] = advanced(bounds[state], *back, False)
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
@@ -185,3 +189,39 @@ def cell_bounds(
                 np.minimum(bounds[source, 0], before[0], out=bounds[source, 0])
                 np.maximum(bounds[source, 1], before[1], out=bounds[source, 1])
     return bounds[:, 0].copy(), bounds[:, 1].copy()
+
+
+def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
+    """Return the distinct columns of `rows` (K, S) and, for each column, its number among them.
+
+    Columns are compared by a 64-bit hash and the result is verified; on a collision the hash is
+    drawn anew.
+    """
+    keys = _comparable(rows)
+    for salt in range(8):
+        _, first, inverse = np.unique(_hashes(keys, salt), return_index=True, return_inverse=True)
+        if np.array_equal(keys[:, first[inverse]], keys):
+            return rows[:, first], inverse
+    _, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    return rows[:, first], inverse.ravel()
+
+
+def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
+    """Return rows as bit patterns that are equal where the weights are taken as equal."""
+    if rows.dtype == np.int64:
+        return rows.view(np.uint64) if rows.flags.c_contiguous else rows.astype(np.uint64)
+    if not np.array_equal(rows, np.rint(rows)):
+        mantissa, exponent = np.frexp(rows)
+        rows = np.ldexp(np.rint(np.ldexp(mantissa, _MANTISSA_BITS)), exponent - _MANTISSA_BITS)
+    return np.ascontiguousarray(rows).view(np.uint64)
+
+
+def _hashes(keys: npt.NDArray[np.uint64], salt: int) -> npt.NDArray[np.uint64]:
+    """Return one hash for each column: mixed cells times random odd factors, added up."""
+    factors = np.random.default_rng(salt).integers(2**63, size=len(keys), dtype=np.uint64) * 2 + 1
+    mixed = keys * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= factors[:, None].astype(np.uint64)
+    mixed ^= mixed >> np.uint64(29)
+    hashes: npt.NDArray[np.uint64] = mixed.sum(axis=0, dtype=np.uint64)
+    return hashes

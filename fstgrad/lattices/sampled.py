@@ -16,8 +16,8 @@ from fstgrad.estimates import (
     sampled_covariance,
     usable,
 )
-from fstgrad.lattices.graph import Flow, sums_by
-from fstgrad.lattices.lattice import EPSILON, Lattice
+from fstgrad.lattices.graph import EPSILON, Flow, sums_by
+from fstgrad.lattices.lattice import Lattice
 from fstgrad.lattices.objectives import gold_paths
 from fstgrad.losses import Loss, Target
 

@@ -7,9 +7,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
-from fstgrad.lattices.graph import Flow, Graph, sums_by
-
-EPSILON = -1
+from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
 
 
 def log_sum_of_string(graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray) -> float:
@@ -166,7 +164,9 @@ class _Continuations:
         for state in reversed(range(end + 1)):
             mine = reading[state]
             for symbol, nextstate, score in self._arcs[state]:
-                ahead = reading[nextstate] if symbol == EPSILON else {symbol: float(bound[nextstate])}
+                ahead = (
+                    reading[nextstate] if symbol == EPSILON else {symbol: float(bound[nextstate])}
+                )
                 for a, weight in ahead.items():
                     mine[a] = np.logaddexp(mine.get(a, -np.inf), score + weight)
             bound[state] = max(mine.values())

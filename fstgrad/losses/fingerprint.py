@@ -9,7 +9,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.openfst import Fst, to_arrays
 
-_FST_ARRAYS = ("final", "source", "ilabel", "olabel", "target", "weight")
+_FST_ARRAYS = ("final", "source", "ilabel", "olabel", "nextstate", "weight")
 
 
 def fingerprint(thing: Any) -> str:

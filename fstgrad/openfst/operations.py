@@ -135,7 +135,9 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     if arrays.start == -1:
         return np.full(states, np.inf)
     every, end = np.arange(states), states + 1
-    first, last = (arrays.nextstate, arrays.source) if reverse else (arrays.source, arrays.nextstate)
+    first, last = (
+        (arrays.nextstate, arrays.source) if reverse else (arrays.source, arrays.nextstate)
+    )
     ends = np.flatnonzero(np.isfinite(arrays.final)) if reverse else np.array([arrays.start])
     entry = arrays.final[ends] if reverse else np.zeros(1)
     # pynini prints distances with nine digits.  So every arc becomes an epsilon, every state p

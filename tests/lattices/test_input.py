@@ -35,7 +35,7 @@ def acceptor(text):
         (lambda: arcs((0, 2, 0, np.inf)), fg.InvalidInputError, "inf"),
         (lambda: arcs((0, 2, 0, 0.0), final={2: np.nan}), fg.InvalidInputError, "final"),
         (lambda: fg.Lattice.from_arcs([0], [1, 2], [0], [0.0], ABC, final=[1]),
-         fg.InvalidInputError, "target has shape"),
+         fg.InvalidInputError, "nextstate has shape"),
         (lambda: fg.Lattice.from_fst(pynini.cross("a", "b"), ABC), fg.FstError, "transducer"),
         (lambda: fg.Lattice.from_fst(pynini.closure(acceptor("a")), ABC), fg.FstError, "cyclic"),
         (lambda: fg.Lattice.from_fst(pynini.Fst(), ABC), fg.InfeasibleError, "empty"),

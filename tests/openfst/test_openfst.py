@@ -37,7 +37,7 @@ def assert_same(left, right):
     assert (left.arc_type, left.start) == (right.arc_type, right.start)
     assert left.input_symbols == right.input_symbols
     assert left.output_symbols == right.output_symbols
-    for name in ("final", "source", "ilabel", "olabel", "target", "weight"):
+    for name in ("final", "source", "ilabel", "olabel", "nextstate", "weight"):
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
 
 
@@ -113,7 +113,7 @@ def test_arcs_are_sorted_and_frozen():
     "changed, error, said",
     [
         ({"arc_type": "log32"}, fg.FstError, "'log32'"),
-        ({"target": [5]}, fg.InvalidInputError, r"target has states outside 0 .. 1"),
+        ({"nextstate": [5]}, fg.InvalidInputError, r"nextstate has states outside 0 .. 1"),
         ({"start": 2}, fg.InvalidInputError, "start is 2; there are 2 states"),
         ({"weight": [1.0, 2.0]}, fg.InvalidInputError, r"weight has shape \(2,\); there are 1"),
     ],
@@ -121,7 +121,7 @@ def test_arcs_are_sorted_and_frozen():
 def test_arrays_that_are_no_fst(changed, error, said):
     fields = {
         "arc_type": "log64", "start": 0, "final": [0.0, 0.0], "source": [0], "ilabel": [1],
-        "olabel": [1], "target": [1], "weight": [0.0],
+        "olabel": [1], "nextstate": [1], "weight": [0.0],
     }  # fmt: skip
     with pytest.raises(error, match=said):
         openfst.FstArrays(**{**fields, **changed})

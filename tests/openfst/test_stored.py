@@ -44,7 +44,7 @@ def test_reads_what_openfst_writes(arc_type, kind):
     read, wanted = parse_fst(stored(fst, kind), "x"), to_arrays(fst)
     for name in ("arc_type", "start", "input_symbols", "output_symbols"):
         assert getattr(read, name) == getattr(wanted, name)
-    for name in ("final", "source", "ilabel", "olabel", "target", "weight"):
+    for name in ("final", "source", "ilabel", "olabel", "nextstate", "weight"):
         np.testing.assert_array_equal(getattr(read, name), getattr(wanted, name))
 
 

@@ -1,14 +1,11 @@
 """The reduction of a target machine in numpy: what the kernels of `fstgrad.automata` compute."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from fstgrad.automata.equivalence import quotient
+from fstgrad.automata.equivalence import quotient, refine_by_class
 from fstgrad.automata.machine import Arcs, TargetMachine, symbol_classes
 from fstgrad.automata.reduction import order_epsilons, semiring_weights, without_epsilons
 from fstgrad.automata.semiring import PROBABILITY
-from fstgrad.checks import IntArray
 
 
 def target_machine(fst, num_symbols, semiring) -> TargetMachine:
@@ -37,19 +34,8 @@ def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
     _, block = np.unique(machine.final, return_inverse=True)
     blocks = int(block.max()) + 1
     while blocks < machine.num_states:
-        block = _refined(machine, block, blocks)
+        block = refine_by_class(machine, block, blocks)
         if int(block.max()) + 1 == blocks:
             return quotient(machine, block)
         blocks = int(block.max()) + 1
     return machine
-
-
-def _refined(machine: TargetMachine, block: IntArray, blocks: int) -> IntArray:
-    indicator = machine.semiring.full((machine.num_states, blocks))
-    indicator[np.arange(machine.num_states), block] = machine.semiring.one
-    indicator = machine.closed_backward(indicator)
-    signature = np.column_stack(
-        [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
-    )
-    rows = np.ascontiguousarray(signature).view(np.dtype((np.void, signature[0].nbytes)))
-    return np.unique(rows.ravel(), return_inverse=True)[1]

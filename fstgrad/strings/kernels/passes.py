@@ -140,9 +140,9 @@ def real_pass(
     for t in range(length - 1, -1, -1):
         lo, hi = offsets[t], offsets[t + 1]
         here, there = places[t] * step, places[t + 1] * step
-        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], next_entry[lo:hi],
-                      weight[lo:hi], beta, before, order, 1.0 / total, 1.0 / sums[t], rows,
-                      mass)  # fmt: skip
+        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi],
+                      next_entry[lo:hi], weight[lo:hi], beta, before, order, 1.0 / total,
+                      1.0 / sums[t], rows, mass)  # fmt: skip
         beta, before = before, beta
     return log_scale + math.log(whole)
 
