@@ -71,6 +71,7 @@ def test_compiled_graph_is_whole_and_follows_the_settings(scores):
         assert gradient.tolist() == (3 * factor * scores.detach() ** 2).tolist()
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # PyTorch's own
 @pytest.mark.parametrize("transform", ["grad", "jacrev", "jacfwd", "hessian"])
 def test_torch_func_says_what_works(transform, scores):
     function = getattr(torch.func, transform)(lambda s: cubes(s).sum())
