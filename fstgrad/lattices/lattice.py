@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -210,6 +211,49 @@ class Lattice(ArrayDistribution):
         """Return the same arcs with other scores (A,); a compiled loss serves both."""
         array = log_weights("scores", scores, (self.num_arcs,)).copy()
         return replace(self, scores=array)
+
+    def scatter(self, scores: Any) -> Any:
+        """Return scores of the arcs (A,) from scores in the order in which the arcs were given.
+
+        What was not given (the symbols of an n-best list, final scores) keeps its score.
+
+        Parameters
+        ----------
+        scores : (G,) array or PyTorch tensor
+            Log-weights of the G arcs that the lattice was made of, those on no path too; for
+            `from_nbest` one for each hypothesis.
+
+        Returns
+        -------
+        (A,) : like `scores`; differentiable in a tensor, and what `fstgrad.torch` takes.
+
+        Examples
+        --------
+        >>> arcs = [1, 0], [2, 1], [1, 0], [0.0, 0.0]  # the second one leaves the start
+        >>> lattice = Lattice.from_arcs(*arcs, Alphabet("ab"), final=[2])
+        >>> lattice.scatter(np.array([5.0, 3.0]))
+        array([3., 5.])
+        """
+        given, arcs = len(scores), self.origin[~self.ends]
+        if np.ndim(scores) != 1 or (given <= arcs.max() and not self._is_nbest(given)):
+            raise InvalidInputError(
+                f"scores has the shape {tuple(scores.shape)}; give one score for each arc that the "
+                f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
+            )
+        places = np.flatnonzero(~self.ends & (self.origin < given))
+        result = (
+            scores.new_tensor(self.scores)
+            if hasattr(scores, "new_tensor")
+            else np.array(self.scores)
+        )
+        result[places] = scores[self.origin[places]]
+        return result
+
+    def _is_nbest(self, count: int) -> bool:
+        """Whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
+        first = self.graph.source == 0
+        origins = np.sort(self.origin[first])
+        return bool((self.label[first] == EPSILON).all()) and origins.tolist() == [*range(count)]
 
     def compile(
         self,

@@ -1,63 +1,82 @@
 """Objectives over the paths of a lattice, in the scores of its arcs; once differentiable."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray
+from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
-from fstgrad.torch.functions import Reduction, evaluate, like, no_hessian, reduced, to_numpy
+from fstgrad.torch.operators import Array, Arrays, Objective, check_floating, values
+from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.threads import each
 
 Scores = torch.Tensor | Sequence[torch.Tensor]
 Lattices = Lattice | Sequence[Lattice]
+LatticeLossLike = Loss | LatticeLoss | Sequence[LatticeLoss] | None
+Kind = Literal["softmax margin", "risk"]
 
 # Shared by all calls: what was compiled for a lattice goes when the lattice goes.
-_COMPILED: WeakKeyDictionary[Lattice, dict[tuple[str, bytes], LatticeLoss]] = WeakKeyDictionary()
+_Key = tuple[str, bytes, float | None]
+_COMPILED: WeakKeyDictionary[Lattice, dict[_Key, LatticeLoss]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class _LatticeObjective:
-    """One function of a lattice with other scores."""
+class _Item(NamedTuple):
+    """One lattice of a batch."""
 
-    what: str
     lattice: Lattice
-    function: Callable[[Lattice], tuple[float, FloatArray]]
+    gold: SequenceLike | None
+    loss: LatticeLoss | None
 
-    def value_and_gradient(
-        self, scores: torch.Tensor, weight: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (1,) and (1, A)."""
-        value, gradient = self.function(self.lattice.with_scores(to_numpy(scores[0])))
-        return like([value], scores), like(weight * gradient[None], scores).to(scores.dtype)
 
-    def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        """NotSupportedError."""
-        raise no_hessian(self.what)
+class _LatticeObjective(Objective):
+    """The softmax margin or the risk of each lattice; scores are padded to (B, A)."""
+
+    def __init__(self, kind: Kind, items: Sequence[_Item]) -> None:
+        self.what, self.items = kind, items
+
+    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
+        """Run both passes for each lattice, the lattices in the threads that PyTorch uses."""
+        (table,) = scores
+        found, gradient = np.empty(len(self.items)), np.zeros(table.shape)
+
+        def run(i: int) -> None:
+            lattice, gold, loss = self.items[i]
+            scored = lattice.with_scores(table[i, : lattice.num_arcs])
+            if self.what == "risk":
+                found[i], own = array_risk(scored, loss)  # type: ignore[arg-type]
+            else:
+                found[i], own = array_softmax_margin(scored, gold, loss)  # type: ignore[arg-type]
+            gradient[i, : lattice.num_arcs] = own
+
+        each(len(self.items), run)
+        return found, [gradient]
 
 
 def lattice_softmax_margin(
     scores: Scores,
     lattice: Lattices,
     gold: SequenceLike | Sequence[SequenceLike],
-    loss: Loss | LatticeLoss | Sequence[LatticeLoss] | None = None,
+    loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
+    cap: float | None = None,
 ) -> torch.Tensor:
     """Return log sum over paths of exp(L + score) - log sum over the paths of gold of exp(score).
 
     Parameters
     ----------
-    scores : (A,) float32 or float64, or a sequence of B such tensors
-        Log-weights of the arcs; those of `lattice` are not used.
+    scores : (A,) floating point, or a sequence of B such tensors
+        Log-weights of the arcs; those of `lattice` are not used.  Scores in the order in which the
+        arcs were given to the lattice, or one for each hypothesis of an n-best list, become scores
+        of its arcs by `lattice.scatter(scores)`.
     lattice : Lattice, or a sequence of B
         It decides whether there is a batch.
     gold : sequence, or a sequence of B
@@ -67,6 +86,8 @@ def lattice_softmax_margin(
         None: L = 0, and the value is -log p(gold).
     reduction : {"mean", "sum", "none"}
         Over the items of a batch.
+    cap : float, optional
+        Replaces L by min(L, cap), in nats.
 
     Examples
     --------
@@ -78,12 +99,9 @@ def lattice_softmax_margin(
     >>> round(float(value.exp()), 9)
     2.0
     """
-    items = _items(scores, lattice, gold, loss)
-    values = [
-        _value("softmax margin", item, partial(array_softmax_margin, gold=item.gold, b=item.loss))
-        for item in items
-    ]
-    return _reduced(values, lattice, reduction)
+    return _evaluated(
+        "softmax margin", scores, lattice, _compiled(lattice, gold, loss, cap), reduction
+    )
 
 
 def lattice_crf_nll(
@@ -104,62 +122,60 @@ def lattice_risk(
     gold: SequenceLike | Sequence[SequenceLike] | None = None,
     *,
     reduction: Reduction = "mean",
+    cap: float | None = None,
 ) -> torch.Tensor:
     """Return E[L] in nats over the paths of a lattice, exact: minimum-risk training.
 
     loss : `lattice.compile(loss, target)`, or a loss, which is compiled against `gold`; the other
     parameters as in `lattice_softmax_margin`.
     """
-    items = _items(scores, lattice, gold, loss)
-    values = [_value("risk", item, partial(array_risk, b=item.loss)) for item in items]
-    return _reduced(values, lattice, reduction)
+    return _evaluated("risk", scores, lattice, _compiled(lattice, gold, loss, cap), reduction)
 
 
-class _Item(NamedTuple):
-    """One lattice of a batch, with the scores of its arcs."""
-
-    scores: torch.Tensor
-    lattice: Lattice
-    gold: SequenceLike | None
-    loss: LatticeLoss | None
-
-
-def _items(scores: Any, lattice: Lattices, gold: Any, loss: Any) -> list[_Item]:
+def _compiled(lattice: Lattices, gold: Any, loss: Any, cap: float | None) -> list[_Item]:
     """Return the items of a batch, or the one item, with compiled losses."""
     if isinstance(lattice, Lattice):
-        scores, lattice, gold = [scores], [lattice], [gold]
+        lattice, gold = [lattice], [gold]
     size = len(lattice)
     golds = [None] * size if gold is None else gold
     losses = loss if isinstance(loss, Sequence) else [loss] * size
-    for name, values in (("scores", scores), ("gold", golds), ("loss", losses)):
-        if len(values) != size:
-            raise InvalidInputError(f"there are {size} lattices; {name} has {len(values)} items")
-    return [_item(*parts) for parts in zip(scores, lattice, golds, losses, strict=True)]
+    for name, given in (("gold", golds), ("loss", losses)):
+        if len(given) != size:
+            raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
+    return [_item(*parts, cap) for parts in zip(lattice, golds, losses, strict=True)]
 
 
-def _item(scores: torch.Tensor, lattice: Lattice, gold: Any, loss: Any) -> _Item:
-    if scores.shape != (lattice.num_arcs,):
-        raise InvalidInputError(
-            f"scores has shape {tuple(scores.shape)}; the lattice has {lattice.num_arcs} arcs"
-        )
+def _item(lattice: Lattice, gold: Any, loss: Any, cap: float | None) -> _Item:
+    if isinstance(gold, torch.Tensor):
+        gold = gold.detach().cpu().numpy()
     if not isinstance(loss, Loss):
-        return _Item(scores, lattice, gold, loss)
+        if cap is not None:
+            raise InvalidInputError("cap goes with a loss; give it to lattice.compile(loss, gold)")
+        return _Item(lattice, gold, loss)
     if gold is None:
         raise InvalidInputError("loss is not compiled and gold is missing; give the gold string")
     ids = lattice.alphabet.encode(gold, name="gold")
     known = _COMPILED.setdefault(lattice, {})
-    key = (loss.fingerprint, ids.tobytes())
+    key = (loss.fingerprint, ids.tobytes(), cap)
     if key not in known:
-        known[key] = lattice.compile(loss, ids)
-    return _Item(scores, lattice, gold, known[key])
+        known[key] = lattice.compile(loss, ids, cap=cap)
+    return _Item(lattice, gold, known[key])
 
 
-def _value(
-    what: str, item: _Item, function: Callable[[Lattice], tuple[float, FloatArray]]
+def _evaluated(
+    kind: Kind, scores: Scores, lattice: Lattices, items: list[_Item], reduction: Reduction
 ) -> torch.Tensor:
-    return evaluate(item.scores[None], _LatticeObjective(what, item.lattice, function), "sum")
-
-
-def _reduced(values: list[torch.Tensor], lattice: Lattices, reduction: Reduction) -> torch.Tensor:
-    reduced(torch.zeros(1), reduction)  # a wrong reduction is an error of one lattice too
-    return values[0] if isinstance(lattice, Lattice) else reduced(torch.stack(values), reduction)
+    one_of("reduction", reduction, REDUCTIONS)
+    rows = [scores] if isinstance(lattice, Lattice) else scores
+    if len(rows) != len(items):
+        raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
+    for own, item in zip(rows, items, strict=True):
+        check_floating(own)
+        if own.shape != (item.lattice.num_arcs,):
+            raise InvalidInputError(
+                f"scores has shape {tuple(own.shape)}; the lattice has {item.lattice.num_arcs} "
+                "arcs; lattice.scatter(scores) takes them in the order in which they were given"
+            )
+    padded = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    found = values(_LatticeObjective(kind, items), [padded])
+    return found[0] if isinstance(lattice, Lattice) else reduced(found, reduction)

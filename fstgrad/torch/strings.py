@@ -1,29 +1,24 @@
 """String objectives on tensors: batches, lengths, and automata that are compiled once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
-from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import StringDistribution
-from fstgrad.strings import risk as array_risk
-from fstgrad.strings import softmax_margin as array_softmax_margin
-from fstgrad.torch import device, functions
-from fstgrad.torch.device import BatchedStrings
-from fstgrad.torch.functions import Reduction, evaluate, like, no_hessian, to_numpy
-
-# Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
-_AUTOMATA = AutomatonCache()
+from fstgrad.torch.operators import Objective, keep, values
+from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.string_objectives import IGNORED, Kind, StringObjective
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
+Lengths = torch.Tensor | Sequence[int] | None
+IGNORE_INDEX = -100
 
 
 def softmax_margin(
@@ -31,8 +26,10 @@ def softmax_margin(
     gold: Gold,
     loss: LossLike = None,
     *,
-    lengths: torch.Tensor | Sequence[int] | None = None,
+    lengths: Lengths = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+    cap: float | None = None,
 ) -> torch.Tensor:
     """Return log sum_y exp(L(y, gold) + w.Psi(y) - w.Psi(gold)) in nats, averaged over a batch.
 
@@ -40,7 +37,7 @@ def softmax_margin(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... or (B, L, n), (B, L, n+1, n), ... float32 or float64
+    scores : (l, n), (l, n+1, n), ... or (B, L, n), (B, L, n+1, n), ... floating point
         Log-weights; index n of a context axis means "before the start".
     gold : (l,) or (B, L) integer tensor, or one or B sequences
         The targets; they decide whether there is a batch axis.  A list of str is one sequence if
@@ -52,6 +49,11 @@ def softmax_margin(
         Lengths of the items; positions beyond them get no gradient.
     reduction : {"mean", "sum", "none"}
         Over the items.
+    ignore_index : int
+        Positions of a gold tensor that hold it are left out of the string: padding, or the pieces
+        of a word after the first one.  Their scores get the gradient 0.
+    cap : float, optional
+        Replaces L by min(L, cap), in nats: the automaton of a long string stays small.
 
     Examples
     --------
@@ -63,18 +65,21 @@ def softmax_margin(
     >>> round(float(scores.grad[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    return _evaluated("softmax margin", scores, gold, loss, lengths, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index, cap)
+    return _evaluated("softmax margin", arguments, loss, reduction)
 
 
 def crf_nll(
     scores: torch.Tensor,
     gold: Gold,
     *,
-    lengths: torch.Tensor | Sequence[int] | None = None,
+    lengths: Lengths = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
-    return _evaluated("softmax margin", scores, gold, None, lengths, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index, None)
+    return _evaluated("softmax margin", arguments, None, reduction)
 
 
 def risk(
@@ -82,112 +87,106 @@ def risk(
     gold: Gold,
     loss: Loss | LossAutomaton | Sequence[LossAutomaton],
     *,
-    lengths: torch.Tensor | Sequence[int] | None = None,
+    lengths: Lengths = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+    cap: float | None = None,
 ) -> torch.Tensor:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact.
 
     Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
     once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
-    return _evaluated("risk", scores, gold, loss, lengths, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index, cap)
+    return _evaluated("risk", arguments, loss, reduction)
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One string of a batch."""
+class _Arguments(NamedTuple):
+    """What the string functions have in common."""
 
-    gold: IntArray
-    automaton: LossAutomaton | None
-
-
-@dataclass(frozen=True)
-class _StringObjective:
-    """The softmax margin or the risk of each item of a padded batch."""
-
-    what: str
-    items: tuple[_Item, ...]
-
-    def value_and_gradient(
-        self, scores: torch.Tensor, weight: float
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run both passes for each item; on a GPU in one batch where the weights allow it."""
-        batch = self._on_device(scores)
-        if batch is not None:
-            golds = [item.gold for item in self.items]
-            done = batch.risk() if self.what == "risk" else batch.softmax_margin(golds)
-            if torch.isfinite(done[0]).all():  # else the CPU finds the words for it
-                return done[0], (weight * done[1]).to(scores.dtype)
-        arrays = scores.cpu().numpy()
-        tables = np.empty(arrays.shape, dtype=arrays.dtype)  # in large pages where there are many
-        values = np.empty(len(self.items))
-        for i, item in enumerate(self.items):
-            own = arrays[i, : len(item.gold)]
-            if self.what == "risk" and item.automaton is not None:
-                values[i], table = array_risk(own, item.automaton)
-            else:
-                values[i], table = array_softmax_margin(own, item.gold, item.automaton)
-            np.multiply(table, weight, out=tables[i, : len(item.gold)], casting="same_kind")
-            tables[i, len(item.gold) :] = 0.0
-        return like(values, scores), torch.from_numpy(tables).to(scores.device)
-
-    def hessian_product(self, scores: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-        """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
-        if self.what == "risk":
-            hindrance = device.what_hinders(scores, self._automata(scores), scale=0.0)
-            if hindrance is not None:
-                raise no_hessian(f"risk with {hindrance}")
-            return BatchedStrings(scores, self._automata(scores)).risk_product(direction)
-        batch = self._on_device(scores)
-        if batch is not None:
-            return batch.margin_product(direction)
-        arrays, along = to_numpy(scores), to_numpy(direction)
-        product = np.zeros_like(arrays)
-        for i, item in enumerate(self.items):
-            length = len(item.gold)
-            distribution = StringDistribution(arrays[i, :length], item.automaton)
-            product[i, :length] = distribution.covariance_product(along[i, :length])
-        return like(product, scores)
-
-    def _on_device(self, scores: torch.Tensor) -> BatchedStrings | None:
-        """Return the batch on its GPU; None on the CPU, and where the CPU has to do it."""
-        if not functions.on_gpu(scores):
-            return None
-        wide, automata = scores.to(torch.float64), self._automata(scores)
-        hindrance = device.what_hinders(wide, automata, scale=float(self.what != "risk"))
-        if hindrance is not None:
-            device.warn_once(hindrance)
-            return None
-        return BatchedStrings(wide, automata)
-
-    def _automata(self, scores: torch.Tensor) -> list[LossAutomaton]:
-        return [
-            device.trivial(scores.shape[-1], len(item.gold))
-            if item.automaton is None
-            else item.automaton
-            for item in self.items
-        ]
+    scores: torch.Tensor
+    gold: Gold
+    lengths: Lengths
+    ignore_index: int
+    cap: float | None
 
 
 def _evaluated(
-    what: str,
-    scores: torch.Tensor,
-    gold: Gold,
-    loss: LossLike,
-    lengths: torch.Tensor | Sequence[int] | None,
-    reduction: str,
+    kind: Kind, arguments: _Arguments, loss: LossLike, reduction: Reduction
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
-    if isinstance(gold, torch.Tensor):
-        gold = gold.detach().cpu().numpy()
+    one_of("reduction", reduction, REDUCTIONS)
+    scores, gold, lengths, ignore_index, cap = arguments
     is_batch = _is_batch(gold, loss)
+    ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
-        scores = scores[None]
+        scores, ids = scores[None], ids[None]
         loss = [loss] if isinstance(loss, LossAutomaton) else loss
-    golds = list(gold) if is_batch else [gold]
-    items = _items(scores, golds, loss, lengths, known=_are_ids(gold, scores.shape[-1]))
-    values = evaluate(scores, _StringObjective(what, items), reduction)
-    return values[0] if not is_batch and reduction == "none" else values
+    if isinstance(loss, LossAutomaton) and len(ids) > 1:
+        raise InvalidInputError(
+            f"loss is one automaton for {len(ids)} items; give a sequence of {len(ids)}, or the "
+            "loss itself"
+        )
+    check_batch(scores, ids)
+    constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
+    objective: str | Objective
+    if loss is None or isinstance(loss, Loss):
+        objective = keep(StringObjective, kind, loss, cap)
+    else:
+        if cap is not None:
+            raise InvalidInputError("cap goes with a loss; give it to compile() of the automata")
+        automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
+        objective = StringObjective(kind, automata)
+    found = values(objective, [scores], constants)
+    return found[0] if not is_batch and reduction == "none" else reduced(found, reduction)
+
+
+def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
+    """Return gold as ids (l,) or (B, L'), `IGNORED` where a position is left out."""
+    if isinstance(gold, torch.Tensor):
+        if gold.dtype.is_floating_point or gold.dtype.is_complex or gold.dtype == torch.bool:
+            raise InvalidInputError(f"gold is {gold.dtype}; give integer ids")
+        return torch.where(gold == ignore_index, IGNORED, torch.where(gold < 0, IGNORED - 1, gold))
+    rows = [
+        _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]")
+        for i, item in enumerate(gold if is_batch else [gold])
+    ]
+    ids = np.full((len(rows), max(map(len, rows), default=0)), IGNORED, dtype=np.int64)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+    return torch.from_numpy(ids if is_batch else ids[0])
+
+
+def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:
+    """InvalidInputError unless gold fits the scores (B, L, ...)."""
+    if len(ids) != len(scores):
+        raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
+    if scores.ndim < 3:
+        raise InvalidInputError(
+            f"scores have the shape {tuple(scores.shape)}; give (B, L, n), (B, L, n+1, n), ... for "
+            "a batch of gold strings, and one axis less for one string"
+        )
+    if ids.shape[1] > scores.shape[1]:
+        raise InvalidInputError(
+            f"gold[0] has length {ids.shape[1]}; scores have {scores.shape[1]} positions"
+        )
+
+
+def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) -> torch.Tensor:
+    """Return lengths (B,) as a tensor, 1 to the width of the ids."""
+    known = torch.as_tensor(lengths)
+    if torch.compiler.is_compiling():
+        return known
+    if known.shape != ids.shape[:1]:
+        raise InvalidInputError(
+            f"lengths has the shape {tuple(known.shape)}; gold has {len(ids)} items"
+        )
+    for i, length in enumerate(known.tolist()):
+        if not 1 <= length <= ids.shape[1]:
+            raise InvalidInputError(
+                f"lengths[{i}] is {length}; gold[{i}] has length {ids.shape[1]}"
+            )
+    return known
 
 
 def _is_batch(gold: Gold, loss: LossLike) -> bool:
@@ -205,64 +204,13 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
     return not isinstance(gold[0], int | np.integer)
 
 
-def _are_ids(gold: Gold, n: int) -> bool:
-    """Whether all entries are ids of n symbols: one look at an array instead of one at each row."""
-    if not isinstance(gold, np.ndarray) or gold.dtype.kind not in "iu" or gold.size == 0:
-        return False
-    return bool(gold.min() >= 0 and gold.max() < n)
-
-
-def _items(
-    scores: torch.Tensor,
-    golds: Sequence[object],
-    loss: LossLike,
-    lengths: torch.Tensor | Sequence[int] | None,
-    *,
-    known: bool,
-) -> tuple[_Item, ...]:
-    size = scores.shape[0]
-    if len(golds) != size:
-        raise InvalidInputError(f"scores have {size} items; gold has {len(golds)}")
-    if isinstance(loss, Sequence) and len(loss) != size:
-        raise InvalidInputError(f"scores have {size} items; loss has {len(loss)} automata")
-    if isinstance(loss, LossAutomaton) and size > 1:
-        raise InvalidInputError(
-            f"loss is one automaton for {size} items; give a sequence of {size}, or the loss itself"
-        )
-    items = []
-    for i in range(size):
-        target = _target(golds[i], None if known else loss, lengths, i)
-        if len(target) > scores.shape[1]:
-            raise InvalidInputError(
-                f"gold[{i}] has length {len(target)}; scores have {scores.shape[1]} positions"
-            )
-        items.append(_Item(target, _automaton(loss, target, i)))
-    return tuple(items)
-
-
-def _target(
-    gold: object, loss: LossLike, lengths: torch.Tensor | Sequence[int] | None, i: int
-) -> IntArray:
-    """Return the ids of item i, cut to its length."""
+def _encoded(gold: object, one: Loss | LossAutomaton | None, name: str) -> IntArray:
+    """Return the ids of one string."""
     if isinstance(gold, torch.Tensor):
         gold = gold.detach().cpu().numpy()
-    one = loss[i] if isinstance(loss, Sequence) else loss
-    length = len(gold) if lengths is None else int(lengths[i])  # type: ignore[arg-type]
-    if not 1 <= length <= len(gold):  # type: ignore[arg-type]
-        raise InvalidInputError(
-            f"lengths[{i}] is {length}; gold[{i}] has length {len(gold)}"  # type: ignore[arg-type]
-        )
-    cut = gold[:length]  # type: ignore[index]
     if one is not None:
-        return one.alphabet.encode(cut, name=f"gold[{i}]")
-    if not isinstance(cut, np.ndarray):
-        cut = np.asarray(cut)
-    if cut.dtype.kind not in "iu":
-        raise InvalidInputError(f"gold[{i}] holds symbols; without a loss give integer ids")
-    return np.asarray(cut, dtype=np.int64)
-
-
-def _automaton(loss: LossLike, target: IntArray, i: int) -> LossAutomaton | None:
-    if isinstance(loss, Loss):
-        return _AUTOMATA.automaton(loss, target)
-    return loss[i] if isinstance(loss, Sequence) else loss
+        return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
+    ids = np.asarray(gold)
+    if ids.dtype.kind not in "iu":
+        raise InvalidInputError(f"{name} holds symbols; without a loss give integer ids")
+    return ids.astype(np.int64)

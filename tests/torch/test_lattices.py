@@ -83,3 +83,26 @@ def test_a_batch_of_lattices_with_a_loss_that_is_compiled_once(monkeypatch):
 def test_bad_batches(call, said):
     with pytest.raises(fg.InvalidInputError, match=said):
         call(arcs())
+
+
+def test_scores_are_scattered_to_the_arcs_of_a_lattice():
+    """Arcs given backwards, one of them on no path, a final score."""
+    lattice = fg.Lattice.from_arcs(
+        [1, 7, 0, 0], [2, 9, 1, 1], [2, 0, 1, 0], np.zeros(4), ABC, final={2: 0.25}
+    )
+    given = torch.tensor([5.0, 100.0, 3.0, 4.0], requires_grad=True)
+    scores = lattice.scatter(given)
+    assert sorted(scores.tolist()) == [0.25, 3.0, 4.0, 5.0]
+    assert lattice.scatter(given.detach().numpy()).tolist() == scores.tolist()
+    fgt.lattice_crf_nll(scores, lattice, "bc").backward()
+    share = float(torch.sigmoid(torch.tensor(4.0 - 3.0)))
+    assert given.grad.tolist() == pytest.approx([0.0, 0.0, -share, share])
+
+
+def test_scores_of_hypotheses_are_scattered():
+    given = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64, requires_grad=True)
+    value = fgt.lattice_crf_nll(LATTICE.scatter(given), LATTICE, "ca")
+    assert value.item() == pytest.approx(-torch.log_softmax(given, 0)[2].item())
+    for wrong in (given[:3], torch.cat([given, given])[:5], given[None]):
+        with pytest.raises(fg.InvalidInputError, match="for each hypothesis"):
+            LATTICE.scatter(wrong)

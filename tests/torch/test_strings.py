@@ -203,48 +203,6 @@ def test_no_grad_and_determinism():
     assert number(first) == number(fgt.softmax_margin(scores, GOLD, LOSS))
 
 
-@pytest.fixture
-def as_on_a_gpu(monkeypatch):
-    """What runs on a GPU is plain tensor operations: here they run on the CPU, and nothing else."""
-    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
-    for name in ("array_risk", "array_softmax_margin", "StringDistribution"):
-        monkeypatch.setattr(f"fstgrad.torch.strings.{name}", None)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("what", ["softmax_margin", "risk", "crf_nll"])
-@pytest.mark.parametrize(
-    "reduction, loss", [("mean", fg.SmithWaterman(ABC)), ("none", fg.NGram(ABC, 2))]
-)
-def test_the_path_of_the_gpu(order, what, reduction, loss, request):
-    arguments = () if what == "crf_nll" else (loss,)
-    upstream = torch.tensor([0.3, -2.0, 1.7], dtype=torch.float64)
-
-    def evaluated():
-        scores = random_scores(order)
-        values = getattr(fgt, what)(scores, GOLD, *arguments, lengths=LENGTHS, reduction=reduction)
-        (gradient,) = torch.autograd.grad((values * upstream).sum(), scores, create_graph=True)
-        (curvature,) = torch.autograd.grad(gradient.pow(3).sum(), scores)
-        return values, gradient, curvature
-
-    expected = evaluated()
-    request.getfixturevalue("as_on_a_gpu")
-    for mine, other in zip(evaluated(), expected, strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("what", ["softmax_margin", "risk"])
-def test_a_gpu_leaves_wide_scores_to_the_cpu_and_warns_once(what, monkeypatch):
-    scores = (1000 * random_scores(2, requires_grad=False)).requires_grad_()
-    expected = getattr(fgt, what)(scores, GOLD, LOSS)
-    monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
-    monkeypatch.setattr("fstgrad.torch.device._moved", set())
-    with pytest.warns(RuntimeWarning, match="range of floats are computed on the CPU") as caught:
-        values = [getattr(fgt, what)(scores, GOLD, LOSS) for _ in range(2)]
-    assert len(caught) == 1
-    assert number(values[0]) == number(values[1]) == number(expected)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_gpu_equals_cpu():
     scores = random_scores(2)
