@@ -67,7 +67,7 @@ def _log_partition(scores: torch.Tensor, scale: torch.Tensor, b: LossAutomaton) 
         used = torch.from_numpy(used_contexts(order, n)[min(t, order - 1)][:, None])
         table = torch.where(used, rows[t], -torch.inf)
         shift = table.max().detach()
-        target, cost = level.target[:, b.class_of], level.cost[:, b.class_of]
+        target, cost = level.nextstate[:, b.class_of], level.cost[:, b.class_of]
         alive = torch.from_numpy(target != DEAD)
         weight = (scale * torch.from_numpy(np.where(target == DEAD, 0.0, cost))).exp()
         arrived = (alpha @ (table - shift).exp()) * torch.where(alive, weight, 0.0)
