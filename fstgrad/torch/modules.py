@@ -1,256 +1,109 @@
 """The objectives as modules, for those who put a loss into a network's definition.
 
-A module keeps what does not change from step to step (the loss, the graph, the reduction) and calls
-the function that it is named after.  None has parameters: a `state_dict` is empty.
+A module keeps what does not change from step to step (the loss, the graph, the reduction, all other
+options) and calls the function that it is made of.  None has parameters: a `state_dict` is empty.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 
-from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import one_of
-from fstgrad.losses import Loss
-from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.errors import InvalidInputError
 from fstgrad.torch import lattices, mrf, strings, trees
-from fstgrad.torch.functions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.lattices import Lattices, Scores
-from fstgrad.torch.strings import Gold
-from fstgrad.torch.trees import Lengths
-
-Golds = SequenceLike | Sequence[SequenceLike]
+from fstgrad.torch.reductions import REDUCTIONS, reduced
 
 
-class _Module(torch.nn.Module):
-    """An objective with its reduction over the items of a batch."""
+class ObjectiveModule(torch.nn.Module):
+    """A function of this package with its settings.
 
-    def __init__(self, reduction: Reduction) -> None:
-        super().__init__()
-        one_of("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
-
-    def extra_repr(self) -> str:
-        """Show the settings."""
-        return f"reduction={self.reduction!r}"
-
-
-class _WithLoss(_Module):
-    """An objective with a loss of strings."""
-
-    def __init__(self, loss: Loss | None, reduction: Reduction) -> None:
-        super().__init__(reduction)
-        self.loss = loss
-
-    def extra_repr(self) -> str:
-        """Show the settings."""
-        return f"loss={type(self.loss).__name__}, {super().extra_repr()}"
-
-
-class SoftmaxMarginLoss(_WithLoss):
-    """Module of `fstgrad.torch.softmax_margin`."""
-
-    def __init__(self, loss: Loss | None = None, reduction: Reduction = "mean") -> None:
-        super().__init__(loss, reduction)
-
-    def forward(
-        self, scores: torch.Tensor, gold: Gold, lengths: torch.Tensor | Sequence[int] | None = None
-    ) -> torch.Tensor:
-        """Return the softmax margin; shapes as in `fstgrad.torch.softmax_margin`."""
-        return strings.softmax_margin(
-            scores, gold, self.loss, lengths=lengths, reduction=self.reduction
-        )
-
-
-class RiskLoss(_WithLoss):
-    """Module of `fstgrad.torch.risk`."""
-
-    def __init__(self, loss: Loss, reduction: Reduction = "mean") -> None:
-        super().__init__(loss, reduction)
-        self.loss: Loss
-
-    def forward(
-        self, scores: torch.Tensor, gold: Gold, lengths: torch.Tensor | Sequence[int] | None = None
-    ) -> torch.Tensor:
-        """Return the expected loss; shapes as in `fstgrad.torch.softmax_margin`."""
-        return strings.risk(scores, gold, self.loss, lengths=lengths, reduction=self.reduction)
-
-
-class CRFLoss(_Module):
-    """Module of `fstgrad.torch.crf_nll`."""
-
-    def __init__(self, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
-
-    def forward(
-        self, scores: torch.Tensor, gold: Gold, lengths: torch.Tensor | Sequence[int] | None = None
-    ) -> torch.Tensor:
-        """Return the negative log-likelihood; shapes as in `fstgrad.torch.softmax_margin`."""
-        return strings.crf_nll(scores, gold, lengths=lengths, reduction=self.reduction)
-
-
-class LatticeSoftmaxMarginLoss(_WithLoss):
-    """Module of `fstgrad.torch.lattice_softmax_margin`."""
-
-    def __init__(self, loss: Loss | None = None, reduction: Reduction = "mean") -> None:
-        super().__init__(loss, reduction)
-
-    def forward(self, scores: Scores, lattice: Lattices, gold: Golds) -> torch.Tensor:
-        """Return the softmax margin of one lattice or of B."""
-        return lattices.lattice_softmax_margin(
-            scores, lattice, gold, self.loss, reduction=self.reduction
-        )
-
-
-class LatticeRiskLoss(_WithLoss):
-    """Module of `fstgrad.torch.lattice_risk`."""
-
-    def __init__(self, loss: Loss, reduction: Reduction = "mean") -> None:
-        super().__init__(loss, reduction)
-        self.loss: Loss
-
-    def forward(self, scores: Scores, lattice: Lattices, gold: Golds) -> torch.Tensor:
-        """Return the expected loss of one lattice or of B."""
-        return lattices.lattice_risk(scores, lattice, self.loss, gold, reduction=self.reduction)
-
-
-class LatticeCRFLoss(_Module):
-    """Module of `fstgrad.torch.lattice_crf_nll`."""
-
-    def __init__(self, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
-
-    def forward(self, scores: Scores, lattice: Lattices, gold: Golds) -> torch.Tensor:
-        """Return -log p(gold) of one lattice or of B."""
-        return lattices.lattice_crf_nll(scores, lattice, gold, reduction=self.reduction)
-
-
-class _Trees(_Module):
-    """An objective of unlabeled or, where it says so, labeled spanning trees."""
-
-    def __init__(self, *, single_root: bool, reduction: Reduction = "mean") -> None:
-        super().__init__(reduction)
-        self.single_root = single_root
-
-    def extra_repr(self) -> str:
-        """Show the settings."""
-        return f"single_root={self.single_root}, {super().extra_repr()}"
-
-
-class _LabeledTrees(_Trees):
-    def __init__(
-        self, *, single_root: bool, labeled: bool = False, reduction: Reduction = "mean"
-    ) -> None:
-        super().__init__(single_root=single_root, reduction=reduction)
-        self.labeled = labeled
-
-    def extra_repr(self) -> str:
-        """Show the settings."""
-        return f"labeled={self.labeled}, {super().extra_repr()}"
-
-
-class SpanningTreeLoss(_LabeledTrees):
-    """Module of `fstgrad.torch.spanning_tree_nll`, the negative log-likelihood."""
-
-    def forward(
-        self, scores: torch.Tensor, gold: torch.Tensor, lengths: Lengths = None
-    ) -> torch.Tensor:
-        """Return -log p(gold); gold holds heads (B, n), with labels (B, n, 2)."""
-        values = trees.spanning_tree_nll(
-            scores, gold, single_root=self.single_root, lengths=lengths, labeled=self.labeled
-        )
-        return reduced(values, self.reduction)
-
-
-class SpanningTreeEntropyLoss(_Trees):
-    """Module of `fstgrad.torch.spanning_tree_entropy`."""
-
-    def forward(self, scores: torch.Tensor, lengths: Lengths = None) -> torch.Tensor:
-        """Return the entropy in nats."""
-        values = trees.spanning_tree_entropy(scores, single_root=self.single_root, lengths=lengths)
-        return reduced(values, self.reduction)
-
-
-class SpanningTreeKLLoss(_Trees):
-    """Module of `fstgrad.torch.spanning_tree_kl`."""
-
-    def forward(
-        self, p_scores: torch.Tensor, q_scores: torch.Tensor, lengths: Lengths = None
-    ) -> torch.Tensor:
-        """Return KL(p || q) in nats."""
-        values = trees.spanning_tree_kl(
-            p_scores, q_scores, single_root=self.single_root, lengths=lengths
-        )
-        return reduced(values, self.reduction)
-
-
-class SpanningTreeRiskLoss(_LabeledTrees):
-    """Module of `fstgrad.torch.spanning_tree_risk`."""
-
-    def forward(
-        self, scores: torch.Tensor, costs: torch.Tensor, lengths: Lengths = None
-    ) -> torch.Tensor:
-        """Return the expected costs of the arcs."""
-        values = trees.spanning_tree_risk(
-            scores, costs, single_root=self.single_root, lengths=lengths, labeled=self.labeled
-        )
-        return reduced(values, self.reduction)
-
-
-class SpanningTreeGeneralizedExpectationLoss(_Trees):
-    """Module of `fstgrad.torch.spanning_tree_generalized_expectation`."""
-
-    def forward(
-        self,
-        scores: torch.Tensor,
-        features: torch.Tensor,
-        target: torch.Tensor,
-        lengths: Lengths = None,
-    ) -> torch.Tensor:
-        """Return 1/2 |E f - target|^2."""
-        values = trees.spanning_tree_generalized_expectation(
-            scores, features, target, single_root=self.single_root, lengths=lengths
-        )
-        return reduced(values, self.reduction)
-
-
-class MRFLoss(_Module):
-    """Module of `fstgrad.torch.mrf_nll`: exact, by BP, pseudolikelihood or contrastive divergence.
-
-    Parameters
-    ----------
-    graph : PairwiseMRF
-        Its edges, label counts and grid are used.
-    method, reduction, options
-        As in `fstgrad.torch.mrf_nll`.
+    The settings are the function's `loss` or `graph` and all its keyword-only parameters but
+    `lengths`, under the same names, with the same defaults, beside `reduction`; `forward` takes the
+    other parameters, in the same order, `lengths` last.
     """
 
-    def __init__(
-        self,
-        graph: PairwiseMRF,
-        method: str = "exact",
-        reduction: Reduction = "mean",
-        **options: Any,
-    ) -> None:
-        super().__init__(reduction)
-        self.graph = graph
-        self.method = method
-        self.options = options
+    function: ClassVar[Callable[..., torch.Tensor]]
+    inputs: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]]
+    reduces: ClassVar[bool]  # whether the function takes `reduction`
 
-    def forward(
-        self, node_scores: torch.Tensor, edge_scores: torch.Tensor, gold: torch.Tensor
-    ) -> torch.Tensor:
-        """Return the training loss; shapes as in `fstgrad.torch.mrf_nll`."""
-        return mrf.mrf_nll(
-            node_scores,
-            edge_scores,
-            gold,
-            self.graph,
-            method=self.method,
-            reduction=self.reduction,
-            **self.options,
-        )
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__()
+        bound = self.__signature__.bind(*given, **named)  # type: ignore[attr-defined]
+        bound.apply_defaults()
+        one_of("reduction", bound.arguments["reduction"], REDUCTIONS)
+        for name, value in bound.arguments.items():
+            setattr(self, name, value)
+
+    def forward(self, *given: Any, **named: Any) -> torch.Tensor:
+        """Return the objective of the inputs."""
+        if len(given) > len(self.inputs):
+            raise InvalidInputError(
+                f"{type(self).__name__} takes {', '.join(self.inputs)}; got {len(given)} arguments"
+            )
+        settings = {name: getattr(self, name) for name in self.settings}
+        settings |= getattr(self, "options", {})
+        inputs = dict(zip(self.inputs, given, strict=False)) | named
+        if self.reduces:
+            return type(self).function(**inputs, **settings, reduction=self.reduction)
+        return reduced(type(self).function(**inputs, **settings), str(self.reduction))
 
     def extra_repr(self) -> str:
         """Show the settings."""
-        return f"method={self.method!r}, {super().extra_repr()}"
+        shown = ((name, getattr(self, name)) for name in (*self.settings, "reduction"))
+        return ", ".join(f"{name}={_short(value)}" for name, value in shown)
+
+
+def _module(name: str, function: Callable[..., torch.Tensor]) -> type[ObjectiveModule]:
+    """Return the module class of a function."""
+    parameters = inspect.signature(function).parameters
+    settings, inputs, options = [], [], []
+    for parameter in parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = [parameter]
+        elif parameter.name == "lengths":
+            inputs.append(parameter.name)
+        elif parameter.name in ("loss", "graph") or parameter.kind is parameter.KEYWORD_ONLY:
+            settings.append(parameter)
+        else:
+            inputs.append(parameter.name)
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    settings = [p.replace(kind=positional) if p.name in ("loss", "graph") else p for p in settings]
+    first = [p for p in settings if p.kind is positional]
+    others = [p for p in settings if p.kind is not positional and p.name != "reduction"]
+    # `reduction` may follow the loss or the graph without its name
+    reduction = inspect.Parameter("reduction", positional, default="mean")
+    attributes = {
+        "function": staticmethod(function),
+        "inputs": tuple(inputs),
+        "settings": tuple(p.name for p in (*first, *others)),
+        "reduces": "reduction" in parameters,
+        "__signature__": inspect.Signature([*first, reduction, *others, *options]),
+        "__module__": __name__,
+        "__doc__": f"Module of `fstgrad.torch.{function.__name__}`: settings and reduction.",
+    }
+    return type(name, (ObjectiveModule,), attributes)
+
+
+def _short(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    return type(value).__name__
+
+
+SoftmaxMarginLoss = _module("SoftmaxMarginLoss", strings.softmax_margin)
+RiskLoss = _module("RiskLoss", strings.risk)
+CRFLoss = _module("CRFLoss", strings.crf_nll)
+LatticeSoftmaxMarginLoss = _module("LatticeSoftmaxMarginLoss", lattices.lattice_softmax_margin)
+LatticeRiskLoss = _module("LatticeRiskLoss", lattices.lattice_risk)
+LatticeCRFLoss = _module("LatticeCRFLoss", lattices.lattice_crf_nll)
+SpanningTreeLoss = _module("SpanningTreeLoss", trees.spanning_tree_nll)
+SpanningTreeEntropyLoss = _module("SpanningTreeEntropyLoss", trees.spanning_tree_entropy)
+SpanningTreeKLLoss = _module("SpanningTreeKLLoss", trees.spanning_tree_kl)
+SpanningTreeRiskLoss = _module("SpanningTreeRiskLoss", trees.spanning_tree_risk)
+SpanningTreeGeneralizedExpectationLoss = _module(
+    "SpanningTreeGeneralizedExpectationLoss", trees.spanning_tree_generalized_expectation
+)
+MRFLoss = _module("MRFLoss", mrf.mrf_nll)
