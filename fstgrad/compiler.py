@@ -1,28 +1,53 @@
-"""The decorator of all kernels, and how a caller hears that one is being compiled."""
+"""The decorators of all kernels, their cache on disk, and a notice of compilation.
 
+A compiled kernel is cached beside its source, one file for each signature.  The file's name holds a
+digest of the kernel's source and of every fstgrad module that the source imports, so that an edited
+kernel, a new release of fstgrad or another numba never runs old machine code; the file holds a
+checksum, so that a damaged one is compiled anew.  Where no folder is writable, kernels are compiled
+in every process.
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+import pickle
+import re
+import sys
+import tempfile
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import caching, event
+from numba.core.compiler import CompileResult
 from numba.core.options import DefaultOptions
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # no entry for callers in C, which nobody uses and which costs time to compile
-_OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "no_cfunc_wrapper": True}
+_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _INLINED = _OPTIONS | ({"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {})
 _NO_ENTRY: dict[str, Any] = {"no_cpython_wrapper": True}
+_CONFIG: Any = numba.core.config  # its names are set at run time
+_REBUILD: Callable[..., Any] = CompileResult._rebuild
+_DUMPS: Callable[[Any], bytes] = dumps
+_ROOT = pathlib.Path(__file__).parent
+_IMPORT = re.compile(r"^(?:from|import) +fstgrad\.([\w.]+)(?: +import +\(?([\w, ]+))?", re.M)
+_TYPES_ONLY = {"checks", "compiler"}  # what kernels import from these is not compiled into them
 
 
 def kernel(function: Function) -> Function:
     """Compile plain loops on arrays: cached on disk, without the interpreter lock."""
-    return cast(Function, numba.njit(**_OPTIONS)(function))
+    return _compiled(function, **_OPTIONS)
 
 
 def fused_kernel(function: Function) -> Function:
     """Compile as `kernel` does, but let a product and the sum it enters share one rounding."""
-    return cast(Function, numba.njit(**_OPTIONS, fastmath={"contract"})(function))
+    return _compiled(function, **_OPTIONS, fastmath={"contract"})
 
 
 def sum_kernel(function: Function) -> Function:
@@ -30,17 +55,180 @@ def sum_kernel(function: Function) -> Function:
 
     Infinities and NaN keep their meaning, and the same input gives the same result.
     """
-    return cast(Function, numba.njit(**_OPTIONS, fastmath={"reassoc", "contract"})(function))
+    return _compiled(function, **_OPTIONS, fastmath={"reassoc", "contract"})
 
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
-    return cast(Function, numba.njit(**_INLINED, **_NO_ENTRY)(function))
+    return _compiled(function, **_INLINED, **_NO_ENTRY)
 
 
 def shared_kernel(function: Function) -> Function:
     """Compile an inner kernel that Python calls too."""
-    return cast(Function, numba.njit(**_INLINED)(function))
+    return _compiled(function, **_INLINED)
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    dispatcher = numba.njit(**options)(function)
+    if not _CONFIG.DISABLE_JIT:
+        dispatcher._cache = KernelCache(function)
+    return cast(Function, dispatcher)
+
+
+class KernelCache(caching._Cache):
+    """The compiled forms of one kernel on disk, one file for each signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        source = pathlib.Path(function.__code__.co_filename)
+        self._folder = _cache_folder(source.parent) if source.is_file() else None
+        self._stamp = _stamp(source) if self._folder else ""
+        self._name = f"{source.stem}.{function.__qualname__}-{sys.implementation.cache_tag}-"
+        self._enabled = True
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder of the files; None where none is writable."""
+        return None if self._folder is None else str(self._folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled form for a signature; None if it is missing, stale or damaged."""
+        target_context.refresh()
+        path = self._path(sig, target_context.codegen())
+        if path is None:
+            return None
+        try:
+            digest, payload = _split(path.read_bytes())
+            if hashlib.sha256(payload).digest() == digest:
+                return _REBUILD(target_context, *pickle.loads(payload))
+        except OSError:
+            pass
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write the compiled form for a signature; remove those of older sources."""
+        path = self._path(sig, data.codegen)
+        if path is None or data.lifted or data.library.has_dynamic_globals:
+            return
+        payload = _DUMPS(data._reduce())
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            for old in path.parent.glob(f"{self._name}*.nbk"):
+                if not old.name.startswith(self._name + self._stamp):
+                    old.unlink(missing_ok=True)
+            partial.write_bytes(hashlib.sha256(payload).digest() + payload)
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            _warn(f"compiled kernels cannot be kept in {path.parent} ({error.strerror})")
+
+    def enable(self) -> None:
+        """Read and write files."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Neither read nor write files."""
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Remove the files of all signatures."""
+        if self._folder is not None:
+            for path in self._folder.glob(f"{self._name}*.nbk"):
+                path.unlink(missing_ok=True)
+
+    def _path(self, sig: Any, codegen: Any) -> pathlib.Path | None:
+        if self._folder is None or not self._enabled:
+            return None
+        machine = (repr(sig), codegen.magic_tuple(), _CONFIG.BOUNDSCHECK, _CONFIG.OPT)
+        key = hashlib.sha256(repr(machine).encode()).hexdigest()[:16]
+        return self._folder / f"{self._name}{self._stamp}-{key}.nbk"
+
+
+def _split(data: bytes) -> tuple[bytes, bytes]:
+    size = hashlib.sha256().digest_size
+    return data[:size], data[size:]
+
+
+@functools.cache
+def _stamp(source: pathlib.Path) -> str:
+    """Return a digest of a kernel file, of what it imports of fstgrad, and of the compiler."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted({*kernel_sources(source), pathlib.Path(__file__)}):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def kernel_sources(source: pathlib.Path) -> set[pathlib.Path]:
+    """Return a file and the fstgrad modules that it imports at its top, and those that they do."""
+    found: set[pathlib.Path] = set()
+    todo = [source]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += _imported(path)
+    return found
+
+
+def _imported(source: pathlib.Path) -> list[pathlib.Path]:
+    found = []
+    for module, names in _IMPORT.findall(source.read_text(encoding="utf-8")):
+        if module in _TYPES_ONLY:
+            continue
+        inside = _ROOT.joinpath(*module.split("."))
+        parts = [inside / f"{name.strip()}.py" for name in names.split(",")]
+        candidates = [*parts, inside.with_suffix(".py"), inside / "__init__.py"]
+        found += [path for path in candidates if path.is_file()]
+    return found
+
+
+@functools.cache
+def _cache_folder(beside: pathlib.Path) -> pathlib.Path | None:
+    """Return the first writable folder: NUMBA_CACHE_DIR, beside the source, the user's, temporary.
+
+    The temporary folder belongs to the user alone, for what is read from it is run.
+    """
+    own = f"{beside.name}_{hashlib.sha256(str(beside).encode()).hexdigest()[:16]}"
+    if _CONFIG.CACHE_DIR:
+        candidates = [pathlib.Path(_CONFIG.CACHE_DIR) / own]
+    else:
+        user: str = cast(Any, AppDirs)(appname="numba", appauthor=False).user_cache_dir
+        candidates = [beside / "__pycache__", pathlib.Path(user) / own]
+    for folder in candidates:
+        if _is_writable(folder):
+            return folder
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    shared = pathlib.Path(tempfile.gettempdir()) / f"fstgrad-kernels-{owner}"
+    if _is_private(shared) and _is_writable(shared / own):
+        _warn(f"{candidates[0]} is not writable; compiled kernels are kept in {shared}")
+        return shared / own
+    _warn("no folder is writable; kernels are compiled in every process (set NUMBA_CACHE_DIR)")
+    return None
+
+
+def _is_writable(folder: pathlib.Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _is_private(folder: pathlib.Path) -> bool:
+    """Make a folder that only its owner may enter; return whether it is one."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return False
+    is_own = not hasattr(os, "getuid") or (status.st_uid == os.getuid())
+    return folder.is_dir() and not folder.is_symlink() and is_own and status.st_mode & 0o022 == 0
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    """Warn once a process for each message."""
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 class _Announcement(event.Listener):

@@ -67,7 +67,7 @@ class Step(NamedTuple):
     the level is empty, and the frontier stays where it was; otherwise `needed` is 0.
     """
 
-    count: int
+    states: int
     needed: int
     level: RawLevel
 
@@ -110,7 +110,7 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
         position = length - remaining
         if step.needed:
             raise too_many_states(states, max_states, position, length, held + step.needed)
-        states += step.count
+        states += step.states
         if states > max_states:
             raise too_many_states(states, max_states, position, length)
         levels.append(step.level)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-INF = np.int64(2**60)
+INF = 2**60
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,12 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
     assert "compiling kernels" in runs[0].stderr
     assert "compiling kernels" not in runs[1].stderr
     # the kernels of determinization, each for one kind of arguments: what more costs seconds
-    compiled = [path.name for path in (tmp_path / "numba").rglob("*.nbc")]
+    compiled = [path.name for path in (tmp_path / "numba").rglob("*.nbk")]
     determinization = [
-        name for name in compiled if name.startswith(("tropical", "tables", "levels"))
+        name.split("-")[0] for name in compiled if name.startswith(("tropical", "tables", "levels"))
     ]
     assert len(determinization) > 10
-    assert all(name.endswith(".1.nbc") for name in determinization)
+    assert len(determinization) == len(set(determinization))
     assert runs[0].stdout.split("seconds")[0] == runs[1].stdout.split("seconds")[0]
 
 

@@ -42,7 +42,7 @@ def test_a_level_is_refused_before_it_is_allocated(kind):
             _, needed, nothing = refused.advance(remaining, far, enough // share)
             assert needed > enough // share
             assert nothing.nextstate.size == 0
-            assert refused.advance(remaining, far).count == count, "a refusal changes nothing"
+            assert refused.advance(remaining, far).states == count, "a refusal changes nothing"
 
 
 def test_the_error_names_the_bytes_and_the_states_so_far():

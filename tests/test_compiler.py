@@ -1,0 +1,122 @@
+"""The cache of compiled kernels: an edited kernel runs, a damaged file is compiled anew."""
+
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from fstgrad import compiler
+
+ROOT = pathlib.Path(__file__).parents[1]
+INNER = """
+from fstgrad.compiler import inner_kernel
+
+@inner_kernel
+def step(x: float) -> float:
+    return x + 1.0
+"""
+OUTER = """
+from fstgrad.compiler import kernel
+from fstgrad.inner import step
+
+@kernel
+def twice(x: float) -> float:
+    return step(step(x))
+"""
+USE = "from fstgrad.outer import twice; print(twice(1.0), sum(twice.stats.cache_hits.values()))"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package, with a kernel in one file that calls an inner one in another."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "fstgrad", tmp_path / "fstgrad", ignore=ignored)
+    (tmp_path / "fstgrad/inner.py").write_text(INNER)
+    (tmp_path / "fstgrad/outer.py").write_text(OUTER)
+    return tmp_path
+
+
+def run(folder, code, **environment):
+    own = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"],
+        cwd=folder,
+        env={**own, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip(), done.stderr
+
+
+def test_an_edited_inner_kernel_runs(copy):
+    assert run(copy, USE)[0] == "3.0 0"
+    assert run(copy, USE)[0] == "3.0 1"
+    (copy / "fstgrad/inner.py").write_text(INNER.replace("1.0", "2.0"))
+    assert run(copy, USE)[0] == "5.0 0"
+    kept = [p.name for p in (copy / "fstgrad/__pycache__").glob("outer*.nbk")]
+    assert len(kept) == 1, "the old machine code is removed"
+
+
+def test_a_damaged_file_is_compiled_anew(copy):
+    run(copy, USE)
+    (path,) = (copy / "fstgrad/__pycache__").glob("outer*.nbk")
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for damaged in (bytes(flipped), whole[:100], b""):
+        path.write_bytes(damaged)
+        assert run(copy, USE)[0] == "3.0 0"
+        assert run(copy, USE)[0] == "3.0 1"
+
+
+def test_where_no_folder_is_writable_kernels_run_with_one_line(copy):
+    """Paths below a file cannot be made into folders, not even by the superuser."""
+    blocked = copy / "a file"
+    blocked.write_text("")
+    (copy / "tmp").mkdir()
+    where = {"NUMBA_CACHE_DIR": str(blocked / "x"), "TMPDIR": str(copy / "tmp")}
+    for hits in "01":
+        found, said = run(copy, USE, **where)
+        assert found == f"3.0 {hits}"
+        assert said.count("RuntimeWarning") == 1
+        assert "is not writable; compiled kernels are kept in" in said
+    (shared,) = (copy / "tmp").iterdir()
+    shared.chmod(0o777)  # what others may write there is not run
+    found, said = run(copy, USE, **where)
+    assert found == "3.0 0"
+    assert said.count("RuntimeWarning") == 1
+    assert "compiled in every process" in said
+
+
+def test_sources_of_a_kernel():
+    """The file, what it imports of fstgrad, and what that imports; types alone do not count."""
+    folder = ROOT / "fstgrad/automata"
+    expected = {
+        "kernels/reduction",
+        "kernels/tropical",
+        "kernels/tables",
+        "kernels/arcs",
+        "semiring",
+    }
+    found = compiler.kernel_sources(folder / "kernels/reduction.py")
+    assert found == {folder / f"{name}.py" for name in expected}
+
+
+@pytest.mark.slow
+def test_an_edited_kernel_of_the_trees_runs(copy):
+    path = copy / "fstgrad/trees/kernels/dense.py"
+    code = (
+        "import numpy as np, fstgrad as fg;"
+        "print(fg.SpanningTrees(np.zeros((3, 3)), single_root=False).log_partition())"
+    )
+    before = float(run(copy, code)[0])
+    assert before == pytest.approx(math.log(3.0))  # arborescences of two nodes and a root
+    text = path.read_text()
+    assert text.count("return log_determinant") == 1
+    path.write_text(text.replace("return log_determinant", "return 1.0 + log_determinant"))
+    assert float(run(copy, code)[0]) == pytest.approx(before + 1.0)
