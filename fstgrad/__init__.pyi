@@ -2,6 +2,8 @@ from ._version import __version__ as __version__
 from .alphabet import Alphabet as Alphabet
 from .automata.automaton import LossAutomaton as LossAutomaton
 from .automata.evaluation import TargetLoss as TargetLoss
+from .costs import CostFit as CostFit
+from .costs import fit_costs as fit_costs
 from .distribution import ArrayDistribution as ArrayDistribution
 from .distribution import Distribution as Distribution
 from .errors import AlphabetError as AlphabetError

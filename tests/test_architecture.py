@@ -21,6 +21,7 @@ ALLOWED = {
     "automata": {"openfst"},
     "reference": {"openfst", "transducers", "automata"},
     "losses": {"automata", "transducers", "reference"},
+    "costs": {"losses"},
     "lattices": {"losses"},
     "strings": {"losses", "lattices"},
     "training": {"strings", "lattices"},
@@ -28,8 +29,8 @@ ALLOWED = {
     "trees": BASE,
     "mrf": BASE,
     "grm": BASE,
-    "torch": {"strings", "lattices", "trees", "mrf"},
-    "grammars": {"training", "plot"},
+    "torch": {"strings", "lattices", "costs", "trees", "mrf"},
+    "grammars": {"training", "costs", "plot"},
     "cli": {"grammars", "torch", "grm", "plot"},
 }
 ORDER = ["_version", "errors", "checks", "compiler", "alphabet", "distribution", "estimates", "io"]

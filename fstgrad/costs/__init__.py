@@ -1,0 +1,23 @@
+"""Learning the costs of a transducer: from pairs of strings, or from which candidate is right.
+
+Reading order: `aligner` (a transducer as pairs of strings are aligned; `kernels` are its loops),
+`ties` (which arcs share a weight, which weights sum to 1), `em` and `fit` (maximum likelihood),
+`result` and `tables` (what was learned, as a transducer and as a table).
+"""
+
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.fit import Schedule, fit_costs
+from fstgrad.costs.result import CostFit
+from fstgrad.costs.source import aligner_of
+from fstgrad.costs.tables import CostRow, with_costs
+
+__all__ = [
+    "Aligner",
+    "CostFit",
+    "CostRow",
+    "Pairs",
+    "Schedule",
+    "aligner_of",
+    "fit_costs",
+    "with_costs",
+]

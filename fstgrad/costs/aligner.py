@@ -1,0 +1,362 @@
+"""A transducer in the form in which many pairs of strings are aligned, and its silent cycles."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
+from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
+
+_MAX_BYTES = 4 * 2**30
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """N pairs of strings as labels, one string after the other, and what each pair counts.
+
+    Attributes
+    ----------
+    x, y : (total length,) int64, labels id + 1.
+    x_first, y_first : (N + 1,) int64, where each string begins.
+    mass : (N,) float64, how often each pair was seen.
+    """
+
+    x: IntArray
+    x_first: IntArray
+    y: IntArray
+    y_first: IntArray
+    mass: FloatArray
+
+    @classmethod
+    def encode(
+        cls, alphabet: Alphabet, rows: Iterable[Sequence[Any]], *, name: str = "pairs"
+    ) -> "Pairs":
+        """Return rows (x, y) or (x, y, mass) as labels.
+
+        Raises
+        ------
+        AlphabetError, InvalidInputError
+            A symbol outside the alphabet, a mass that is not above 0, no rows.
+        """
+        xs, ys, mass = [], [], []
+        for n, row in enumerate(rows):
+            if len(row) not in (2, 3):
+                raise InvalidInputError(
+                    f"{name}[{n}] has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
+                )
+            xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
+            ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
+            mass.append(float(row[2]) if len(row) == 3 else 1.0)
+            if not 0 < mass[-1] < np.inf:
+                raise InvalidInputError(f"{name}[{n}] has the mass {row[2]!r}; give a number > 0")
+        if not xs:
+            raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
+        return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def take(self, which: IntArray) -> "Pairs":
+        """Return the pairs with these numbers."""
+        xs = [self.x[self.x_first[n] : self.x_first[n + 1]] for n in which]
+        ys = [self.y[self.y_first[n] : self.y_first[n + 1]] for n in which]
+        return Pairs(*_concatenated(xs), *_concatenated(ys), self.mass[which])
+
+    @property
+    def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """What the kernels read."""
+        return self.x, self.x_first, self.y, self.y_first
+
+    def shown(self, n: int, alphabet: Alphabet) -> str:
+        """Return pair n as text."""
+        sides = (
+            self.x[self.x_first[n] : self.x_first[n + 1]],
+            self.y[self.y_first[n] : self.y_first[n + 1]],
+        )
+        mark = "" if alphabet.is_characters else " "
+        return " against ".join(repr(mark.join(alphabet.decode(side - 1))) for side in sides)
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """A transducer whose arcs are sorted by what they read and write.
+
+    An event is an arc, 0 .. A - 1, or the end of a path in state s, A + s.
+
+    Attributes
+    ----------
+    alphabet : Alphabet of n symbols, on both sides.
+    start : the start state.
+    ilabel, olabel, source, nextstate : (A,) int64; label 0 is nothing.
+    rule : (A,) int64, the number of the rule that an arc names in `rules`; -1 for none.
+    cost : (A + S,) float64, the costs of the events; +inf where no path ends.
+    rules : names.
+    """
+
+    alphabet: Alphabet
+    start: int
+    ilabel: IntArray
+    olabel: IntArray
+    source: IntArray
+    nextstate: IntArray
+    rule: IntArray
+    cost: FloatArray
+    rules: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_fst(cls, fst: FstArrays, alphabet: Alphabet, rules: Sequence[str] = ()) -> "Aligner":
+        """Return the aligner of a transducer with the labels of `alphabet`.
+
+        States on no path are left out.  On the output side, label n + 1 + k names rule k and is
+        nothing that is written.
+
+        Raises
+        ------
+        FstError
+            There is no path at all.
+        """
+        trimmed = to_arrays(connect(from_arrays(fst)))
+        if trimmed.start < 0:
+            raise FstError("the transducer has no path; it accepts no pair of strings")
+        named = trimmed.olabel - len(alphabet) - 1
+        olabel = np.where(named >= 0, 0, trimmed.olabel)
+        order = np.lexsort((trimmed.source, olabel, trimmed.ilabel))
+        return cls(
+            alphabet,
+            trimmed.start,
+            trimmed.ilabel[order],
+            olabel[order],
+            trimmed.source[order],
+            trimmed.target[order],
+            np.maximum(named, -1)[order],
+            np.concatenate([trimmed.weight[order], trimmed.final]),
+            tuple(rules),
+        )
+
+    @property
+    def num_arcs(self) -> int:
+        """Number of arcs A."""
+        return len(self.source)
+
+    @property
+    def num_states(self) -> int:
+        """Number of states S."""
+        return len(self.cost) - self.num_arcs
+
+    def log_sums(self, pairs: Pairs, weight: FloatArray) -> FloatArray:
+        """Return the log-sum (N,) of each pair's alignments under log-weights (A + S,) of events.
+
+        Raises
+        ------
+        FstError
+            Silent cycles whose weights do not converge.
+        MemoryLimitError
+            The tables of the longest pair would pass 4 GiB.
+        """
+        from fstgrad.costs import kernels
+
+        self._check_room(pairs, tables=1)
+        silent = self._silent(self._arcs, weight)
+        result: FloatArray = kernels.log_sums(pairs.labels, self._arcs, silent, weight, self.start)
+        return result
+
+    def expected_counts(
+        self, pairs: Pairs, weight: FloatArray, mass: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the log-sums (N,) and the gradient (A + S,) of mass . log-sums in the weights.
+
+        `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
+        """
+        from fstgrad.costs import kernels
+
+        self._check_room(pairs, tables=2)
+        result: tuple[FloatArray, FloatArray] = kernels.expected_counts(
+            pairs.labels,
+            self._arcs,
+            self._silent(self._arcs, weight),
+            self._reversed,
+            self._silent(self._reversed, weight),
+            weight,
+            self.start,
+            pairs.mass if mass is None else mass,
+        )
+        return result
+
+    def best_counts(
+        self, pairs: Pairs, weight: FloatArray, mass: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the largest weight (N,) of an alignment of each pair, and what those count.
+
+        Raises
+        ------
+        FstError
+            Silent arcs form a cycle of negative cost.
+        MemoryLimitError
+            As in `log_sums`.
+        """
+        from fstgrad.costs import kernels
+
+        self._check_room(pairs, tables=2)
+        value, counts = kernels.best_counts(
+            pairs.labels, self._arcs, weight, self.start, pairs.mass if mass is None else mass
+        )
+        if np.isnan(value).any():
+            raise _negative_cycle()
+        return value, counts
+
+    def best_path(
+        self, x: SequenceLike, y: SequenceLike, weight: FloatArray
+    ) -> tuple[IntArray, float]:
+        """Return the events of the best alignment of one pair, none without one, and its weight."""
+        from fstgrad.costs import kernels
+
+        pair = Pairs.encode(self.alphabet, [(x, y)])
+        self._check_room(pair, tables=2)
+        events, value = kernels.best_path(pair.labels, self._arcs, weight, self.start)
+        if np.isnan(value):
+            raise _negative_cycle()
+        return events, float(value)
+
+    def to_fst(self, cost: FloatArray) -> FstArrays:
+        """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
+        kept = np.isfinite(cost[: self.num_arcs])
+        arcs = (self.source, self.ilabel, self.olabel, self.nextstate, cost[: self.num_arcs])
+        source, ilabel, olabel, nextstate, weight = (values[kept] for values in arcs)
+        return FstArrays(
+            "log64",
+            self.start,
+            cost[self.num_arcs :],
+            source,
+            ilabel,
+            olabel,
+            nextstate,
+            weight,
+        )
+
+    def _check_room(self, pairs: Pairs, tables: int) -> None:
+        x, y = (int(np.diff(first).max()) + 1 for first in (pairs.x_first, pairs.y_first))
+        nbytes = 8 * tables * x * y * self.num_states
+        if nbytes > _MAX_BYTES:
+            raise MemoryLimitError(
+                f"aligning {x - 1:,} with {y - 1:,} symbols through {self.num_states:,} states "
+                f"needs {nbytes:,} bytes, more than {_MAX_BYTES:,}; give shorter strings"
+            )
+
+    @cached_property
+    def _arcs(self) -> Any:
+        """The arcs as the kernels read them."""
+        width = len(self.alphabet) + 1
+        key_of = self.ilabel * width + self.olabel
+        keys, first = np.unique(key_of, return_index=True)
+        first = np.append(first, [self.num_arcs, self.num_arcs]).astype(np.int64)
+        return width, keys, first, key_of, self.source, self.nextstate
+
+    @cached_property
+    def _reversed(self) -> Any:
+        width, keys, first, key_of, source, nextstate = self._arcs
+        return width, keys, first, key_of, nextstate, source
+
+    def _silent(self, arcs: Any, weight: FloatArray) -> Any:
+        """Return the arcs that neither read nor write, as the kernels follow them."""
+        count = int(np.searchsorted(arcs[3], 0, side="right"))
+        return silent_program(arcs[4][:count], arcs[5][:count], weight[:count], self.num_states)
+
+
+def silent_program(source: IntArray, target: IntArray, weight: FloatArray, states: int) -> Any:
+    """Return `silent` of the kernels: components in topological order, stars, leaving arcs.
+
+    Raises
+    ------
+    FstError
+        The weights of a cycle do not converge.
+    """
+    number, order = _components(source, target, states)
+    members: list[int] = []
+    member_first, star_first, push_first = [0], [0], [0]
+    stars, push = [np.empty(0)], [np.empty(0, dtype=np.int64)]
+    for component in order:
+        own = np.flatnonzero(number == component)
+        inside = (number[source] == component) & (number[target] == component)
+        leaving = np.flatnonzero((number[source] == component) & ~inside)
+        stars.append(
+            _star(
+                np.searchsorted(own, source[inside]),
+                np.searchsorted(own, target[inside]),
+                weight[inside],
+                len(own),
+            ).ravel()
+        )
+        members += own.tolist()
+        push.append(leaving)
+        member_first.append(len(members))
+        star_first.append(star_first[-1] + len(own) ** 2)
+        push_first.append(push_first[-1] + len(leaving))
+    firsts = (np.array(first, dtype=np.int64) for first in (member_first, star_first, push_first))
+    first_member, first_star, first_push = firsts
+    return (
+        first_member,
+        np.array(members, dtype=np.int64),
+        first_star,
+        first_push,
+        np.concatenate(push),
+        np.concatenate(stars),
+    )
+
+
+def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArray, list[int]]:
+    """Return the component of each state, and the components that have arcs, sources first."""
+    if not len(source):
+        return np.empty(0, dtype=np.int64), []
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(source)), (source, target)), shape=(states, states))
+    _, number = connected_components(graph, connection="strong")
+    number = number.astype(np.int64)
+    follows: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, target)]}
+    for a, b in zip(number[source].tolist(), number[target].tolist(), strict=True):
+        if a != b:
+            follows[b].add(a)
+    order: list[int] = []
+    while follows:
+        free = sorted(c for c, before in follows.items() if not before & follows.keys())
+        order += free
+        for c in free:
+            del follows[c]
+    return number, order
+
+
+def _star(source: IntArray, target: IntArray, weight: FloatArray, size: int) -> FloatArray:
+    """Return the log-sums (size, size) of all paths inside, the empty ones too (Lehmann 1977)."""
+    sums = np.full((size, size), -np.inf)
+    np.logaddexp.at(sums, (source, target), weight)
+    for k in range(size):
+        loop = sums[k, k]
+        if loop >= 0:
+            raise FstError(
+                "the transducer has a cycle of arcs that neither read nor write whose weights sum "
+                f"to {np.exp(loop):g} >= 1 and so do not converge; give them a higher cost"
+            )
+        star = -np.log1p(-np.exp(loop))
+        sums = np.logaddexp(sums, sums[:, k : k + 1] + star + sums[k : k + 1])
+    diagonal = np.arange(size)
+    sums[diagonal, diagonal] = np.logaddexp(sums[diagonal, diagonal], 0.0)
+    return sums
+
+
+def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
+    lengths = [len(string) for string in strings]
+    first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first
+
+
+def _negative_cycle() -> FstError:
+    return FstError(
+        "the transducer has a cycle of arcs that neither read nor write with negative cost; make "
+        "their total cost >= 0"
+    )

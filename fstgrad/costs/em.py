@@ -1,0 +1,119 @@
+"""Expectation-maximization: likelihood of pairs in the weights of a transducer.
+
+E-step: the expected counts of all events over all alignments.  M-step: where no class is shared by
+groups, the share of the class in its group; otherwise by L-BFGS, as the expected complete
+log-likelihood is concave in theta.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.ties import Ties, gates
+
+
+@dataclass(frozen=True)
+class Weights:
+    """theta (K,), the costs of the classes, and the log-probabilities of the gates (2 S,)."""
+
+    theta: FloatArray
+    log_gate: FloatArray
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """EM of one aligner under its ties.
+
+    Attributes
+    ----------
+    pseudo : (cells,) float64, counts added to each cell: a Dirichlet prior of 1 + pseudo.
+    gate_pseudo : float, the same for each side of a gate.
+    """
+
+    aligner: Aligner
+    ties: Ties
+    pseudo: FloatArray
+    gate_pseudo: float
+
+    def initial(self) -> Weights:
+        """Return the weights of the transducer's own costs: the mean cost of each class."""
+        ties = self.ties
+        cost = self.aligner.cost[ties.events]
+        theta = np.bincount(ties.class_of, cost) / np.bincount(ties.class_of)
+        return Weights(theta, self._even_gates())
+
+    def disturbed(self, weights: Weights, rng: np.random.Generator) -> Weights:
+        """Return the weights with standard normal noise on each theta: a restart."""
+        return replace(weights, theta=weights.theta + rng.standard_normal(len(weights.theta)))
+
+    def log_weights(self, weights: Weights) -> FloatArray:
+        """Return the log-probabilities (A + S,) of all events."""
+        return self.ties.log_weights(weights.theta, weights.log_gate, len(self.aligner.cost))
+
+    def log_prior(self, weights: Weights) -> float:
+        """Return the log of the prior, up to a constant."""
+        log_cell = self.ties.log_cells(weights.theta)
+        given = self.pseudo > 0
+        value = float(self.pseudo[given] @ log_cell[given])
+        if self.gate_pseudo and len(weights.log_gate):
+            exists = np.bincount(self.ties.gate, minlength=len(weights.log_gate)) > 0
+            value += self.gate_pseudo * float(weights.log_gate[exists].sum())
+        return value
+
+    def step(self, weights: Weights, pairs: Pairs) -> tuple[FloatArray, FloatArray, Weights]:
+        """Return the log-sums (N,) and counts (A + S,) under the weights, and better weights."""
+        values, counts = self.aligner.expected_counts(pairs, self.log_weights(weights))
+        return values, counts, self.maximized(weights, counts)
+
+    def maximized(self, weights: Weights, counts: FloatArray) -> Weights:
+        """Return the weights that maximize the expected complete log-likelihood and the prior."""
+        ties = self.ties
+        seen = counts[ties.events]
+        cells = np.bincount(ties.cell, seen) + self.pseudo
+        met = np.bincount(ties.cell_group, cells) > 0
+        in_met = np.bincount(ties.cell_class, met[ties.cell_group]) > 0
+        total = np.bincount(ties.cell_class, cells)
+        with np.errstate(divide="ignore"):
+            if ties.crossed:
+                theta = self._crossed(weights.theta, cells, total > 0)
+                theta = np.where(in_met & (total == 0), np.inf, theta)
+            else:
+                theta = -np.log(total / ties.cell_size[np.argsort(ties.cell_class)])
+                theta = np.where(in_met, theta, weights.theta)
+        return Weights(theta, gates(ties, seen, self.gate_pseudo, weights.log_gate))
+
+    def _crossed(self, theta: FloatArray, cells: FloatArray, free: FloatArray) -> FloatArray:
+        """Return theta for classes that several groups share; the objective never falls."""
+        from scipy.optimize import minimize
+
+        ties = self.ties
+        in_group = np.bincount(ties.cell_group, cells)
+        used = cells > 0
+
+        def negative(values: FloatArray) -> tuple[float, FloatArray]:
+            whole = np.where(free, theta, np.inf)
+            whole[free] = values
+            log_cell = ties.log_cells(whole)
+            share = np.where(np.isfinite(log_cell), np.exp(log_cell), 0.0)
+            slope = cells - in_group[ties.cell_group] * share
+            value = -float((cells * log_cell)[used].sum())
+            return value, np.bincount(ties.cell_class, slope, minlength=len(theta))[free]
+
+        start = np.where(np.isfinite(theta[free]), theta[free], 50.0)
+        found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9})
+        result = theta.copy()
+        if found.fun <= negative(start)[0]:
+            result[free] = found.x - found.x.min()
+        return result
+
+    def _even_gates(self) -> FloatArray:
+        """Return gates whose two sides are as likely as they have events, none where not needed."""
+        if (self.ties.gate < 0).all():
+            return np.empty(0)
+        size = 2 * self.aligner.num_states
+        exists = (np.bincount(self.ties.gate, minlength=size) > 0).reshape(-1, 2)
+        with np.errstate(divide="ignore"):
+            share = np.log(exists / np.maximum(exists.sum(axis=1, keepdims=True), 1))
+        return np.asarray(share.ravel(), dtype=np.float64)

@@ -1,0 +1,234 @@
+"""Maximum likelihood of pairs of strings in the costs of a transducer."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, Seed, generator, one_of, positive_integer, positive_number
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.em import Estimator, Weights
+from fstgrad.costs.result import CostFit
+from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.ties import Given, Tie, Ties
+from fstgrad.errors import InfeasibleError, InvalidInputError
+
+Prior = Literal["uniform", "transducer"]
+
+
+class Schedule(NamedTuple):
+    """When to stop, and how often to start.
+
+    Parameters
+    ----------
+    max_iterations : int
+        Most EM steps of one start.
+    tolerance : float
+        A start ends where the log-posterior rises by less than this, in nats a pair.
+    patience : int
+        With held-out pairs: a start ends after so many steps that do not better them.
+    restarts : int
+        Starts; the first from the transducer's own costs, the others from these with noise.
+    progress : callable, optional
+        Called with (start, iteration, log-likelihood a pair) after each step.
+    """
+
+    max_iterations: int = 100
+    tolerance: float = 1e-6
+    patience: int = 3
+    restarts: int = 1
+    progress: Callable[[int, int, float], object] | None = None
+
+
+def fit_costs(
+    source: Source,
+    pairs: Iterable[Sequence[Any]],
+    alphabet: Alphabet | None = None,
+    *,
+    given: Given = "nothing",
+    tie: Tie = "pair",
+    smoothing: float = 0.0,
+    prior: Prior = "uniform",
+    held_out: float | Iterable[Sequence[Any]] = 0.0,
+    schedule: Schedule = Schedule(),  # noqa: B008
+    rng: Seed = 0,
+) -> CostFit:
+    """Learn the costs of a transducer from pairs of strings: expectation-maximization.
+
+    The transducer becomes a distribution over pairs, and its costs -log of probabilities: of all
+    arcs that leave a state (given="nothing"), or of those that fit the given side.  EM maximizes
+    sum log p over the pairs, where p sums over all alignments; each step raises it.
+
+    Parameters
+    ----------
+    source : pynini.Fst, TransducerLoss or grammar
+        Reads the hypothesis and writes the target.  Its costs are the first start.
+    pairs : iterable of (hypothesis, target) or (hypothesis, target, mass)
+        Mass is how often the pair was seen.
+    alphabet : Alphabet, optional
+        That of a grammar; the grammar's own if left out.
+    given : {"nothing", "hypothesis", "target"}
+        Joint p(hypothesis, target), p(target | hypothesis), or p(hypothesis | target).
+    tie : {"pair", "arc", "cost", "rule"} or callable
+        Which arcs share a weight: those that read and write the same symbols; none; those of one
+        kind (copy, substitute, insert, delete) and one cost; those of one rule of a grammar of
+        rules; or those for which f(read, written, cost) is equal, "" being no symbol.
+    smoothing : float
+        Counts added to each class of each group: a Dirichlet prior with parameters 1 + smoothing.
+    prior : {"uniform", "transducer"}
+        Whether these counts are equal, or shared out as the transducer's own costs are.
+    held_out : float or pairs
+        A share of the pairs, drawn by `rng`, or other pairs.  The step at which they are likeliest
+        is kept.
+    schedule : Schedule
+        When to stop; restarts.  The best start is kept, by the held-out pairs where there are any.
+    rng : Generator, int or None
+
+    Returns
+    -------
+    CostFit
+        The costs, as a transducer, a loss, a table; the likelihood of every step.
+
+    Raises
+    ------
+    InfeasibleError
+        The transducer has no alignment of a pair; the message names it.
+    InvalidInputError, AlphabetError, FstError, MemoryLimitError
+
+    Notes
+    -----
+    O(sum |x| |y| arcs that fit) an iteration.  Sources: Ristad and Yianilos, "Learning string edit
+    distance", IEEE PAMI 20 (1998); Dempster, Laird and Rubin (1977).
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> pairs = [("ab", "ab"), ("ab", "bb"), ("bab", "bbb"), ("bb", "bb")]
+    >>> fit = fg.fit_costs(fg.EditDistance(fg.Alphabet("ab")), pairs, smoothing=0.1)
+    >>> fit.loss()("a", "b") < fit.loss()("b", "a")
+    True
+    """
+    one_of("prior", prior, ("uniform", "transducer"))
+    positive_number("smoothing", smoothing, allow_zero=True)
+    positive_integer("restarts", schedule.restarts)
+    positive_integer("max_iterations", schedule.max_iterations)
+    random = generator(rng)
+    aligner = aligner_of(source, alphabet)
+    ties = Ties.of(aligner, tie, given)
+    estimator = _estimator(aligner, ties, smoothing, prior)
+    data = Pairs.encode(aligner.alphabet, pairs)
+    _check_aligned(estimator, data)
+    data, other = _divided(aligner, data, held_out, random)
+    starts = [
+        _climbed(estimator, data, other, schedule, start, random)
+        for start in range(schedule.restarts)
+    ]
+    best = max(starts, key=lambda start: start.quality)
+    return CostFit(
+        aligner,
+        ties,
+        data,
+        best.weights.theta,
+        -estimator.log_weights(best.weights),
+        -estimator.log_weights(estimator.initial()),
+        best.counts,
+        tuple(best.likelihood),
+        tuple(best.held_out),
+        tuple(start.quality for start in starts),
+    )
+
+
+class _Start(NamedTuple):
+    """One start of EM: its best weights, the counts that led to them, the values of its steps."""
+
+    weights: Weights
+    counts: FloatArray
+    likelihood: list[float]
+    held_out: list[float]
+    quality: float
+
+
+def _climbed(
+    estimator: Estimator,
+    data: Pairs,
+    other: Pairs | None,
+    schedule: Schedule,
+    start: int,
+    random: np.random.Generator,
+) -> _Start:
+    """Run EM from one start."""
+    weights = estimator.initial()
+    if start:
+        weights = estimator.disturbed(weights, random)
+    likelihood: list[float] = []
+    held_out: list[float] = []
+    best, last, waited = None, -math.inf, 0
+    for iteration in range(schedule.max_iterations + 1):
+        values, counts, after = estimator.step(weights, data)
+        likelihood.append(float(data.mass @ values))
+        posterior = likelihood[-1] + estimator.log_prior(weights)
+        quality = posterior
+        if other is not None:
+            quality = float(
+                other.mass @ estimator.aligner.log_sums(other, estimator.log_weights(weights))
+            )
+            held_out.append(quality)
+        if schedule.progress is not None:
+            schedule.progress(start, iteration, likelihood[-1] / float(data.mass.sum()))
+        better = best is None or quality > best.quality
+        waited = 0 if better else waited + 1
+        if better:
+            best = _Start(weights, counts, likelihood, held_out, quality)
+        is_flat = posterior - last <= schedule.tolerance * float(data.mass.sum())
+        if is_flat or (other is not None and waited >= schedule.patience):
+            break
+        weights, last = after, posterior
+    return best if best is not None else _Start(weights, counts, likelihood, held_out, quality)
+
+
+def _estimator(aligner: Aligner, ties: Ties, smoothing: float, prior: Prior) -> Estimator:
+    """Return the estimator with its prior."""
+    pseudo = np.full(len(ties.cell_class), smoothing)
+    estimator = Estimator(aligner, ties, pseudo, smoothing)
+    if prior == "uniform" or not smoothing:
+        return estimator
+    share = np.exp(ties.log_cells(estimator.initial().theta))
+    in_group = np.bincount(ties.cell_group)[ties.cell_group]
+    return Estimator(aligner, ties, smoothing * in_group * share, smoothing)
+
+
+def _check_aligned(estimator: Estimator, data: Pairs) -> None:
+    """Raise for the first pair without an alignment."""
+    values = estimator.aligner.log_sums(data, estimator.log_weights(estimator.initial()))
+    bad = np.flatnonzero(np.isneginf(values))
+    if len(bad):
+        shown = data.shown(int(bad[0]), estimator.aligner.alphabet)
+        raise InfeasibleError(
+            f"pairs[{bad[0]}] is {shown}, and the transducer has no alignment of it (so with "
+            f"{len(bad):,} of {len(data):,} pairs); add edits to the transducer, or leave it out"
+        )
+
+
+def _divided(
+    aligner: Aligner,
+    data: Pairs,
+    held_out: float | Iterable[Sequence[Any]],
+    random: np.random.Generator,
+) -> tuple[Pairs, Pairs | None]:
+    """Return the pairs to learn from and those held out."""
+    if not isinstance(held_out, int | float):
+        return data, Pairs.encode(aligner.alphabet, held_out, name="held_out")
+    if not 0 <= held_out < 1:
+        raise InvalidInputError(f"held_out is {held_out!r}; give a share in [0, 1), or pairs")
+    if held_out == 0:
+        return data, None
+    order = random.permutation(len(data))
+    count = math.ceil(held_out * len(data))
+    if count >= len(data):
+        raise InvalidInputError(
+            f"held_out is {held_out!r} of {len(data)} pairs, which leaves none to learn from; "
+            "give more pairs"
+        )
+    return data.take(np.sort(order[count:])), data.take(np.sort(order[:count]))

@@ -1,0 +1,335 @@
+"""Sums and maxima over the alignments of pairs of strings: the loops behind `aligner`.
+
+An alignment of x and y is a path of the transducer that reads x and writes y.  The tables run over
+nodes (i, j, s): i symbols read, j written, in state s.  All weights are logarithms, higher is
+likelier, -inf forbids.  Sums towards the end are those from the start of the reversed transducer.
+
+What the kernels share
+----------------------
+- pairs = (x, x_first, y, y_first): the labels of all strings, one string after the other.
+- arcs = (width, keys, first, key_of, source, target): arc a reads key_of[a] // width and writes
+  key_of[a] % width, 0 standing for nothing; arcs are sorted by key, those of keys[k] are
+  first[k] .. first[k + 1], and one empty range is behind them.
+- silent = (member_first, members, star_first, push_first, push, stars): the arcs with key 0 by
+  strongly connected components, in topological order: members[member_first[c] ..] are the states
+  of one, stars[star_first[c] ..] the log-sums of its inner paths (a matrix in one row),
+  push[push_first[c] ..] the arcs that leave it.
+- weight (A + S,): of the arcs, then of ending in each state.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+Arcs = tuple[int, IntArray, IntArray, IntArray, IntArray, IntArray]
+Silent = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, FloatArray]
+Pairs = tuple[IntArray, IntArray, IntArray, IntArray]
+
+_NONE = -2  # no path leads to a node
+_START = -1
+
+
+@kernel
+def log_sums(
+    pairs: Pairs, arcs: Arcs, silent: Silent, weight: FloatArray, start: int
+) -> FloatArray:
+    """Return the log-sum (N,) over the alignments of each pair; -inf where there is none.
+
+    O(sum |x| |y| arcs that read and write the symbols of a node).
+    """
+    x, x_first, y, y_first = pairs
+    states = len(weight) - len(arcs[4])
+    initial, final = _only(start, states), weight[len(arcs[4]) :]
+    table, found = _tables(x_first, y_first, states)
+    result = np.empty(len(x_first) - 1)
+    for n in range(len(result)):
+        a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
+        lengths = len(a), len(b)
+        _keys(a, b, arcs, found)
+        _forward(lengths, found, arcs, silent, weight, initial, table)
+        result[n] = _ended(table[lengths[0], lengths[1]], final)
+    return result
+
+
+@kernel
+def expected_counts(
+    pairs: Pairs,
+    arcs: Arcs,
+    silent: Silent,
+    back_arcs: Arcs,
+    back_silent: Silent,
+    weight: FloatArray,
+    start: int,
+    mass: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log-sums (N,) and the counts (A + S,), summed over the pairs times mass (N,).
+
+    The count of an arc is how often an alignment takes it in expectation, alignments weighted by
+    their share of the sum: the gradient of the log-sum in the weight.  Pairs without an alignment
+    count nothing.  `back_arcs` and `back_silent` are those of the reversed transducer.
+    """
+    x, x_first, y, y_first = pairs
+    states = len(weight) - len(arcs[4])
+    initial, final = _only(start, states), weight[len(arcs[4]) :].copy()
+    ahead, found = _tables(x_first, y_first, states)
+    behind, back_found = np.empty_like(ahead), np.empty_like(found)
+    result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
+    for n in range(len(result)):
+        a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
+        lengths = len(a), len(b)
+        _keys(a, b, arcs, found)
+        _forward(lengths, found, arcs, silent, weight, initial, ahead)
+        result[n] = _ended(ahead[lengths[0], lengths[1]], final)
+        if result[n] > -np.inf and mass[n] != 0:
+            _keys(a[::-1].copy(), b[::-1].copy(), arcs, back_found)
+            _forward(lengths, back_found, back_arcs, back_silent, weight, final, behind)
+            share = result[n], mass[n]
+            _count(lengths, found, arcs, weight, ahead, behind, share, counts)
+    return result, counts
+
+
+@kernel
+def best_counts(
+    pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int, mass: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the largest weight (N,) of an alignment of each pair, and the counts of those.
+
+    NaN where silent arcs form a cycle of positive weight.
+    """
+    x, x_first, y, y_first = pairs
+    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
+    result, counts = np.empty(len(x_first) - 1), np.zeros(len(weight))
+    parent = np.empty(table.shape, np.int64)
+    for n in range(len(result)):
+        a, b = x[x_first[n] : x_first[n + 1]], y[y_first[n] : y_first[n + 1]]
+        _keys(a, b, arcs, found)
+        path, result[n] = _best((len(a), len(b)), found, arcs, weight, start, table, parent)
+        for event in path:
+            counts[event] += mass[n]
+    return result, counts
+
+
+@kernel
+def best_path(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[IntArray, float]:
+    """Return the best alignment of the one pair, as arcs and A + its last state; its weight."""
+    x, x_first, y, y_first = pairs
+    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
+    _keys(x, y, arcs, found)
+    parent = np.empty(table.shape, np.int64)
+    return _best((len(x), len(y)), found, arcs, weight, start, table, parent)
+
+
+@kernel
+def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
+    """Return room for the nodes of the longest strings: log-sums, and the keys of their arcs."""
+    longest = np.array([1, 1])
+    for n in range(len(x_first) - 1):
+        longest[0] = max(longest[0], x_first[n + 1] - x_first[n] + 1)
+        longest[1] = max(longest[1], y_first[n + 1] - y_first[n] + 1)
+    table = np.empty((longest[0], longest[1], states))
+    return table, np.empty((longest[0], longest[1], 3), np.int64)
+
+
+@kernel
+def _only(start: int, states: int) -> FloatArray:
+    """Return the weights (S,) of starting in one state."""
+    initial = np.full(states, -np.inf)
+    initial[start] = 0.0
+    return initial
+
+
+@inner_kernel
+def _log_add(a: float, b: float) -> float:
+    low, high = min(a, b), max(a, b)
+    return high if low == -np.inf else high + np.log1p(np.exp(low - high))
+
+
+@kernel
+def _ended(row: FloatArray, final: FloatArray) -> float:
+    """Return the log-sum over the states in which a path may end."""
+    total = -np.inf
+    for s in range(len(row)):
+        total = _log_add(total, row[s] + final[s])
+    return total
+
+
+@kernel
+def _keys(x: IntArray, y: IntArray, arcs: Arcs, found: IntArray) -> None:
+    """Fill found[i, j, step] with the k whose arcs lead to nodes (i, j); an empty k without any.
+
+    Step 0 reads x[i - 1] and writes y[j - 1], step 1 reads only, step 2 writes only.
+    """
+    width, keys = arcs[0], arcs[1]
+    for i in range(len(x) + 1):
+        for j in range(len(y) + 1):
+            for step in range(3):
+                found[i, j, step] = len(keys)
+                if (step < 2 and i == 0) or (step != 1 and j == 0):
+                    continue
+                key = (x[i - 1] * width if step < 2 else 0) + (y[j - 1] if step != 1 else 0)
+                low, high = 0, len(keys)
+                while low < high:
+                    middle = (low + high) // 2
+                    if keys[middle] < key:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < len(keys) and keys[low] == key:
+                    found[i, j, step] = low
+
+
+@kernel
+def _forward(
+    lengths: tuple[int, int],
+    found: IntArray,
+    arcs: Arcs,
+    silent: Silent,
+    weight: FloatArray,
+    initial: FloatArray,
+    table: FloatArray,
+) -> None:
+    """Fill table[i, j, s] with the log-sum of the paths from the start to each node."""
+    states, is_silent = table.shape[2], len(silent[0]) > 1
+    first, source, target = arcs[2], arcs[4], arcs[5]
+    top, total = np.empty(states), np.empty(states)
+    for i in range(lengths[0] + 1):
+        for j in range(lengths[1] + 1):
+            for s in range(states):
+                top[s] = initial[s] if i + j == 0 else -np.inf
+                total[s] = 1.0 if i + j == 0 else 0.0
+            for step in range(3):
+                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                for a in range(first[k], first[k + 1]):
+                    value = table[p, q, source[a]] + weight[a]
+                    top[target[a]] = max(top[target[a]], value)
+            for step in range(3):
+                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                for a in range(first[k], first[k + 1]):
+                    value = table[p, q, source[a]] + weight[a]
+                    if value > -np.inf:
+                        total[target[a]] += np.exp(value - top[target[a]])
+            for s in range(states):
+                table[i, j, s] = top[s] + np.log(total[s]) if top[s] > -np.inf else -np.inf
+            if is_silent:
+                _closed(table[i, j], arcs, silent, weight)
+
+
+@kernel
+def _closed(row: FloatArray, arcs: Arcs, silent: Silent, weight: FloatArray) -> None:
+    """Add to each state of a node what reaches it over silent arcs."""
+    member_first, members, star_first, push_first, push, stars = silent
+    for c in range(len(member_first) - 1):
+        begin, size = member_first[c], member_first[c + 1] - member_first[c]
+        sums = np.full(size, -np.inf)
+        for t in range(size):
+            for s in range(size):
+                star = stars[star_first[c] + s * size + t]
+                sums[t] = _log_add(sums[t], row[members[begin + s]] + star)
+        for t in range(size):
+            row[members[begin + t]] = sums[t]
+        for at in range(push_first[c], push_first[c + 1]):
+            s, t = arcs[4][push[at]], arcs[5][push[at]]
+            row[t] = _log_add(row[t], row[s] + weight[push[at]])
+
+
+@kernel
+def _count(
+    lengths: tuple[int, int],
+    found: IntArray,
+    arcs: Arcs,
+    weight: FloatArray,
+    ahead: FloatArray,
+    behind: FloatArray,
+    share: tuple[float, float],
+    counts: FloatArray,
+) -> None:
+    """Add mass times the share of each arc and end to the counts, share = (log-sum, mass).
+
+    behind[i, j] are the sums with i symbols left to read and j to write.
+    """
+    keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
+    silent = first[1] if len(keys) and keys[0] == 0 else 0
+    for i in range(lengths[0] + 1):
+        for j in range(lengths[1] + 1):
+            left, right = lengths[0] - i, lengths[1] - j
+            for step in range(3):
+                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                for a in range(first[k], first[k + 1]):
+                    value = ahead[p, q, source[a]] + weight[a] + behind[left, right, target[a]]
+                    if value > -np.inf:
+                        counts[a] += share[1] * np.exp(value - share[0])
+            for a in range(silent):
+                value = ahead[i, j, source[a]] + weight[a] + behind[left, right, target[a]]
+                if value > -np.inf:
+                    counts[a] += share[1] * np.exp(value - share[0])
+    for s in range(ahead.shape[2]):
+        value = ahead[lengths[0], lengths[1], s] + weight[len(source) + s]
+        if value > -np.inf:
+            counts[len(source) + s] += share[1] * np.exp(value - share[0])
+
+
+@kernel
+def _best(
+    lengths: tuple[int, int],
+    found: IntArray,
+    arcs: Arcs,
+    weight: FloatArray,
+    start: int,
+    table: FloatArray,
+    parent: IntArray,
+) -> tuple[IntArray, float]:
+    """Return the best alignment as arcs and A + its last state, empty without one; its weight."""
+    keys, first, source, target = arcs[1], arcs[2], arcs[4], arcs[5]
+    states, nothing = table.shape[2], np.empty(0, np.int64)
+    silent = first[1] if len(keys) and keys[0] == 0 else 0
+    for i in range(lengths[0] + 1):
+        for j in range(lengths[1] + 1):
+            for s in range(states):
+                is_start = i + j == 0 and s == start
+                table[i, j, s] = 0.0 if is_start else -np.inf
+                parent[i, j, s] = _START if is_start else _NONE
+            for step in range(3):
+                k, p, q = found[i, j, step], i - (step < 2), j - (step != 1)
+                for a in range(first[k], first[k + 1]):
+                    value = table[p, q, source[a]] + weight[a]
+                    if value > table[i, j, target[a]]:
+                        table[i, j, target[a]], parent[i, j, target[a]] = value, a
+            changed, rounds = silent > 0, 0
+            while changed:
+                changed, rounds = False, rounds + 1
+                if rounds > states + 1:
+                    return nothing, np.nan
+                for a in range(silent):
+                    value = table[i, j, source[a]] + weight[a]
+                    if value > table[i, j, target[a]]:
+                        table[i, j, target[a]], parent[i, j, target[a]] = value, a
+                        changed = True
+    last, value = 0, -np.inf
+    for s in range(states):
+        ended = table[lengths[0], lengths[1], s] + weight[len(source) + s]
+        if ended > value:
+            last, value = s, ended
+    if value == -np.inf:
+        return nothing, value
+    return _traced(lengths[0], lengths[1], last, arcs, parent), value
+
+
+@kernel
+def _traced(i: int, j: int, state: int, arcs: Arcs, parent: IntArray) -> IntArray:
+    """Return the arcs that lead to a node, from the start, and A + its state."""
+    width, key_of, source = arcs[0], arcs[3], arcs[4]
+    path = np.empty(64, np.int64)
+    path[0], used = len(source) + state, 1
+    while parent[i, j, state] != _START:
+        a = parent[i, j, state]
+        if used == len(path):
+            longer = np.empty(2 * used, np.int64)
+            longer[:used] = path
+            path = longer
+        path[used] = a
+        used += 1
+        i -= key_of[a] >= width
+        j -= key_of[a] % width > 0
+        state = source[a]
+    return path[:used][::-1].copy()

@@ -1,0 +1,112 @@
+"""What a fit found: costs as a transducer, a loss, a table, with their likelihood and errors."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.tables import CostRow, rows_of, write_costs
+from fstgrad.costs.ties import Ties
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import TransducerLoss
+from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive
+
+
+@dataclass(frozen=True, eq=False)
+class CostFit:
+    """Learned costs of a transducer.
+
+    Attributes
+    ----------
+    aligner : Aligner, the transducer.
+    ties : Ties, the classes that share a weight.
+    pairs : Pairs, those that were learned from.
+    theta : (K,) float64, the costs of the classes, before those of a group are made to sum to 1.
+    cost : (A + S,) float64, the cost -log p of each event in nats.
+    initial_cost : (A + S,) float64, the same before learning.
+    counts : (A + S,) float64, expected counts at the step that was kept.
+    log_likelihood : tuple of float, of the pairs after each step, in nats.
+    held_out_log_likelihood : tuple of float, of the held-out pairs; () without them.
+    starts : tuple of float, the value by which the best start was chosen, for each.
+    """
+
+    aligner: Aligner
+    ties: Ties
+    pairs: Pairs
+    theta: FloatArray
+    cost: FloatArray
+    initial_cost: FloatArray
+    counts: FloatArray
+    log_likelihood: tuple[float, ...]
+    held_out_log_likelihood: tuple[float, ...]
+    starts: tuple[float, ...]
+
+    @property
+    def transducer(self) -> Fst:
+        """The pynini.Fst with the learned costs ("log64") and symbols; impossible arcs left out."""
+        return with_symbols(from_arrays(self.aligner.to_fst(self.cost)), self.aligner.alphabet)
+
+    def loss(self, semiring: Literal["tropical", "probability"] = "tropical") -> TransducerLoss:
+        """Return the loss: the best alignment's cost, or -log p of the pair ("probability")."""
+        return TransducerLoss(self.transducer, self.aligner.alphabet, semiring=semiring)
+
+    @cached_property
+    def rows(self) -> tuple[CostRow, ...]:
+        """The learned costs, one row for each class of each group, in the transducer's order."""
+        return tuple(rows_of(self.aligner, self.ties, self.cost, self.initial_cost, self.counts))
+
+    def changes(self, count: int = 10) -> list[CostRow]:
+        """Return the rows whose probability changed most, by count * |cost - was|."""
+        rows = [row for row in self.rows if np.isfinite(row.cost)]
+        return sorted(rows, key=lambda row: -row.count * abs(row.cost - row.was))[:count]
+
+    def write(self, path: str | os.PathLike[str], name: str = "learned") -> None:
+        """Write the transducer, `x.far` (entry `name`) or `x.fst`, or its table of costs, `x.tsv`.
+
+        Raises
+        ------
+        InvalidInputError
+            The path ends in none of these.
+        """
+        text = os.fspath(path)
+        if text.endswith(".tsv"):
+            write_costs(text, self.ties, self.rows)
+        elif text.endswith(".far"):
+            write_archive(text, {name: self.transducer})
+        elif text.endswith(".fst"):
+            with_arc_type(self.transducer, "log64").write(text)
+        else:
+            raise InvalidInputError(
+                f"path is {text!r}; give a name that ends in .far, .fst or .tsv"
+            )
+
+    def standard_errors(self) -> FloatArray:
+        """Return the standard error (rows,) of each row's cost, in nats; NaN where it is infinite.
+
+        From the outer products of the scores of the pairs (the empirical Fisher information), the
+        gates of a conditional model held fixed.  O(N K^2) for K classes.
+        """
+        ties = self.ties
+        share = np.exp(ties.log_cells(self.theta))
+        scores = np.empty((len(self.pairs), len(ties.names)))
+        for n in range(len(self.pairs)):
+            _, counts = self.aligner.expected_counts(
+                self.pairs.take(np.array([n])), -self.cost, np.ones(1)
+            )
+            cells = np.bincount(ties.cell, counts[ties.events])
+            expected = np.bincount(ties.cell_group, cells)[ties.cell_group] * share
+            scores[n] = np.bincount(ties.cell_class, expected - cells, minlength=len(ties.names))
+        information = (scores * self.pairs.mass[:, None]).T @ scores
+        covariance = np.linalg.pinv(information, hermitian=True)
+        # the cost of a cell is theta[class] + log of its group's sum
+        slope = np.zeros((len(share), len(ties.names)))
+        slope[np.arange(len(share)), ties.cell_class] = 1.0
+        for cell, group in enumerate(ties.cell_group):
+            own = ties.cell_group == group
+            slope[cell, ties.cell_class[own]] -= share[own]
+        variance = np.einsum("ij,jk,ik->i", slope, covariance, slope)
+        return np.where(share > 0, np.sqrt(np.maximum(variance, 0.0)), np.nan)

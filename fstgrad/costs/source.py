@@ -1,0 +1,67 @@
+"""From what a user names as a transducer to an aligner."""
+
+from functools import reduce
+from typing import Protocol, runtime_checkable
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.costs.aligner import Aligner
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.losses import TransducerLoss
+from fstgrad.openfst import Fst, compose, to_arrays
+
+
+@runtime_checkable
+class HasLoss(Protocol):
+    """What gives a loss over an alphabet: a grammar."""
+
+    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
+        """Return the loss over an alphabet, over its own if left out."""
+
+
+Source = TransducerLoss | HasLoss | Fst
+
+
+def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
+    """Return the loss of a transducer, a grammar or a loss.
+
+    Raises
+    ------
+    InvalidInputError
+        `source` is none of these, or a transducer without symbols and no alphabet is given.
+    """
+    if isinstance(source, Fst):
+        table = to_arrays(source).input_symbols or ()
+        own = alphabet or Alphabet(symbol for label, symbol in table if label != 0)
+        return TransducerLoss(source, own)
+    if isinstance(source, TransducerLoss):
+        if alphabet is not None and alphabet != source.alphabet:
+            raise InvalidInputError(
+                f"alphabet is {alphabet!r} and that of the loss {source.alphabet!r}; leave it out"
+            )
+        return source
+    if isinstance(source, HasLoss):
+        return source.loss(alphabet)
+    raise InvalidInputError(
+        f"source is a {type(source).__name__}; give a pynini.Fst, a TransducerLoss or a grammar"
+    )
+
+
+def aligner_of(source: Source, alphabet: Alphabet | None = None) -> Aligner:
+    """Return the aligner of a transducer, a grammar or a loss.
+
+    Raises
+    ------
+    NotSupportedError
+        The loss is minus a count.
+    InvalidInputError, FstError
+        As `loss_of`; there is no path.
+    """
+    loss = loss_of(source, alphabet)
+    if not loss.log or loss.smoothing:
+        raise NotSupportedError(
+            "costs are those of a transducer; give a loss with log=True and smoothing=0"
+        )
+    marked = getattr(loss, "marked", None)
+    if marked is not None:
+        return Aligner.from_fst(marked, loss.alphabet, loss.rules)  # type: ignore[attr-defined]
+    return Aligner.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)

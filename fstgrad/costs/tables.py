@@ -1,0 +1,138 @@
+"""Learned costs as a table that a person can read and edit, and back."""
+
+import difflib
+import os
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray
+from fstgrad.costs.aligner import Aligner
+from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.ties import TIES, Given, Tie, Ties
+from fstgrad.errors import InvalidInputError, RowError
+from fstgrad.io import Row, located, read_rows
+from fstgrad.losses import TransducerLoss
+from fstgrad.openfst import from_arrays, with_symbols
+
+_COLUMNS = ("state", "given", "class", "cost", "was", "count")
+_HEADER = re.compile(r"# costs in nats, tie=(\w+) given=(\w+)")
+
+
+class CostRow(NamedTuple):
+    """The events of one class in one group.
+
+    Attributes
+    ----------
+    state : int, where they are.
+    given : str, the symbol they are conditional on, "" where there is none.
+    name : str, the class.
+    cost, was : float, the cost of each event, in nats; before, under the transducer's own costs
+        made probabilities.
+    count : float, how often they happened in expectation.
+    """
+
+    state: int
+    given: str
+    name: str
+    cost: float
+    was: float
+    count: float
+
+
+def rows_of(
+    aligner: Aligner, ties: Ties, cost: FloatArray, was: FloatArray, counts: FloatArray
+) -> list[CostRow]:
+    """Return one row for each class of each group, in the transducer's order."""
+    _, first = np.unique(ties.cell, return_index=True)
+    total = np.bincount(ties.cell, counts[ties.events])
+    symbols = ("", *aligner.alphabet)
+    rows = []
+    for at, count in zip(first, total, strict=True):
+        event, given = int(ties.events[at]), ""
+        is_arc = event < aligner.num_arcs
+        state = int(aligner.source[event]) if is_arc else event - aligner.num_arcs
+        if is_arc and ties.given != "nothing":
+            side = aligner.ilabel if ties.given == "hypothesis" else aligner.olabel
+            given = symbols[side[event]]
+        name = ties.names[ties.class_of[at]]
+        rows.append(
+            CostRow(state, given, name, float(cost[event]), float(was[event]), float(count))
+        )
+    return rows
+
+
+def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow]) -> None:
+    """Write rows as TSV, to be read and edited; a cost of inf leaves the arcs out."""
+    lines = [
+        f"# costs in nats, tie={ties.tie} given={ties.given}; edit the column cost",
+        "\t".join(_COLUMNS),
+    ]
+    lines += [
+        f"{row.state}\t{row.given}\t{row.name}\t{row.cost:.9g}\t{row.was:.6g}\t{row.count:.6g}"
+        for row in rows
+    ]
+    pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def with_costs(
+    source: Source, path: str | os.PathLike[str], alphabet: Alphabet | None = None
+) -> TransducerLoss:
+    """Return the loss of a transducer with the costs of a table that a fit of it wrote.
+
+    Parameters
+    ----------
+    source, alphabet
+        As in `fit_costs`, the same as when the costs were learned.
+    path : path
+        A TSV of `CostFit.write`; the column `cost` may have been edited.
+
+    Raises
+    ------
+    InvalidInputError
+        Not such a table, or of classes that a function made.
+    RowError
+        A row that is malformed, or that names no class of the transducer.
+    """
+    aligner = aligner_of(source, alphabet)
+    rows = list(read_rows(path))
+    header = _HEADER.match(rows[0].raw.decode("utf-8", "replace")) if rows else None
+    if header is None or header[1] not in TIES:
+        raise InvalidInputError(
+            f"{path}: no table of learned costs; its first line is "
+            "'# costs in nats, tie=... given=...', with a tie that has a name"
+        )
+    ties = Ties.of(aligner, cast(Tie, header[1]), cast(Given, header[2]))
+    cells = rows_of(aligner, ties, aligner.cost, aligner.cost, np.zeros(len(aligner.cost)))
+    number = {(str(row.state), row.given, row.name): k for k, row in enumerate(cells)}
+    cost = np.full(len(cells), np.inf)
+    for row in rows[2:]:
+        with located(row):
+            k, value = _parsed(row, number)
+            cost[k] = value
+    events = np.full(len(aligner.cost), np.inf)
+    events[ties.events] = cost[ties.cell]
+    return TransducerLoss(
+        with_symbols(from_arrays(aligner.to_fst(events)), aligner.alphabet), aligner.alphabet
+    )
+
+
+def _parsed(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, float]:
+    """Return the cell and the cost of a row."""
+    fields = row.columns(_COLUMNS)
+    key = (fields[0], fields[1], fields[2])
+    if key not in number:
+        names = [name for state, given, name in number if (state, given) == key[:2]]
+        near = ", ".join(difflib.get_close_matches(key[2], names)) or "another grammar?"
+        raise RowError(f"{key[2]!r} is no class of state {key[0]}; did you mean {near}")
+    try:
+        value = float(fields[3])
+    except ValueError as error:
+        raise RowError(f"cost is {fields[3]!r}; give a number of nats") from error
+    if np.isnan(value) or value == -np.inf:
+        raise RowError(f"cost is {fields[3]!r}; give a number of nats, or inf")
+    return number[key], value

@@ -1,0 +1,192 @@
+"""Which events share a weight, and which weights sum to 1: the free parameters of a transducer.
+
+An event is an arc, or the end of a path in a state.  Events of one class have one weight theta;
+events of one group are alternatives, one of which happens:
+
+    log p(e) = -theta[class] - log sum over the group of exp(-theta) [ + log gate ].
+
+Joint, p(x, y): the alternatives are all arcs that leave a state, and ending there.  Conditional,
+p(y | x): a gate says whether the state first writes without reading; otherwise the next symbol of x
+decides, and its arcs are the alternatives (the end of x: ending).  So the sum over y of p(y | x) is
+1 where every state reads every symbol and may end, and less elsewhere.
+
+Sources: Ristad and Yianilos (1998) for the joint model of an edit distance; Oncina and Sebban
+(2006) for the conditional one; Eisner (2002) and Berg-Kirkpatrick et al. (2010) for classes that
+several groups share.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray, one_of
+from fstgrad.costs.aligner import Aligner
+from fstgrad.errors import InvalidInputError
+
+Given = Literal["nothing", "hypothesis", "target"]
+Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]
+TIES = ("arc", "pair", "cost", "rule")
+END = "end"
+
+
+@dataclass(frozen=True)
+class Ties:
+    """Classes, groups and gates of the events of an aligner.
+
+    Attributes
+    ----------
+    names : (K,) the classes, in words.
+    class_of : (E,) int64, the class of each event that can happen.
+    events : (E,) int64, the events that can happen, in order: arcs and possible ends.
+    group : (E,) int64, 0 .. G - 1.
+    gate : (E,) int64, 2 s + 1 for what state s does without the given side, 2 s for the rest; -1
+        where nothing is given.
+    given : the side that the probabilities are conditional on.
+    tie : what events of one class share; "function" for one of the caller's own.
+    """
+
+    names: tuple[str, ...]
+    class_of: IntArray
+    events: IntArray
+    group: IntArray
+    gate: IntArray
+    given: Given
+    tie: str
+
+    @classmethod
+    def of(cls, aligner: Aligner, tie: Tie, given: Given) -> "Ties":
+        """Return the ties of an aligner.
+
+        Raises
+        ------
+        InvalidInputError
+            `tie` or `given` is no known one, or "rule" where no arc names a rule.
+        """
+        one_of("given", given, ("nothing", "hypothesis", "target"))
+        events = np.flatnonzero(np.isfinite(aligner.cost))
+        labels = _labels(aligner, tie, events)
+        number: dict[Hashable, int] = {}
+        class_of = np.array([number.setdefault(label, len(number)) for label in labels])
+        arcs = aligner.num_arcs
+        state = np.concatenate([aligner.source, np.arange(aligner.num_states)])[events]
+        if given == "nothing":
+            read = np.zeros(len(events), dtype=np.int64)
+            gate = np.full(len(events), -1)
+        else:
+            side = aligner.ilabel if given == "hypothesis" else aligner.olabel
+            read = np.append(side, np.full(aligner.num_states, len(aligner.alphabet) + 1))[events]
+            gate = 2 * state + (read == 0) * (events < arcs)
+        key = state * (len(aligner.alphabet) + 2) + read
+        _, group = np.unique(key, return_inverse=True)
+        said = tie if isinstance(tie, str) else "function"
+        names = tuple(name if isinstance(name, str) else repr(name) for name in number)
+        return cls(names, class_of, events, group.astype(np.int64), gate, given, said)
+
+    @cached_property
+    def cell(self) -> IntArray:
+        """The cell (group, class) of each event (E,)."""
+        return np.unique(self._cell_key, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def cell_group(self) -> IntArray:
+        """The group of each cell."""
+        return np.unique(self._cell_key) // len(self.names)
+
+    @cached_property
+    def cell_class(self) -> IntArray:
+        """The class of each cell."""
+        return np.unique(self._cell_key) % len(self.names)
+
+    @cached_property
+    def cell_size(self) -> IntArray:
+        """The number of events of each cell."""
+        return np.bincount(self.cell)
+
+    @cached_property
+    def crossed(self) -> bool:
+        """Whether a class lies in several groups, so that no closed form gives its weight."""
+        return len(self.cell_class) > len(self.names)
+
+    def log_cells(self, theta: FloatArray) -> FloatArray:
+        """Return the log-probability of each cell within its group, theta (K,) being costs."""
+        log_weight = np.log(self.cell_size) - theta[self.cell_class]
+        top = np.full(int(self.group.max()) + 1, -np.inf)
+        np.maximum.at(top, self.cell_group, log_weight)
+        top[np.isneginf(top)] = 0.0
+        total = np.bincount(self.cell_group, np.exp(log_weight - top[self.cell_group]))
+        with np.errstate(divide="ignore"):
+            whole = np.where(total > 0, top + np.log(total), 0.0)
+        return log_weight - whole[self.cell_group]
+
+    def log_weights(self, theta: FloatArray, log_gate: FloatArray, size: int) -> FloatArray:
+        """Return the log-probabilities (size,) of all events; -inf for those that cannot be."""
+        log_cell = self.log_cells(theta) - np.log(self.cell_size)
+        weight = np.full(size, -np.inf)
+        weight[self.events] = log_cell[self.cell]
+        if self.given != "nothing":
+            weight[self.events] += log_gate[self.gate]
+        return weight
+
+    @property
+    def _cell_key(self) -> IntArray:
+        return self.group * len(self.names) + self.class_of
+
+
+def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) -> FloatArray:
+    """Return the log-probabilities of the gates (2 S,) from the counts (E,) of the events.
+
+    A gate with one side only stands open; one that was never met stays as it was.
+    """
+    if not len(before):
+        return before
+    exists = np.bincount(ties.gate, minlength=len(before)).reshape(-1, 2) > 0
+    mass = np.bincount(ties.gate, counts, minlength=len(before)).reshape(-1, 2)
+    mass = np.where(exists, mass + smoothing, 0.0)
+    total = mass.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log_gate = np.log(mass) - np.log(total)
+    return np.where(total > 0, log_gate, before.reshape(-1, 2)).ravel()
+
+
+def _labels(aligner: Aligner, tie: Tie, events: IntArray) -> Sequence[Hashable]:
+    """Return what the events of one class have in common."""
+    if not callable(tie) and tie not in TIES:
+        raise InvalidInputError(
+            f"tie is {tie!r}; choose one of {', '.join(TIES)}, or give a function of what an arc "
+            "reads, what it writes and its cost"
+        )
+    if tie == "rule" and not (aligner.rule >= 0).any():
+        raise InvalidInputError(
+            "tie is 'rule', and no arc of the transducer names a rule; give a grammar of rules, "
+            "or tie='cost'"
+        )
+    return [_label(aligner, tie, int(event)) for event in events]
+
+
+def _label(aligner: Aligner, tie: Tie, event: int) -> Hashable:
+    if event >= aligner.num_arcs:
+        return END if tie != "arc" else f"{END} in {event - aligner.num_arcs}"
+    symbols = ("", *aligner.alphabet)
+    read, written = symbols[aligner.ilabel[event]], symbols[aligner.olabel[event]]
+    cost = float(aligner.cost[event])
+    rule = int(aligner.rule[event])
+    if callable(tie):
+        return tie(read, written, cost)
+    if rule >= 0:
+        return aligner.rules[rule]
+    name = f"{read or '0'} -> {written or '0'}"
+    if tie == "pair":
+        return name
+    if tie == "arc":
+        return f"{name} from {aligner.source[event]} to {aligner.nextstate[event]} ({event})"
+    return f"{kind(read, written)} {cost:g}"
+
+
+def kind(read: str, written: str) -> str:
+    """Return what an arc does: copy, substitute, delete, insert, or nothing."""
+    if read and written:
+        return "copy" if read == written else "substitute"
+    return "delete" if read else "insert" if written else "silent"

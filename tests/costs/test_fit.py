@@ -1,0 +1,335 @@
+"""Learning costs: counts and steps against enumeration, monotone likelihood, planted tables."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.costs import Schedule, aligner_of, with_costs
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.em import Estimator
+from fstgrad.costs.ties import Ties
+from fstgrad.openfst import FstArrays, from_arrays
+from tests.oracles import costs as oracle
+
+ABC = fg.Alphabet("ab")
+GIVEN = {"nothing": None, "hypothesis": 0, "target": 1}
+
+
+def random_machine(rng, *, states=3, arcs=14, silent=True):
+    """A transducer over "ab" with epsilons on either side and silent cycles of positive cost."""
+    found = []
+    for _ in range(arcs):
+        read, written = rng.integers(-1, 2, size=2).tolist()
+        if read < 0 and written < 0 and not silent:
+            continue
+        cost = rng.uniform(0.1, 2.0) + (3.0 if read < 0 and written < 0 else 0.0)
+        ends = rng.integers(0, states, size=2).tolist()
+        symbols = (None if read < 0 else read, None if written < 0 else written)
+        found.append((ends[0], *symbols, cost, ends[1]))
+    # every pair has a path
+    found += [
+        (0, a, b, 2.0, 0) for a in (None, 0, 1) for b in (None, 0, 1) if (a, b) != (None,) * 2
+    ]
+    return 0, found, {0: 0.5, states - 1: 1.25}
+
+
+def as_fst(machine):
+    start, arcs, final = machine
+    states = 1 + max(max(arc[0], arc[4]) for arc in arcs)
+    states = max(states, 1 + max(final))
+    ends = np.full(states, np.inf)
+    ends[list(final)] = list(final.values())
+    label = {None: 0, 0: 1, 1: 2}
+    columns = [np.array([arc[i] for arc in arcs], dtype=float) for i in (0, 3, 4)]
+    sides = [np.array([label[arc[i]] for arc in arcs]) for i in (1, 2)]
+    source, cost, nextstate = columns
+    return FstArrays("log64", start, ends, source.astype(int), *sides, nextstate.astype(int), cost)
+
+
+def trimmed(machine):
+    """The machine without what is on no path, its arcs in the order of an aligner."""
+    aligner = Aligner.from_fst(as_fst(machine), ABC)
+    arcs = [
+        (int(s), int(a) - 1 if a else None, int(b) - 1 if b else None, float(c), int(t))
+        for s, a, b, c, t in zip(
+            aligner.source,
+            aligner.ilabel,
+            aligner.olabel,
+            aligner.cost[: aligner.num_arcs],
+            aligner.nextstate,
+            strict=True,
+        )
+    ]
+    final = aligner.cost[aligner.num_arcs :]
+    ends = {s: float(cost) for s, cost in enumerate(final) if np.isfinite(cost)}
+    return aligner, (aligner.start, arcs, ends)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_counts_are_those_of_all_paths(seed):
+    rng = np.random.default_rng(seed)
+    aligner, machine = trimmed(random_machine(rng))
+    rows = [rng.integers(0, 2, size=rng.integers(0, 4, size=2)[k % 2]) for k in range(8)]
+    pairs = Pairs.encode(ABC, list(zip(rows[::2], rows[1::2], strict=True)))
+    values, counts = aligner.expected_counts(pairs, -aligner.cost)
+    expected = np.zeros(len(counts))
+    for n, (x, y) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
+        total, found = oracle.expected_counts(machine, x.tolist(), y.tolist())
+        assert values[n] == pytest.approx(math.log(total), abs=1e-10)
+        for event, count in found.items():
+            expected[event if isinstance(event, int) else aligner.num_arcs + event[1]] += count
+    np.testing.assert_allclose(counts, expected, atol=1e-10)
+    np.testing.assert_allclose(aligner.log_sums(pairs, -aligner.cost), values, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_alignment_is_the_best_of_all_paths(seed):
+    rng = np.random.default_rng(seed)
+    aligner, machine = trimmed(random_machine(rng))
+    x, y = rng.integers(0, 2, size=3), rng.integers(0, 2, size=2)
+    best = max(weight for weight, _ in oracle.paths(machine, x.tolist(), y.tolist(), 1e-9))
+    events, value = aligner.best_path(x, y, -aligner.cost)
+    assert value == pytest.approx(math.log(best), abs=1e-12)
+    assert -aligner.cost[events].sum() == pytest.approx(value, abs=1e-12)
+    pairs = Pairs.encode(ABC, [(x, y, 2.0)])
+    values, counts = aligner.best_counts(pairs, -aligner.cost)
+    assert values[0] == pytest.approx(value, abs=1e-12)
+    np.testing.assert_allclose(counts, 2.0 * np.bincount(events, minlength=len(counts)))
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_is_that_of_enumeration(seed, given):
+    """Starting from normalized weights, one step of EM on random transducers with epsilons."""
+    rng = np.random.default_rng(seed)
+    aligner, _ = trimmed(random_machine(rng))
+    ties = Ties.of(aligner, "arc", given)
+    estimator = Estimator(aligner, ties, np.zeros(len(ties.cell_class)), 0.0)
+    weights = estimator.initial()
+    start = -estimator.log_weights(weights)
+    arcs = [
+        (int(s), int(a) - 1 if a else None, int(b) - 1 if b else None, float(c), int(t))
+        for s, a, b, c, t in zip(
+            aligner.source, aligner.ilabel, aligner.olabel, start, aligner.nextstate, strict=False
+        )
+    ]
+    ends = {s: float(c) for s, c in enumerate(start[aligner.num_arcs :]) if np.isfinite(c)}
+    rows = [([0, 1], [1]), ([1], [1, 0]), ([0, 0], [0, 1])]
+    expected = oracle.maximized((aligner.start, arcs, ends), rows, GIVEN[given])
+    pairs = Pairs.encode(ABC, rows)
+    found = -estimator.log_weights(estimator.step(weights, pairs)[2])
+    for event, cost in expected.items():
+        number = event if isinstance(event, int) else aligner.num_arcs + event[1]
+        assert found[number] == pytest.approx(cost, abs=1e-8) or math.exp(-cost) < 1e-12
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("tie", ["arc", "pair", "cost", lambda read, written, cost: bool(read)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.5])
+def test_likelihood_never_decreases(given, tie, smoothing):
+    rng = np.random.default_rng(3)
+    rows = [
+        (rng.integers(0, 2, size=rng.integers(0, 4)), rng.integers(0, 2, size=rng.integers(0, 4)))
+        for _ in range(30)
+    ]
+    fst = as_fst(random_machine(rng))
+    loss = fg.TransducerLoss(from_arrays(fst), ABC)
+    aligner = Aligner.from_fst(fst, ABC)
+    ties = Ties.of(aligner, tie, given)
+    estimator = Estimator(aligner, ties, np.full(len(ties.cell_class), smoothing), smoothing)
+    weights, pairs, before = estimator.initial(), Pairs.encode(ABC, rows), -np.inf
+    for _ in range(12):
+        values, _, after = estimator.step(weights, pairs)
+        value = values.sum() + estimator.log_prior(weights)
+        assert value >= before - 1e-9 * abs(value)
+        before, weights = value, after
+    schedule = Schedule(max_iterations=11, tolerance=0.0)
+    fit = fg.fit_costs(loss, rows, given=given, tie=tie, smoothing=smoothing, schedule=schedule)
+    assert fit.log_likelihood[0] == pytest.approx(
+        Aligner.log_sums(fit.aligner, pairs, -fit.initial_cost).sum(), abs=1e-9
+    )
+    assert fit.log_likelihood[-1] > fit.log_likelihood[0]
+
+
+@pytest.mark.parametrize("tie", ["arc", "pair", "cost"])
+def test_probabilities_of_alternatives_sum_to_one(tie):
+    rng = np.random.default_rng(5)
+    loss = fg.TransducerLoss(from_arrays(as_fst(random_machine(rng))), ABC)
+    rows = [("ab", "b"), ("a", "ba"), ("bb", "ab")]
+    joint = fg.fit_costs(loss, rows, tie=tie, smoothing=0.1)
+    aligner, p = joint.aligner, np.exp(-joint.cost)
+    leaving = np.bincount(aligner.source, p[: aligner.num_arcs], minlength=aligner.num_states)
+    np.testing.assert_allclose(leaving + p[aligner.num_arcs :], 1.0, atol=1e-12)
+    fit = fg.fit_costs(loss, rows, tie=tie, smoothing=0.1, given="hypothesis")
+    p = np.exp(-fit.cost)
+    for state in range(aligner.num_states):
+        here = fit.aligner.source == state
+        free = p[: aligner.num_arcs][here & (fit.aligner.ilabel == 0)].sum()
+        for label in (1, 2):
+            reading = p[: aligner.num_arcs][here & (fit.aligner.ilabel == label)]
+            assert not len(reading) or free + reading.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_one_edit_distance_by_hand():
+    """Copies only: the counts are those of the symbols, and of two ends."""
+    fit = fg.fit_costs(fg.Hamming(ABC), [("ab", "ab"), ("aab", "abb")])
+    cost = {row.name: row.cost for row in fit.rows}
+    assert cost["a -> a"] == pytest.approx(-math.log(2 / 7))
+    assert cost["b -> b"] == pytest.approx(-math.log(2 / 7))
+    assert cost["a -> b"] == pytest.approx(-math.log(1 / 7))
+    assert cost["b -> a"] == math.inf
+    assert cost["end"] == pytest.approx(-math.log(2 / 7))
+    assert fit.loss()("ab", "bb") == pytest.approx(-math.log((1 / 7) * (2 / 7) ** 2))
+    assert fit.loss()("b", "a") == math.inf
+
+
+def test_the_probability_of_a_pair_is_that_of_the_loss():
+    rows = [("ab", "b"), ("a", "ba"), ("bb", "ab")]
+    fit = fg.fit_costs(fg.EditDistance(ABC), rows, smoothing=0.2)
+    values = fit.aligner.log_sums(Pairs.encode(ABC, rows), -fit.cost)
+    loss = fit.loss("probability")
+    for (x, y), value in zip(rows, values, strict=True):
+        assert loss(x, y) == pytest.approx(-value, abs=1e-10)
+    assert fit.log_likelihood[-1] == pytest.approx(values.sum(), abs=1e-10)
+
+
+def planted(rng, abc, count):
+    """Pairs of a memoryless transducer with a random table of confusions, and the table."""
+    n = len(abc)
+    p = rng.dirichlet(np.full((n + 1) ** 2 - 1, 2.0)) * 0.2 + 1e-4
+    table = np.append(p, 0.0).reshape(n + 1, n + 1)  # index n: no symbol
+    table[np.arange(n), np.arange(n)] += 0.8 / n
+    table /= table.sum() / 0.9  # a pair ends with 0.1
+    flat = np.append(table.ravel(), 0.1)
+    pairs = []
+    while len(pairs) < count:
+        x, y = [], []
+        while (k := int(rng.choice(len(flat), p=flat))) < (n + 1) ** 2:
+            x += [k // (n + 1)] * (k // (n + 1) < n)
+            y += [k % (n + 1)] * (k % (n + 1) < n)
+        pairs.append((np.array(x, dtype=int), np.array(y, dtype=int)))
+    return pairs, table
+
+
+def test_a_planted_table_is_recovered_within_its_standard_errors():
+    rng = np.random.default_rng(11)
+    abc = fg.Alphabet("abcd")
+    pairs, table = planted(rng, abc, 5000)
+    fit = fg.fit_costs(fg.EditDistance(abc), pairs, schedule=Schedule(tolerance=1e-9))
+    errors = fit.standard_errors()
+    index = {symbol: i for i, symbol in enumerate(abc)} | {"0": len(abc)}
+    z = []
+    for row, error in zip(fit.rows, errors, strict=True):
+        read, arrow, written = row.name.partition(" -> ")
+        p = table[index[read], index[written]] if arrow else 0.1
+        if p * 5000 * 9 > 30:  # enough for the normal approximation
+            z.append((row.cost + math.log(p)) / error)
+    assert len(z) >= 20
+    assert np.max(np.abs(z)) < 4
+    assert 0.6 < np.sqrt(np.mean(np.square(z))) < 1.4
+
+
+def test_held_out_pairs_stop_early_and_restarts_are_kept_apart():
+    rng = np.random.default_rng(2)
+    abc = fg.Alphabet("abc")
+    pairs, _ = planted(rng, abc, 60)
+    settings = {"held_out": 0.3, "rng": 4, "schedule": Schedule(restarts=3, tolerance=0.0)}
+    fit = fg.fit_costs(fg.EditDistance(abc), pairs, smoothing=0.01, **settings)
+    assert len(fit.starts) == 3
+    assert max(fit.held_out_log_likelihood) == max(fit.starts)
+    assert len(fit.held_out_log_likelihood) == len(fit.log_likelihood) < 100
+    again = fg.fit_costs(fg.EditDistance(abc), pairs, smoothing=0.01, **settings)
+    np.testing.assert_array_equal(fit.cost, again.cost)
+    assert again.starts == fit.starts
+
+
+def test_a_prior_of_the_transducer_keeps_what_was_not_seen():
+    rows = [("ab", "ab")] * 5
+    loss = fg.EditDistance(ABC, substitute_cost=3.0, insert_cost=1.0)
+    fit = fg.fit_costs(loss, rows, smoothing=1.0, prior="transducer")
+    cost = {row.name: row.cost for row in fit.rows}
+    # a deletion and an insertion explain a copy too, so that these have a few counts of their own
+    assert cost["a -> b"] - cost["0 -> b"] == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "error, said, settings",
+    [
+        (fg.InvalidInputError, "pairs is empty", {"pairs": []}),
+        (fg.InvalidInputError, "1 fields", {"pairs": [("a",)]}),
+        (fg.InvalidInputError, "mass", {"pairs": [("a", "b", 0)]}),
+        (fg.AlphabetError, r"pairs\[1\]\[0\]\[0\] is 'z'", {"pairs": [("a", "b"), ("z", "a")]}),
+        (fg.InvalidInputError, "tie is 'letter'", {"tie": "letter"}),
+        (fg.InvalidInputError, "no arc of the transducer names a rule", {"tie": "rule"}),
+        (fg.InvalidInputError, "given is 'x'", {"given": "x"}),
+        (fg.InvalidInputError, "prior is 'x'", {"prior": "x"}),
+        (fg.InvalidInputError, "smoothing is -1", {"smoothing": -1}),
+        (fg.InvalidInputError, "held_out is 1.5", {"held_out": 1.5}),
+        (fg.InvalidInputError, "leaves none", {"held_out": 0.9, "pairs": [("a", "b")]}),
+        (fg.InvalidInputError, "restarts is 0", {"schedule": Schedule(restarts=0)}),
+        (fg.InvalidInputError, "source is a str", {"source": "edit"}),
+        (fg.InfeasibleError, r"pairs\[1\] is 'a' against 'ab'", {"source": fg.Hamming(ABC)}),
+    ],
+)
+def test_bad_input(error, said, settings):
+    given = {"source": fg.EditDistance(ABC), "pairs": [("a", "b"), ("a", "ab")]} | settings
+    with pytest.raises(error, match=said):
+        fg.fit_costs(given.pop("source"), given.pop("pairs"), **given)
+
+
+def test_silent_cycles_that_do_not_converge():
+    machine = (0, [(0, None, None, 0.0, 0), (0, 0, 0, 0.0, 0)], {0: 0.0})
+    aligner = Aligner.from_fst(as_fst(machine), ABC)
+    with pytest.raises(fg.FstError, match="do not converge"):
+        aligner.log_sums(Pairs.encode(ABC, [("a", "a")]), -aligner.cost)
+    worse = (0, [(0, None, None, -1.0, 0), (0, 0, 0, 0.0, 0)], {0: 0.0})
+    aligner = Aligner.from_fst(as_fst(worse), ABC)
+    with pytest.raises(fg.FstError, match="negative cost"):
+        aligner.best_path("a", "a", -aligner.cost)
+
+
+def test_extreme_costs_and_long_strings():
+    loss = fg.EditDistance(ABC, substitute_cost=1e4)
+    aligner = aligner_of(loss)
+    x, y = "ab" * 150, "ba" * 150
+    pairs = Pairs.encode(ABC, [(x, y), ("", ""), ("", "a")])
+    values, counts = aligner.expected_counts(pairs, -1000.0 * aligner.cost)
+    assert np.isfinite(values).all()
+    assert values[1] == 0.0
+    assert values[2] == -1000.0
+    assert np.isfinite(counts).all()
+    assert -aligner.best_counts(pairs, -aligner.cost)[0][0] == loss(x, y)
+
+
+def test_costs_are_a_transducer_and_a_table(tmp_path):
+    rows = [("ab", "b"), ("a", "ba"), ("bb", "ab")] * 3
+    loss = fg.EditDistance(ABC)
+    for settings in ({}, {"given": "hypothesis"}, {"given": "target", "tie": "arc"}):
+        fit = fg.fit_costs(loss, rows, smoothing=0.3, **settings)
+        learned = fit.loss()
+        fit.write(tmp_path / "x.far", "table")
+        fit.write(tmp_path / "x.fst")
+        fit.write(tmp_path / "x.tsv")
+        for path in (f"{tmp_path}/x.far:table", f"{tmp_path}/x.fst"):
+            read = fg.TransducerLoss.from_file(path, ABC, semiring="tropical")
+            assert read("ab", "ba") == pytest.approx(learned("ab", "ba"), abs=1e-12)
+        read = with_costs(loss, tmp_path / "x.tsv")
+        assert read("ab", "ba") == pytest.approx(learned("ab", "ba"), abs=1e-7)
+    assert fit.changes(2)[0].count > 0
+    with pytest.raises(fg.InvalidInputError, match=r"x\.csv"):
+        fit.write("x.csv")
+    text = (tmp_path / "x.tsv").read_text().splitlines()
+    bad = {
+        "no table": [],
+        "no table of": ["state", *text[1:]],
+        ":3: 3 column": [*text[:2], "0\ta\tb"],
+        ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],
+        "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", "0", "0"])],
+        "cost is 'nan'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "nan", "0", "0"])],
+    }
+    for said, lines in bad.items():
+        (tmp_path / "x.tsv").write_text("\n".join(lines))
+        with pytest.raises(fg.FstgradError, match=said.replace("'a -> z from", "'")):
+            with_costs(loss, tmp_path / "x.tsv")
