@@ -132,7 +132,7 @@ class Aligner:
             trimmed.ilabel[order],
             olabel[order],
             trimmed.source[order],
-            trimmed.target[order],
+            trimmed.nextstate[order],
             np.maximum(named, -1)[order],
             np.concatenate([trimmed.weight[order], trimmed.final]),
             tuple(rules),
