@@ -10,6 +10,7 @@ import numpy as np
 
 from fstgrad._version import __version__
 from fstgrad.alphabet import Alphabet
+from fstgrad.cli.text import echo
 from fstgrad.errors import FstError
 from fstgrad.losses import EditDistance
 from fstgrad.openfst import (
@@ -120,9 +121,9 @@ CHECKS: dict[str, Callable[[], str]] = {
 @click.command()
 def doctor() -> int:
     """Print versions, and test on this machine what OpenFst is known to get wrong silently."""
-    click.echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
+    echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
     for package in (*PACKAGES, *OPTIONAL):
-        click.echo(f"  {package:<14}{_version(package)}")
+        echo(f"  {package:<14}{_version(package)}")
     failed = 0
     for name, check in CHECKS.items():
         try:
@@ -130,7 +131,7 @@ def doctor() -> int:
         except Exception as error:  # a self-test tells of every failure and goes on
             verdict, found = "FAILED", str(error) or type(error).__name__
             failed += 1
-        click.echo(f"{verdict} {name}: {found}")
+        echo(f"{verdict} {name}: {found}")
     return 1 if failed else 0
 
 

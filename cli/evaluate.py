@@ -5,12 +5,14 @@ import math
 
 import click
 
+from fstgrad.cli.border import Input
 from fstgrad.cli.models import columns, model_loss, open_model
 from fstgrad.cli.options import LossChoice, model_loss_options, pairs_argument
+from fstgrad.cli.text import echo
 
 
 @click.command()
-@click.argument("model", type=click.Path(exists=True, dir_okay=False))
+@click.argument("model", type=Input())
 @pairs_argument
 @model_loss_options
 def evaluate(model: str, pairs: str, choice: LossChoice) -> None:
@@ -23,4 +25,4 @@ def evaluate(model: str, pairs: str, choice: LossChoice) -> None:
     fitted.loss_ = model_loss(model, fitted, choice)
     result = fitted.evaluate(*columns(pairs, reading))
     finite = {k: v if math.isfinite(v) else None for k, v in result._asdict().items()}
-    click.echo(json.dumps(finite))
+    echo(json.dumps(finite))

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.cli.border import whole
 from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
@@ -28,6 +29,7 @@ from fstgrad.cli.options import (
 )
 from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
+from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, RowError
 from fstgrad.io import Row, write_arrays
 from fstgrad.training.batch import Batch, Item, Outcome, Sums
@@ -47,7 +49,7 @@ from fstgrad.training.objective import KINDS, Kind
 @method_options
 @lattice_options
 @output_npz
-@click.option("--top", type=click.IntRange(0), default=10, show_default=True, help="Entries shown.")
+@click.option("--top", type=whole(0), default=10, show_default=True, help="Entries shown.")
 @running_options
 @skip_errors
 def grad(
@@ -166,7 +168,7 @@ class _Run:
                 self.reasons.update([outcome.reason] if outcome.reason else [])
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
-                click.echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
+                echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
             else:
                 self._journal.write(lines)
                 raise RowError(f"{row.place}: {outcome.error}") from outcome.error
@@ -178,7 +180,7 @@ def _report_failures(sums: Sums) -> None:
         raise FstgradError(f"all {sums.failed:,} rows failed" if sums.failed else "no rows")
     if sums.failed:
         total = sums.done + sums.failed
-        click.echo(f"fstgrad: skipped {sums.failed:,} of {total:,} rows", err=True)
+        echo(f"fstgrad: skipped {sums.failed:,} of {total:,} rows", err=True)
 
 
 def _settings(problem: Problem, reading: Reading) -> str:

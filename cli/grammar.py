@@ -7,7 +7,9 @@ import subprocess
 import click
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli.options import writable
+from fstgrad.cli.border import Input, Output
+from fstgrad.cli.effects import without_effect
+from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, MissingDependencyError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet, write_bytes, write_text
@@ -19,7 +21,7 @@ _DRAWN_ARCS = 400
 reference_argument = click.argument("reference", metavar="FILE_OR_NAME")
 alphabet_option = click.option(
     "--alphabet",
-    type=click.Path(exists=True, dir_okay=False),
+    type=Input(),
     help="One symbol a line.  [default: the grammar's own]",
 )
 symbols_option = click.option(
@@ -40,7 +42,7 @@ def list_() -> None:
     """List the grammars that come with fstgrad."""
     width = max(map(len, NAMES))
     for name in NAMES:
-        click.echo(f"{name:<{width}}  {Grammar.load(name).summary}")
+        echo(f"{name:<{width}}  {Grammar.load(name).summary}")
 
 
 @grammar.command()
@@ -53,12 +55,12 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     abc = _alphabet(found, alphabet, symbols)
     fst = found.build(abc)
     arcs = sum(fst.num_arcs(state) for state in fst.states())
-    click.echo(f"{found.name}: {found.description}\n")
-    click.echo(f"semiring  {found.semiring}")
-    click.echo(f"alphabet  {'its own' if abc is None else ' '.join(abc)}")
-    click.echo(f"size      {fst.num_states()} states, {arcs} arcs")
+    echo(f"{found.name}: {found.description}\n")
+    echo(f"semiring  {found.semiring}")
+    echo(f"alphabet  {'its own' if abc is None else ' '.join(abc)}")
+    echo(f"size      {fst.num_states()} states, {arcs} arcs")
     for y, target, value in found.examples:
-        click.echo(f"example   {y!r} against {target!r}: {value:g}")
+        echo(f"example   {y!r} against {target!r}: {value:g}")
 
 
 @grammar.command()
@@ -67,8 +69,7 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     "-o",
     "--output",
     required=True,
-    callback=writable,
-    type=click.Path(dir_okay=False, writable=True),
+    type=Output(),
     metavar="FILE",
     help="x.far, with the grammar's name as the entry, or x.fst.",
 )
@@ -79,13 +80,14 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
     if pathlib.Path(output).suffix not in (".far", ".fst"):
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
     found = Grammar.load(reference)
+    _check_builder(found)
     fst = found.build(_alphabet(found, alphabet, symbols))
     if output.endswith(".fst"):
         write_file(output, fst)
     else:
         write_archive(output, {found.name: fst})
     loss = output if output.endswith(".fst") else f"{output}:{found.name}"
-    click.echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
+    echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
 
 
 @grammar.command()
@@ -103,10 +105,10 @@ def test(reference: str, alphabet: str | None, symbols: str | None) -> None:
         wrong += not right
         verdict = "ok   " if right else "WRONG"
         said = f"{value:g}" if right else f"{value:g}, EXAMPLES says {expected:g}"
-        click.echo(f"{verdict} {y!r} against {target!r}: {said}")
+        echo(f"{verdict} {y!r} against {target!r}: {said}")
     targets = {target for _, target, _ in found.examples}
     if targets:
-        click.echo(str(loss.check([_symbols(t, loss.alphabet) for t in sorted(targets)])))
+        echo(str(loss.check([_symbols(t, loss.alphabet) for t in sorted(targets)])))
     if wrong:
         raise click.ClickException(f"{wrong} of {len(found.examples)} examples are wrong")
 
@@ -116,8 +118,7 @@ def test(reference: str, alphabet: str | None, symbols: str | None) -> None:
 @click.option(
     "-o",
     "--output",
-    callback=writable,
-    type=click.Path(dir_okay=False, writable=True),
+    type=Output(),
     metavar="FILE",
     help="x.svg (by graphviz) or x.dot.  [default: DOT text to standard output]",
 )
@@ -128,14 +129,20 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
     if output is not None and pathlib.Path(output).suffix not in (".svg", ".dot"):
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .svg or .dot")
     found = Grammar.load(reference)
+    _check_builder(found)
     fst = found.build(_alphabet(found, alphabet, symbols))
     source = dot_source(_drawable(fst), title=found.name)
     if output is None:
-        click.echo(source, nl=False)
+        echo(source, nl=False)
     elif output.endswith(".dot"):
         write_text(output, source)
     else:
         write_bytes(output, _svg(source))
+
+
+def _check_builder(found: Grammar) -> None:
+    if not found.takes_alphabet:
+        without_effect(("alphabet", "symbols"), f"on {found.name}, whose builder takes none")
 
 
 def _drawable(fst: Fst) -> Fst:

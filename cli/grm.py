@@ -1,18 +1,20 @@
 """`fstgrad grm`: fit, read, sample and score generalized root models of counts."""
 
 import csv
-import pathlib
+import io
 import sys
 from typing import Literal
 
 import click
 import numpy as np
 
+from fstgrad.cli.border import COUNT, INTEGER, POSITIVE, SEED, Input, Output, whole
+from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.files import Table, read_table
+from fstgrad.io import replacing, write_text
 
-INPUT = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
-OUTPUT = click.Path(dir_okay=False, path_type=pathlib.Path)
+INPUT, OUTPUT = Input(), Output()
 
 
 @click.group()
@@ -22,13 +24,13 @@ def grm() -> None:
 
 @grm.command()
 @click.argument("counts", type=INPUT)
-@click.option("--k", type=int, default=2, show_default=True, help="The largest size of a set.")
-@click.option("--alpha", type=float, default=0.01, show_default=True, help="The l1 penalty.")
+@click.option("--k", type=COUNT, default=2, show_default=True, help="The largest size of a set.")
+@click.option("--alpha", type=POSITIVE, default=0.01, show_default=True, help="The l1 penalty.")
 @click.option(
     "--base", type=click.Choice(["poisson", "exponential", "gaussian"]), default="poisson",
     show_default=True, help="The family of one column given the others.",
 )  # fmt: skip
-@click.option("--features", type=int, help="Keep the columns with the largest totals.")
+@click.option("--features", type=COUNT, help="Keep the columns with the largest totals.")
 @click.option("--variable", help="Which array of an .npz or .mat file.")
 @click.option(
     "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
@@ -39,13 +41,15 @@ def grm() -> None:
     "--symmetrize", type=click.Choice(["average", "min", "max"]), default="average",
     show_default=True, help="How the estimates of a set become one.",
 )  # fmt: skip
-@click.option("--tol", type=float, default=1e-4, show_default=True, help="Largest KKT residual.")
-@click.option("--jobs", type=int, default=-1, show_default=True, help="Threads; -1 for all cores.")
+@click.option("--tol", type=POSITIVE, default=1e-4, show_default=True, help="Largest KKT residual.")
+@click.option(
+    "--jobs", type=INTEGER, default=-1, show_default=True, help="Threads; -1 for all cores."
+)
 @click.option("--checkpoint", type=OUTPUT, help="Keep finished nodes here, and resume from it.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @click.option("-o", "--output", type=OUTPUT, required=True, help="The model, an .npz file.")
 def fit(
-    counts: pathlib.Path,
+    counts: str,
     k: int,
     alpha: float,
     base: Literal["poisson", "exponential", "gaussian"],
@@ -56,9 +60,9 @@ def fit(
     symmetrize: Literal["average", "min", "max"],
     tol: float,
     jobs: int,
-    checkpoint: pathlib.Path | None,
+    checkpoint: str | None,
     quiet: bool,
-    output: pathlib.Path,
+    output: str,
 ) -> None:
     """Fit a model to COUNTS (.npz, .npy, .mtx, .csv, .tsv or .mat; rows are samples)."""
     from fstgrad.grm.model import GeneralizedRootModel
@@ -72,7 +76,7 @@ def fit(
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
     found = ", ".join(f"{count} of {size}" for size, count in sizes.items())
-    click.echo(
+    echo(
         f"{matrix.shape[0]} rows, {matrix.shape[1]} columns, {model.n_candidates_:,} candidate "
         f"sets; kept sets: {found or 'none'}; largest KKT residual {model.kkt_.max():.2g}; "
         f"wrote {output}"
@@ -81,14 +85,14 @@ def fit(
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("--order", type=int, help="The size of the sets; all sizes by default.")
-@click.option("--top", "count", type=int, default=10, show_default=True, help="How many.")
+@click.option("--order", type=COUNT, help="The size of the sets; all sizes by default.")
+@click.option("--top", "count", type=COUNT, default=10, show_default=True, help="How many.")
 @click.option(
     "--sign", type=click.Choice(["both", "positive", "negative"]), default="both",
     show_default=True, help="Which coefficients.",
 )  # fmt: skip
 def top(
-    model: pathlib.Path,
+    model: str,
     order: int | None,
     count: int,
     sign: Literal["both", "positive", "negative"],
@@ -100,52 +104,57 @@ def top(
     orders = range(1, fitted.k + 1) if order is None else [order]
     for size in orders:
         for found in fitted.top_interactions(size, count, sign=sign):
-            click.echo(f"{size}\t{found.value:.6g}\t" + " + ".join(found.names))
+            echo(f"{size}\t{found.value:.6g}\t" + " + ".join(found.names))
 
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("-n", "count", type=int, default=10, show_default=True, help="How many rows.")
-@click.option("--seed", type=int, help="Of the random numbers.")
-@click.option("--burn-in", type=int, default=200, show_default=True, help="Sweeps to leave out.")
-@click.option("--thin", type=int, default=5, show_default=True, help="Sweeps between rows.")
-@click.option("--chains", type=int, default=4, show_default=True, help="Independent chains.")
+@click.option("-n", "count", type=COUNT, default=10, show_default=True, help="How many rows.")
+@click.option("--seed", type=SEED, help="Of the random numbers.")
+@click.option(
+    "--burn-in", type=whole(0), default=200, show_default=True, help="Sweeps to leave out."
+)
+@click.option("--thin", type=COUNT, default=5, show_default=True, help="Sweeps between rows.")
+@click.option("--chains", type=COUNT, default=4, show_default=True, help="Independent chains.")
 @click.option("-o", "--output", type=OUTPUT, help="A .csv or .npz file; the screen by default.")
 def sample(
-    model: pathlib.Path,
+    model: str,
     count: int,
     seed: int | None,
     burn_in: int,
     thin: int,
     chains: int,
-    output: pathlib.Path | None,
+    output: str | None,
 ) -> None:
     """Draw rows from MODEL by Gibbs sampling; R-hat goes to stderr."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
     draws = fitted.gibbs(count, seed, burn_in=burn_in, thin=thin, chains=chains)
-    if output is not None and output.suffix == ".npz":
+    if output is not None and output.endswith(".npz"):
         from scipy import sparse
 
-        sparse.save_npz(output, sparse.csr_matrix(draws.values))
+        with replacing(output) as stream:
+            sparse.save_npz(stream, sparse.csr_matrix(draws.values))
     else:
-        text = "%d" if fitted.base == "poisson" else "%.17g"
-        stream = sys.stdout if output is None else output.open("w", newline="")
-        csv.writer(stream, lineterminator="\n").writerow(fitted.names_)
-        np.savetxt(stream, draws.values, fmt=text, delimiter=",")
-        if output is not None:
-            stream.close()
+        text = io.StringIO(newline="")
+        csv.writer(text, lineterminator="\n").writerow(fitted.names_)
+        shape = "%d" if fitted.base == "poisson" else "%.17g"
+        np.savetxt(text, draws.values, fmt=shape, delimiter=",")
+        if output is None:
+            echo(text.getvalue(), nl=False)
+        else:
+            write_text(output, text.getvalue())
     known = draws.r_hat[np.isfinite(draws.r_hat)]
     if known.size:
-        click.echo(f"largest R-hat {known.max():.4f}", err=True)
+        echo(f"largest R-hat {known.max():.4f}", err=True)
 
 
 @grm.command()
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
 @click.option("--variable", help="Which array of an .npz or .mat file.")
-def score(model: pathlib.Path, counts: pathlib.Path, variable: str | None) -> None:
+def score(model: str, counts: str, variable: str | None) -> None:
     """Print the mean log-likelihood of a node of MODEL given the others on COUNTS, in nats."""
     from fstgrad.grm.model import GeneralizedRootModel
 
@@ -153,7 +162,7 @@ def score(model: pathlib.Path, counts: pathlib.Path, variable: str | None) -> No
     matrix, names = read_table(counts, variable)
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
-    click.echo(f"{fitted.score(matrix):.12g}")
+    echo(f"{fitted.score(matrix):.12g}")
 
 
 def _strongest_columns(table: Table, features: int | None) -> Table:

@@ -12,16 +12,23 @@ import numpy as np
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.automata.bounds import fixed_cap
 from fstgrad.checks import FloatArray
+from fstgrad.cli.effects import OF_LOSSES, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
 from fstgrad.cli.pairs import RowLoop
 from fstgrad.cli.report import progress
+from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_rows, tokenize
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
 from fstgrad.training.objective import Kind
+
+_OF_PAIRS = (
+    "output", "resume", "cache", "cache_memory", "jobs", "method", "samples", "seed", "weights",
+    "random_weights", "order", "engine", "tolerance", "top", "tokens_x",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,8 @@ def lattice_objective(
     pairs: str, kind: Kind, options: ProblemOptions, lattices: Lattices, skip_errors: bool
 ) -> None:
     """Write one JSON line for each row, a name TAB a target; then the archives asked for."""
+    without_effect(_OF_PAIRS, "with --lattices")
+    _check_loss_options(kind, options)
     found = read_collection(str(lattices.source))
     rows = list(read_rows(pairs))
     alphabet = _alphabet(found, rows, options)
@@ -53,7 +62,7 @@ def lattice_objective(
         if result is None:
             continue
         total += result.value
-        click.echo(_json_line(row, result))
+        echo(_json_line(row, result))
         name = row.columns()[0]
         with np.errstate(divide="ignore"):
             outputs = ((lattices.posteriors, np.log(result.posterior)),
@@ -63,11 +72,19 @@ def lattice_objective(
                 archives.setdefault(file, {})[name] = result.lattice.to_fst(values)
     for file, entries in archives.items():
         write_archive(file, entries)
-    click.echo(
+    echo(
         f"{kind}: mean {total / loop.done:.6f} nats over {loop.done:,} lattices in "
         f"{time.perf_counter() - start:.1f} s",
         err=True,
     )
+
+
+def _check_loss_options(kind: Kind, options: ProblemOptions) -> None:
+    """Refuse options of a loss where there is none."""
+    if kind == "crf":
+        without_effect(("loss", *OF_LOSSES), "with --objective crf, which takes no loss")
+    if options.choice.loss == "none":
+        without_effect(OF_LOSSES, "with --loss none")
 
 
 def _solved(

@@ -13,6 +13,7 @@ from fstgrad.cli.options import (
 )
 from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
 from fstgrad.cli.report import progress
+from fstgrad.cli.text import echo
 from fstgrad.io import Row
 
 
@@ -36,4 +37,4 @@ def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool) ->
 
     loop = RowLoop(of_row, skip_errors)
     for _, value in loop.run(progress(rows, "loss")):
-        click.echo("nan" if value is None else repr(value))
+        echo("nan" if value is None else repr(value))

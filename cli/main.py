@@ -3,14 +3,22 @@
 A command's module is imported when the command is called, so that `fstgrad --help` is quick.
 """
 
+import contextlib
 import difflib
 import importlib
+import os
+import signal
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any
 
 import click
 
 from fstgrad._version import __version__
+from fstgrad.cli.text import visible
 from fstgrad.errors import FstgradError
 
 # name of the command -> (module, one line of help); the object in the module has the same name.
@@ -72,24 +80,118 @@ def fstgrad() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line: usage errors exit with 2, failures with 1, one line each."""
+    """Run the command line: usage errors exit with 2, failures with 1, one line each.
+
+    130 and 143 after an interruption and a request to stop, 141 where standard output was closed by
+    its reader, 70 for a defect of fstgrad itself (FSTGRAD_TRACEBACK=1 shows where it is).
+    """
+    if not _open_streams():
+        sys.exit(1)
+    code, message = _guarded(args)
+    if message:
+        click.echo("fstgrad: " + visible(" ".join(message.split())), err=True)
     try:
-        status = fstgrad.main(args=args, prog_name="fstgrad", standalone_mode=False)
-    except click.UsageError as error:
-        _stop(error.format_message(), 2)
-    except click.ClickException as error:
-        _stop(error.format_message(), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        _stop("interrupted; what was written so far is complete", 130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
-    except (FstgradError, OSError) as error:
-        _stop(str(error), 1)
-    sys.exit(status if isinstance(status, int) else 0)
-
-
-def _stop(message: str, code: int) -> None:
-    """Write one line to stderr and leave."""
-    click.echo("fstgrad: " + " ".join(message.split()), err=True)
+        sys.stdout.flush()
+    except OSError as error:
+        _forget_output()
+        if code == 0 and not isinstance(error, BrokenPipeError):
+            click.echo(f"fstgrad: standard output cannot be written: {error}", err=True)
+        code = code or (141 if isinstance(error, BrokenPipeError) else 1)
     sys.exit(code)
+
+
+def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
+    """Run a command; return the exit code and what to say."""
+    before = _on_termination(_terminate)
+    is_program = args is None
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        if is_program and not sys.warnoptions:
+            warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about single numbers
+        try:
+            status = fstgrad.main(args=args, prog_name="fstgrad", standalone_mode=False)
+            return (status if isinstance(status, int) else 0), ""
+        except click.ClickException as error:
+            return error.exit_code, error.format_message()
+        except SystemExit as error:
+            return (error.code if isinstance(error.code, int) else 1), ""
+        except BaseException as error:
+            if os.environ.get("FSTGRAD_TRACEBACK"):
+                raise
+            return _said(error)
+        finally:
+            _on_termination(before)
+
+
+def _said(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the line of an error."""
+    if isinstance(error, _Terminated):
+        return 143, "stopped; what was written so far is complete"
+    if _is_interruption(error):
+        return 130, "interrupted; what was written so far is complete"
+    if isinstance(error, BrokenPipeError):
+        return 141, ""
+    if isinstance(error, FstgradError | OSError):
+        return 1, str(error)
+    if isinstance(error, MemoryError):
+        return (
+            1,
+            f"out of memory{f' ({error})' if str(error) else ''}; take smaller input or limits",
+        )
+    if isinstance(error, UnicodeEncodeError):
+        return 1, f"the output cannot hold the text ({error}); set PYTHONUTF8=1"
+    cause = error.__cause__ or error if isinstance(error, click.Abort) else error
+    return 70, (
+        f"internal error, {type(cause).__name__}: {cause}; this is a defect of fstgrad, please "
+        "report it with what FSTGRAD_TRACEBACK=1 shows"
+    )
+
+
+class _Terminated(BaseException):
+    """The process was asked to stop."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise _Terminated
+
+
+def _on_termination(handler: Any) -> Any:
+    """Set what is done on SIGTERM, where that is possible; return what was done before."""
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    return signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Whether an error is, or comes from, an interruption; a compiled kernel wraps it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        if not isinstance(error, SystemError | click.Abort):
+            return False
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    click.echo("fstgrad: " + visible(" ".join(str(message).split())), err=True)
+
+
+def _open_streams() -> bool:
+    """Put something in the place of closed streams; False where results would go nowhere.
+
+    A file that is opened later would get the number of the closed stream, and its lines.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+            if name == "stdout":
+                click.echo("fstgrad: standard output is closed; open it", err=True)
+                return False
+    return True
+
+
+def _forget_output() -> None:
+    """Let what standard output still holds go nowhere, so that Python does not try again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -4,23 +4,21 @@ from itertools import islice
 
 import click
 
+from fstgrad.cli.border import COUNT, whole
 from fstgrad.cli.options import ProblemOptions, output_npz, pairs_argument, problem_options
 from fstgrad.cli.problem import open_problem
 from fstgrad.cli.report import largest, qgram
+from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import located, write_arrays
 
 
 @click.command()
 @pairs_argument
-@click.option(
-    "--line", type=click.IntRange(1), default=1, show_default=True, help="The line of the pair."
-)
+@click.option("--line", type=COUNT, default=1, show_default=True, help="The line of the pair.")
 @problem_options
 @output_npz
-@click.option(
-    "--top", type=click.IntRange(0), default=20, show_default=True, help="Rows of the table."
-)
+@click.option("--top", type=whole(0), default=20, show_default=True, help="Rows of the table.")
 def marginals(pairs: str, line: int, options: ProblemOptions, output: str | None, top: int) -> None:
     """Gradient terms Q(z, s) of one pair: the probability that the q-gram z ends at position s.
 
@@ -45,6 +43,6 @@ def marginals(pairs: str, line: int, options: ProblemOptions, output: str | None
             weights=problem.weights,
             symbols=problem.alphabet.symbols,
         )
-    click.echo("position\tqgram\tprobability")
+    echo("position\tqgram\tprobability")
     for (position, *ids), probability in largest(table, top):
-        click.echo(f"{position + 1}\t{qgram(problem.alphabet, ids)}\t{probability:.6g}")
+        echo(f"{position + 1}\t{qgram(problem.alphabet, ids)}\t{probability:.6g}")

@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import real_array
+from fstgrad.cli.effects import without_effect
 from fstgrad.cli.losses import LOSSES, build_loss
 from fstgrad.cli.options import MODEL_LOSS, LossChoice, Reading
 from fstgrad.errors import InvalidInputError
@@ -67,6 +68,8 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
     """
     if choice.loss != MODEL_LOSS:
         return build_loss(choice, model.alphabet_)
+    names = [field.name for field in dataclasses.fields(LossChoice) if field.name != "loss"]
+    without_effect(names, "with --loss model")
     if "choice" not in model.about_:
         return model.loss_
     try:

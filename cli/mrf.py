@@ -10,7 +10,9 @@ import click
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.cli.options import group, writable
+from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, whole
+from fstgrad.cli.options import group
+from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
 from fstgrad.mrf.methods import METHODS
@@ -18,7 +20,7 @@ from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Sampler
 
-FILE = click.Path(exists=True, dir_okay=False)
+FILE = Input()
 ESTIMATES = [name for name in METHODS if name != "max_product"]
 PARTITIONS = ["exact", "bp", "trw", "mean_field"]
 DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis"]
@@ -49,23 +51,23 @@ class Run:
 run_options = group(
     "run",
     Run,
-    click.option("--max-iter", type=int, help="Iterations of message passing or mean field."),
-    click.option("--tol", type=float, help="Stop at changes up to this."),
-    click.option("--damping", type=float, help="Share of the old message, in [0, 1)."),
+    click.option("--max-iter", type=COUNT, help="Iterations of message passing or mean field."),
+    click.option("--tol", type=NOT_NEGATIVE, help="Stop at changes up to this."),
+    click.option("--damping", type=NOT_NEGATIVE, help="Share of the old message, in [0, 1)."),
     click.option(
         "--schedule", type=click.Choice(["flooding", "residual"]), help="Of message passing."
     ),
-    click.option("--samples", type=int, help="Draws that each chain keeps."),
-    click.option("--burn-in", type=int, help="Sweeps before the first draw."),
-    click.option("--chains", type=int, help="Independent chains."),
-    click.option("--threads", type=int, help="Threads; they do not change the result."),
-    click.option("--max-gib", type=float, help="Memory limit of method exact, in GiB."),
+    click.option("--samples", type=COUNT, help="Draws that each chain keeps."),
+    click.option("--burn-in", type=whole(0), help="Sweeps before the first draw."),
+    click.option("--chains", type=COUNT, help="Independent chains."),
+    click.option("--threads", type=COUNT, help="Threads; they do not change the result."),
+    click.option("--max-gib", type=POSITIVE, help="Memory limit of method exact, in GiB."),
 )
 model_argument = click.argument("model", type=FILE)
 evidence_option = click.option(
     "--evidence", type=FILE, help="A .evid file: observed variables and their values."
 )
-seed_option = click.option("--seed", type=click.IntRange(0), help="Of methods that sample.")
+seed_option = click.option("--seed", type=SEED, help="Of methods that sample.")
 
 
 def method_option(names: list[str]) -> Callable[..., Any]:
@@ -118,16 +120,16 @@ def _infer(model: PairwiseMRF, method: str, run: Run, seed: int | None) -> Infer
 
 def _tell(result: Inference) -> None:
     if result.standard_error is not None:
-        click.echo(
+        echo(
             f"{result.method}: {result.iterations:,} draws, at least "
             f"{result.effective_samples:,.0f} effective, largest standard error "
             f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
             err=True,
         )
         if not result.converged:
-            click.echo("the chains disagree; take more --samples or --burn-in", err=True)
+            echo("the chains disagree; take more --samples or --burn-in", err=True)
     elif not result.converged:
-        click.echo(
+        echo(
             f"{result.method} did not converge in {result.iterations} iterations (last change "
             f"{result.residuals[-1]:.2g}); try --damping 0.5, --schedule residual or more "
             "--max-iter",
@@ -145,7 +147,7 @@ def marginals(model: str, method: str, evidence: str | None, seed: int | None, r
     """Print the marginals of all variables, as a UAI MAR result."""
     loaded, sizes = _load(model, evidence)
     result = _infer(loaded, method, run, seed)
-    click.echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
+    echo(uai.format_marginals(result.node[: len(sizes)], sizes), nl=False)
 
 
 @mrf.command()
@@ -163,8 +165,8 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
         value, kind = result.log_partition, result.kind
         if kind == "upper bound" and not result.converged:
             kind = "no bound, not converged"
-    click.echo(uai.format_partition(value), nl=False)
-    click.echo(f"ln Z = {value:.12g} ({kind})")
+    echo(uai.format_partition(value), nl=False)
+    echo(f"ln Z = {value:.12g} ({kind})")
 
 
 @mrf.command(name="map")
@@ -177,7 +179,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
     """Print a labeling of the highest score, as a UAI MAP result; its score on standard error."""
     loaded, sizes = _load(model, evidence)
     found = loaded.decode(method, **run.given(rng=seed))
-    click.echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
+    echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
     certainty = (
         "unknown distance from the best"
         if np.isinf(found.gap)
@@ -185,13 +187,13 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
     )
     if not found.converged:
         certainty += f"; {method} did not converge, try --damping 0.5"
-    click.echo(f"score {found.score:.12g} nats, {certainty}", err=True)
+    echo(f"score {found.score:.12g} nats, {certainty}", err=True)
 
 
 @mrf.command()
 @model_argument
-@click.option("-k", "count", type=click.IntRange(1), default=10, show_default=True, help="Draws.")
-@click.option("--thin", type=int, help="Sweeps between draws of a chain.  [default: 10]")
+@click.option("-k", "count", type=COUNT, default=10, show_default=True, help="Draws.")
+@click.option("--thin", type=COUNT, help="Sweeps between draws of a chain.  [default: 10]")
 @method_option(DRAWS)
 @evidence_option
 @seed_option
@@ -214,14 +216,14 @@ def sample(
     else:
         draws = draw(loaded, count, sampler=cast(Sampler, method), **run.given(rng=seed, thin=thin))
     for labels in draws:
-        click.echo(" ".join(map(str, labels[: len(sizes)].tolist())))
+        echo(" ".join(map(str, labels[: len(sizes)].tolist())))
 
 
 @mrf.command()
 @click.argument("image", type=FILE)
-@click.option("--labels", type=click.IntRange(2), default=2, show_default=True, help="Gray levels.")
+@click.option("--labels", type=whole(2), default=2, show_default=True, help="Gray levels.")
 @click.option(
-    "--coupling", type=float, default=1.0, show_default=True,
+    "--coupling", type=NOT_NEGATIVE, default=1.0, show_default=True,
     help="Score of two neighbours that agree, in nats.",
 )  # fmt: skip
 @click.option(
@@ -229,9 +231,9 @@ def sample(
     help="Marginals by inference, or a labeling of high score.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", required=True, callback=writable, help="PNG of the labels' gray levels."
+    "-o", "--output", type=Output(), required=True, help="PNG of the labels' gray levels."
 )
-@click.option("--marginals", "panels", callback=writable, help="PNG of the marginals, by label.")
+@click.option("--marginals", "panels", type=Output(), help="PNG of the marginals, by label.")
 @seed_option
 @run_options
 def denoise(
@@ -260,4 +262,4 @@ def denoise(
             images.write_image(panels, images.marginal_panels(result.node, *pixels.shape))
     images.write_image(output, means[found].reshape(pixels.shape))
     changed = np.mean(found != np.abs(pixels.reshape(-1, 1) - means).argmin(axis=1))
-    click.echo(f"{output}: {labels} levels, {changed:.1%} of the pixels changed their level")
+    echo(f"{output}: {labels} levels, {changed:.1%} of the pixels changed their level")

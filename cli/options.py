@@ -9,13 +9,22 @@ A command takes a group as one argument:
 
 import dataclasses
 import functools
-import os
-import pathlib
 from collections.abc import Callable
 from typing import Any, Literal
 
 import click
 
+from fstgrad.cli.border import (
+    COST,
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEED,
+    Input,
+    Number,
+    Output,
+    whole,
+)
 from fstgrad.io import Tokens
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -36,17 +45,6 @@ def group(name: str, record: type, *declarations: Decorator) -> Decorator:
         return made
 
     return decorate
-
-
-def writable(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse an output file that could not be written, before anything is computed."""
-    if value is not None:
-        folder = pathlib.Path(value).resolve().parent
-        if not folder.is_dir():
-            raise click.BadParameter(f"the folder of {value!r} does not exist; make it first")
-        if not os.access(folder, os.W_OK):
-            raise click.BadParameter(f"the folder of {value!r} is not writable; choose another")
-    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,13 +142,11 @@ def nats(text: str) -> float | Literal["auto"]:
     """Return a cap: a number, or "auto"."""
     if text == "auto":
         return "auto"
-    try:
-        return float(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no number; give nats, or auto") from error
+    number: float = NOT_NEGATIVE.convert(text, None, None)
+    return number
 
 
-FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+FILE = Input(dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE)
@@ -162,8 +158,7 @@ skip_errors = click.option(
 output_npz = click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, writable=True),
-    callback=writable,
+    type=Output(),
     metavar="FILE.npz",
     help="Write the arrays and the symbol names here.",
 )
@@ -201,30 +196,34 @@ _parameters = (
         "ngram-sum, gappy, mismatch or none; a grammar (fstgrad grammar list, PATH.py:BUILDER); a "
         "transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    click.option("--insert-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
-    click.option("--delete-cost", type=float, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
+    click.option("--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
+    click.option("--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
     click.option(
         "--substitute-cost",
-        type=float,
+        type=COST,
         help="edit*, osa, wer, cer, hamming, smith-waterman.  [1]",
     ),
-    click.option("--match-cost", type=float, help="smith-waterman.  [default: -2]"),
+    click.option("--match-cost", type=Number(), help="smith-waterman.  [default: -2]"),
     click.option(
         "--confusion",
         type=FILE,
         help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
     ),
-    click.option("--transpose-cost", type=float, help="osa.  [default: 1]"),
+    click.option("--transpose-cost", type=COST, help="osa.  [default: 1]"),
     click.option(
         "--matrix",
-        type=click.Path(exists=True, dir_okay=False),
+        type=Input(),
         help="smith-waterman, alignment: scores in NCBI text format, such as BLOSUM62.",
     ),
     click.option(
-        "--gap-open", type=float, help="smith-waterman, alignment: cost of a gap's first symbol."
+        "--gap-open",
+        type=NOT_NEGATIVE,
+        help="smith-waterman, alignment: cost of a gap's first symbol.",
     ),
     click.option(
-        "--gap-extend", type=float, help="... and of each further one.  [default: --gap-open]"
+        "--gap-extend",
+        type=NOT_NEGATIVE,
+        help="... and of each further one.  [default: --gap-open]",
     ),
     click.option(
         "--free-ends",
@@ -232,13 +231,13 @@ _parameters = (
         help="alignment: whose ends may be left out for nothing.  [default: none]",
     ),
     click.option(
-        "--ngram-order", type=int, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
+        "--ngram-order", type=COUNT, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
     ),
-    click.option("--decay", type=float, help="gappy: weight of a symbol of the stretch.  [0.5]"),
-    click.option("--mismatches", type=int, help="mismatch: symbols that may differ.  [1]"),
+    click.option("--decay", type=POSITIVE, help="gappy: weight of a symbol of the stretch.  [0.5]"),
+    click.option("--mismatches", type=whole(0), help="mismatch: symbols that may differ.  [1]"),
     click.option(
         "--smoothing",
-        type=float,
+        type=NOT_NEGATIVE,
         help="kernels: added to the count inside the logarithm.  [default: 0]",
     ),
     click.option(
@@ -269,7 +268,7 @@ cap_options = (
     ),
     click.option(
         "--tolerance",
-        type=click.FloatRange(0),
+        type=NOT_NEGATIVE,
         default=1e-3,
         show_default=True,
         help="Nats that a raised cap may leave to the value of the whole loss.",
@@ -289,7 +288,7 @@ compile_options = group(
     ),
     click.option(
         "--max-states",
-        type=int,
+        type=COUNT,
         default=2_000_000,
         show_default=True,
         help="Stop a loss automaton here.",
@@ -307,14 +306,12 @@ method_options = group(
     ),
     click.option(
         "--samples",
-        type=click.IntRange(2),
+        type=whole(2),
         default=1000,
         show_default=True,
         help="sampled: strings drawn for each pair.",
     ),
-    click.option(
-        "--seed", type=click.IntRange(0), default=0, show_default=True, help="sampled: the draws."
-    ),
+    click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: the draws."),
 )
 
 running_options = group(
@@ -322,7 +319,7 @@ running_options = group(
     Running,
     click.option(
         "--jobs",
-        type=click.IntRange(1),
+        type=COUNT,
         default=1,
         show_default=True,
         help="Processes.  The results are the same for every number.",
@@ -335,8 +332,7 @@ running_options = group(
     ),
     click.option(
         "--resume",
-        type=click.Path(dir_okay=False, writable=True),
-        callback=writable,
+        type=Output(beside=(".npz",)),
         metavar="FILE.jsonl",
         help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
         "FILE.jsonl.npz holds the sums so far.",
@@ -348,20 +344,20 @@ weight_options = group(
     Weights,
     click.option(
         "--order",
-        type=click.IntRange(1),
+        type=COUNT,
         default=2,
         show_default=True,
         help="q: the features count q-grams.",
     ),
     click.option(
         "--weights",
-        type=click.Path(exists=True, dir_okay=False),
+        type=Input(),
         metavar="FILE.npz",
         help="Array `weights`, one axis of n symbols for each symbol of a q-gram.  [default: 0]",
     ),
     click.option(
         "--random-weights",
-        type=click.IntRange(0),
+        type=SEED,
         metavar="SEED",
         help="Independent standard normal weights.",
     ),
@@ -377,21 +373,19 @@ lattice_options = group(
     click.option(
         "--lattices",
         "source",
-        type=click.Path(exists=True),
+        type=Input(folders=True),
         metavar="FAR_OR_DIR",
         help="Acceptors by name, their weights costs; column 1 names one, column 2 is the target.",
     ),
     click.option(
         "--posteriors",
-        type=click.Path(dir_okay=False, writable=True),
-        callback=writable,
+        type=Output(),
         metavar="FILE.far",
         help="With --lattices: write -log of the arc posteriors as FSTs.",
     ),
     click.option(
         "--gradients",
-        type=click.Path(dir_okay=False, writable=True),
-        callback=writable,
+        type=Output(),
         metavar="FILE.far",
         help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
     ),

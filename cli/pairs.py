@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-import click
-
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.options import Reading
+from fstgrad.cli.text import echo
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 from fstgrad.io import Pair, Row, located, read_alphabet, read_rows
 
@@ -90,7 +89,7 @@ class RowLoop(Generic[Result]):
                 if not self.skip_errors:
                     raise
                 self.failed += 1
-                click.echo(f"fstgrad: {error}", err=True)
+                echo(f"fstgrad: {error}", err=True)
                 yield row, None
             else:
                 self.done += 1
@@ -102,4 +101,4 @@ class RowLoop(Generic[Result]):
             raise FstgradError(f"all {self.failed:,} rows failed" if self.failed else "no rows")
         if self.failed:
             total = self.done + self.failed
-            click.echo(f"fstgrad: skipped {self.failed:,} of {total:,} rows", err=True)
+            echo(f"fstgrad: skipped {self.failed:,} of {total:,} rows", err=True)

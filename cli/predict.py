@@ -2,17 +2,19 @@
 
 import click
 
+from fstgrad.cli.border import COUNT, Input
 from fstgrad.cli.models import open_model
 from fstgrad.cli.options import FILE
+from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows, tokenize
 
 
 @click.command()
-@click.argument("model", type=click.Path(exists=True, dir_okay=False))
+@click.argument("model", type=Input())
 @click.argument("input", type=FILE)
 @click.option(
     "--nbest",
-    type=click.IntRange(1),
+    type=COUNT,
     metavar="K",
     help="The K best outputs of every input, with log p(y | x) in nats as a third column.",
 )
@@ -31,4 +33,4 @@ def predict(model: str, input: str, nbest: int | None) -> None:
             columns = [text, separator.join(y)]
             if nbest is not None:
                 columns.append(f"{probability:.6f}")
-            click.echo("\t".join(columns))
+            echo("\t".join(columns))

@@ -8,6 +8,7 @@ import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
+from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
@@ -45,6 +46,7 @@ def open_problem(
     FstgradError
         The alphabet or the weights cannot be used; rows are not looked at one by one yet.
     """
+    _check_effects(options, kind, estimation)
     announce_compilation()
     given, known = read_given(options.model)
     rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=known)
@@ -69,6 +71,24 @@ def open_problem(
         )
     weights = make_weights(options.model, given, features)
     return Problem(rows, alphabet, weights, objective, _description(options, objective))
+
+
+def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation | None) -> None:
+    """Refuse options that would be ignored."""
+    without_effect(("posteriors", "gradients"), "without --lattices")
+    cap = options.compilation.cap
+    if kind == "crf":
+        without_effect(("loss", *OF_LOSSES), "with --objective crf, which takes no loss")
+    elif options.choice.loss == "none":
+        without_effect(OF_LOSSES, "with --loss none")
+    elif estimation is not None:
+        check_estimation(estimation, cap)
+        if estimation.method not in ("sampled", "auto"):
+            without_effect(("seed",), "without --method sampled or auto")
+        if cap is not None and estimation.method != "auto":
+            without_effect(("cache",), "with --cap: the bounds of a cap are not kept")
+    elif cap != "auto":
+        without_effect(("tolerance",), "without --cap auto")
 
 
 def _description(options: ProblemOptions, objective: PairObjective) -> str:

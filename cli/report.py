@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from functools import cache
 from typing import TypeVar
 
-import click
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
+from fstgrad.cli.text import echo
 
 Item = TypeVar("Item")
 BOUNDARY = "^"
@@ -36,7 +36,7 @@ def announce_compilation() -> None:
     from fstgrad import compiler
 
     compiler.announce_compilation(
-        lambda: click.echo(
+        lambda: echo(
             "fstgrad: compiling kernels for the first run on this machine; this takes some seconds "
             "and is kept for later runs",
             err=True,
@@ -49,7 +49,7 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     from rich.console import Console
     from rich.table import Table
 
-    click.echo(title, err=True)
+    echo(title, err=True)
     table = Table()
     for i, name in enumerate(header):
         table.add_column(name, justify="right" if i else "left")

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import click
 
+from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Output, whole
+from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.models import about, columns
 from fstgrad.cli.options import (
@@ -20,12 +22,12 @@ from fstgrad.cli.options import (
     method_options,
     pairs_argument,
     reading_options,
-    writable,
 )
 from fstgrad.cli.pairs import rows_and_alphabet
+from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Pair, located
-from fstgrad.training.curves import write_curves
+from fstgrad.training.curves import check_name, write_curves
 from fstgrad.training.objective import KINDS
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.trainer import OPTIMIZERS, Epoch
@@ -59,7 +61,7 @@ class Training:
 
 
 def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator:
-    kind = click.IntRange(1) if kind is None else kind
+    kind = COUNT if kind is None else kind
     return click.option(name, type=kind, default=default, show_default=True, help=text)
 
 
@@ -77,10 +79,10 @@ model_options = group(
         help="aligned: as many symbols of x as of y.",
     ),
     _number("--order", 2, "q: the model has the q-grams of y."),
-    _number("--window", 3, "Symbols of x on each side of the centre.", click.IntRange(0)),
+    _number("--window", 3, "Symbols of x on each side of the centre.", whole(0)),
     _number("--span", 3, "The longest span of x that is a feature."),
     _number("--min-count", 1, "Leave out features of x that are rarer."),
-    _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", float),
+    _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", NOT_NEGATIVE),
     *cap_options,
     _number("--max-states", 2_000_000, "Stop a loss automaton here."),
 )
@@ -91,10 +93,8 @@ training_options = group(
     click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True),
     _number("--epochs", 10, "Passes over the pairs; iterations of lbfgs."),
     _number("--batch-size", 64, "Pairs in one step of adam and sgd."),
-    _number("--learning-rate", 0.05, "Of adam and sgd.", float),
-    click.option(
-        "--patience", type=click.IntRange(1), help="Stop after so many epochs without a gain."
-    ),
+    _number("--learning-rate", 0.05, "Of adam and sgd.", POSITIVE),
+    click.option("--patience", type=COUNT, help="Stop after so many epochs without a gain."),
 )
 
 
@@ -110,14 +110,12 @@ training_options = group(
     "-o",
     "--output",
     required=True,
-    type=click.Path(dir_okay=False, writable=True),
-    callback=writable,
+    type=Output(beside=(".checkpoint",)),
     help="Write the model here; OUTPUT.checkpoint holds the state of the training until then.",
 )
 @click.option(
     "--curves",
-    type=click.Path(dir_okay=False, writable=True),
-    callback=writable,
+    type=Output(),
     metavar="FILE.png|svg|json",
     help="Draw learning curves; the numbers go to FILE.json.",
 )
@@ -140,6 +138,9 @@ def train(
 
     PAIRS is a TSV file of x TAB y.  One line for each epoch goes to standard error.
     """
+    _check_effects(model, training, choice, estimation, validation)
+    if curves is not None:
+        check_name(curves)
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(1,))
     read = []
     for row in rows:
@@ -165,6 +166,27 @@ def train(
         write_curves(fitted.history_, curves)
 
 
+def _check_effects(
+    model: Model,
+    training: Training,
+    choice: LossChoice,
+    estimation: Estimation,
+    validation: str | None,
+) -> None:
+    """Refuse options that would be ignored."""
+    if validation is None:
+        without_effect(("patience",), "without --validation")
+    if training.optimizer == "lbfgs":
+        without_effect(("batch_size", "learning_rate"), "with --optimizer lbfgs")
+    about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # it shuffles as well
+    if model.objective == "crf":
+        without_effect(about_losses, "with --objective crf, which takes no loss")
+    elif choice.loss == "none":
+        without_effect(about_losses, "with --loss none")
+    else:
+        check_estimation(estimation, model.cap)
+
+
 def _usable(pair: Pair) -> Pair:
     if not pair.y:
         raise InvalidInputError("y is empty; give at least one symbol")
@@ -173,7 +195,7 @@ def _usable(pair: Pair) -> Pair:
 
 def _show(epoch: Epoch) -> None:
     validation = "" if epoch.validation is None else f", validation {epoch.validation:.4f}"
-    click.echo(
+    echo(
         f"epoch {epoch.epoch}: objective {epoch.objective:.6f} nats, gradient norm "
         f"{epoch.gradient_norm:.3g}{validation}, {epoch.seconds:.1f} s",
         err=True,

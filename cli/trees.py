@@ -10,15 +10,19 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.cli.border import COUNT, SEED, Input, Number
+from fstgrad.cli.effects import without_effect
 from fstgrad.cli.options import group, output_npz
 from fstgrad.cli.report import progress
+from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.io import read_lines, write_npz
 from fstgrad.trees import treebank
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
-FILE = click.Path(exists=True, dir_okay=False)
+FILE = Input()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,17 +75,21 @@ def marginals(scores: str, family: Family, output: str | None) -> None:
         tables[name] = distribution.marginals()
         return {"log_partition": distribution.log_partition()}
 
-    try:
-        for_each(scores, family, answer)
-    finally:
-        if output is not None:
-            np.savez_compressed(output, **tables)
+    for_each(scores, family, answer)
+    if output is not None:
+        write_npz(output, tables, compressed=True)
 
 
 @trees.command()
 @scores_argument
 @family_options
-@click.option("--order", type=float, default=1.0, show_default=True, help="1: Shannon; else Renyi.")
+@click.option(
+    "--order",
+    type=Number(0, infinite=True),
+    default=1.0,
+    show_default=True,
+    help="1: Shannon; else Renyi.",
+)
 @output_npz
 def entropy(scores: str, family: Family, order: float, output: str | None) -> None:
     """Print the entropy of every sentence in nats; write its gradient to --output."""
@@ -91,17 +99,15 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
         value, tables[name] = distribution.renyi_and_gradient(order)
         return {"entropy": value}
 
-    try:
-        for_each(scores, family, answer)
-    finally:
-        if output is not None:
-            np.savez_compressed(output, **tables)
+    for_each(scores, family, answer)
+    if output is not None:
+        write_npz(output, tables, compressed=True)
 
 
 @trees.command()
 @scores_argument
 @family_options
-@click.option("-k", type=click.IntRange(1), default=1, show_default=True, help="How many trees.")
+@click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
 def decode(scores: str, family: Family, k: int) -> None:
     """Print the best trees of every sentence: heads, labels and log-probabilities."""
 
@@ -115,8 +121,8 @@ def decode(scores: str, family: Family, k: int) -> None:
 @trees.command()
 @scores_argument
 @family_options
-@click.option("-k", type=click.IntRange(1), default=1, show_default=True, help="How many trees.")
-@click.option("--seed", type=click.IntRange(0), help="Repeat a run.  [default: fresh entropy]")
+@click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
+@click.option("--seed", type=SEED, help="Repeat a run.  [default: fresh entropy]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
 def sample(scores: str, family: Family, k: int, seed: int | None, distinct: bool) -> None:
     """Print trees of every sentence, drawn exactly."""
@@ -189,8 +195,9 @@ def evaluate(gold: str, scores: str, labels: str | None, family: Family) -> None
         )
     names = None
     if labels is not None:
-        with open(labels, encoding="utf-8") as file:
-            names = file.read().split()
+        if not any(table.ndim == 3 for _, table in tables):
+            without_effect(("labels",), "on tables without labels")
+        names = [name for line in read_lines(labels) for name in line.split()]
     remaining = iter(sentences)
     rows = []
 
@@ -207,7 +214,7 @@ def evaluate(gold: str, scores: str, labels: str | None, family: Family) -> None
             total[name] = sum(row[name] * row["words"] for row in rows) / words
     for name in ("gold_log_prob", "entropy"):
         total[f"mean_{name}"] = sum(row[name] for row in rows) / len(rows)
-    click.echo(json.dumps(total))
+    echo(json.dumps(total))
 
 
 def compared(
@@ -263,7 +270,7 @@ def for_each(
     for name, table in progress(treebank.read_scores(scores), "sentences"):
         with _named(scores, name):
             row = answer(family(table), name)
-        click.echo(json.dumps({"id": name} | row))
+        echo(json.dumps({"id": name} | row))
 
 
 @contextlib.contextmanager

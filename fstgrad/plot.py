@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import extra, one_of, real_array
 from fstgrad.errors import InvalidInputError
+from fstgrad.io import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +95,8 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     """Write a figure as PNG (150 dots an inch) or SVG, by the ending of the name."""
     target = pathlib.Path(path)
     one_of("the ending of path", target.suffix.removeprefix("."), _FORMATS)
-    figure.savefig(target, dpi=150, bbox_inches="tight")
+    with replacing(target) as stream:
+        figure.savefig(stream, format=target.suffix[1:], dpi=150, bbox_inches="tight")
 
 
 def _figure(width: float, height: float) -> "Figure":

@@ -113,6 +113,11 @@ class Grammar:
         rows: Sequence[tuple[str, str, float]] = getattr(self.module, "EXAMPLES", ())
         return rows
 
+    @property
+    def takes_alphabet(self) -> bool:
+        """Whether the builder is given the alphabet."""
+        return bool(inspect.signature(getattr(self.module, self.builder)).parameters)
+
     def build(self, alphabet: Alphabet | None = None) -> Fst:
         """Return the transducer with its symbol tables.
 
@@ -122,7 +127,7 @@ class Grammar:
             The builder fails, or returns no FST, or an empty one.
         """
         builder: Any = getattr(self.module, self.builder)
-        arguments = (alphabet,) if inspect.signature(builder).parameters else ()
+        arguments = (alphabet,) if self.takes_alphabet else ()
         try:
             fst = builder(*arguments)
         except Exception as error:

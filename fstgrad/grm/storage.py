@@ -10,7 +10,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting
 from fstgrad.grm.design import terms_of
 from fstgrad.grm.parameters import unflatten
-from fstgrad.io import Field, json_object, read_arrays, shown, write_arrays
+from fstgrad.io import Field, json_object, read_arrays, shown, write_npz
 
 FORMAT = "fstgrad.grm 1"
 WHAT = "a model that GeneralizedRootModel.save wrote"
@@ -37,20 +37,19 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted `GeneralizedRootModel`."""
     settings = {**model.get_params(), "checkpoint": None}
     sizes, roots, members, values = model.parameters_.flat
-    write_arrays(
-        path,
-        compressed=True,
-        format=np.array(FORMAT),
-        settings=np.array(json.dumps(settings, default=plain)),
-        names=np.asarray(model.names_, dtype=str),
-        intercepts=model.parameters_.intercepts,
-        sizes=sizes,
-        roots=roots,
-        members=members,
-        coefficients=values,
-        candidates=np.array(model.n_candidates_),
+    arrays = {
+        "format": np.array(FORMAT),
+        "settings": np.array(json.dumps(settings, default=plain)),
+        "names": np.asarray(model.names_, dtype=str),
+        "intercepts": model.parameters_.intercepts,
+        "sizes": sizes,
+        "roots": roots,
+        "members": members,
+        "coefficients": values,
+        "candidates": np.array(model.n_candidates_),
         **fitting.pack(dict(enumerate(model.node_fits_))),
-    )
+    }
+    write_npz(path, arrays, compressed=True)
 
 
 def load(kind: Any, path: str | os.PathLike[str]) -> Any:

@@ -12,8 +12,8 @@ Index
 - `read_confusion` : a cost for pairs of symbols.
 - `read_weights` : the weights of an npz file.
 - `read_arrays`, `Field`, `load_arrays`, `load_array`, `json_object` : npz and npy files, typed.
-- `replacing`, `check_writable`, `write_arrays`, `write_text`, `write_bytes` : outputs, whole or not
-  at all.
+- `replacing`, `check_writable`, `write_arrays`, `write_npz`, `write_text`, `write_bytes` : outputs,
+  whole or not at all.
 """
 
 from fstgrad.io.arrays import (
@@ -26,7 +26,14 @@ from fstgrad.io.arrays import (
     read_arrays,
     shown,
 )
-from fstgrad.io.output import check_writable, replacing, write_arrays, write_bytes, write_text
+from fstgrad.io.output import (
+    check_writable,
+    replacing,
+    write_arrays,
+    write_bytes,
+    write_npz,
+    write_text,
+)
 from fstgrad.io.pairs import (
     Pair,
     Row,
@@ -46,5 +53,5 @@ __all__ = [
     "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
     "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_bytes",
     "read_confusion", "read_lines", "read_pairs", "read_rows", "read_weights", "replacing", "shown",
-    "tokenize", "write_arrays", "write_bytes", "write_text",
+    "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

@@ -8,16 +8,17 @@ Index
 -----
 - `replacing` : a stream that becomes the file.
 - `check_writable` : say that it will not work before the work starts.
-- `write_arrays`, `write_text`, `write_bytes` : an npz file, text, bytes.
+- `write_arrays`, `write_npz`, `write_text`, `write_bytes` : an npz file, text, bytes.
 """
 
 import os
 import pathlib
 import secrets
 import stat
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -93,11 +94,30 @@ def check_writable(path: Path, name: str = "output") -> None:
         raise InvalidInputError(f"{name} {os.fspath(path)!r} cannot be written: {error}") from error
 
 
-def write_arrays(path: Path, *, compressed: bool = False, **arrays: npt.ArrayLike) -> None:
+def write_arrays(path: Path, **arrays: npt.ArrayLike) -> None:
     """Write arrays to an npz file, whole or not at all."""
-    named: dict[str, Any] = {name: np.asarray(values) for name, values in arrays.items()}
-    with replacing(path) as stream:
-        (np.savez_compressed if compressed else np.savez)(stream, **named)
+    write_npz(path, arrays)
+
+
+def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bool = False) -> None:
+    """Write arrays of any names to an npz file; the same arrays give the same bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        An array holds objects.
+    """
+    method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with replacing(path) as stream, zipfile.ZipFile(stream, "w", method) as archive:
+        for name, values in arrays.items():
+            array = np.asanyarray(values)
+            if array.dtype.hasobject:
+                raise InvalidInputError(f"{name} holds objects; give numbers, flags or text")
+            member = zipfile.ZipInfo(f"{name}.npy")  # without the time of day
+            member.compress_type = method
+            member.external_attr = 0o600 << 16
+            with archive.open(member, "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,7 +1,6 @@
 """Substitution matrices in the text format of NCBI (BLOSUM, PAM, NUC.4.4)."""
 
 import os
-import pathlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
+from fstgrad.io import read_lines
 
 Matrix = str | os.PathLike[str] | npt.ArrayLike
 
@@ -44,10 +44,9 @@ class SubstitutionMatrix:
         InvalidInputError
             A row has the wrong number of scores, one that is no number, or a symbol occurs twice.
         """
-        text = pathlib.Path(path).read_text(encoding="utf-8")
         lines = [
             (number, line.split())
-            for number, line in enumerate(text.splitlines(), start=1)
+            for number, line in enumerate(read_lines(path), start=1)
             if line.strip() and not line.startswith("#")
         ]
         if len(lines) < 2:

@@ -1,6 +1,9 @@
 """Images as Markov random fields: segmentation and denoising with a Potts model."""
 
+import io
 import os
+import pathlib
+import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -8,9 +11,11 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, extra, positive_integer, positive_number, real_array
 from fstgrad.errors import InvalidInputError
+from fstgrad.io import read_bytes, write_bytes
 from fstgrad.mrf.model import PairwiseMRF
 
 LLOYD_STEPS = 50
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
 
 
 class Segmentation(NamedTuple):
@@ -83,12 +88,17 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
 def read_image(path: str | os.PathLike[str]) -> FloatArray:
     """Return an image file as gray values in [0, 1], (height, width); needs Pillow."""
     pillow = extra("PIL.Image", "mrf", "reading an image")
+    data = io.BytesIO(read_bytes(path))
     try:
-        with pillow.open(path) as image:
-            return np.asarray(image.convert("F"), dtype=np.float64) / 255.0
-    except pillow.UnidentifiedImageError as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of images so large that they may be an attack
+            with pillow.open(data, formats=FORMATS) as image:
+                return np.asarray(image.convert("F"), dtype=np.float64) / 255.0
+    except Exception as error:  # Pillow's decoders raise a dozen kinds
+        said = "" if isinstance(error, pillow.UnidentifiedImageError) else f" ({error})"
         raise InvalidInputError(
-            f"{path} is not an image that Pillow reads; give a PNG or another common format"
+            f"{path} is not an image of a format that is read ({', '.join(FORMATS)}){said}; give "
+            "a PNG"
         ) from error
 
 
@@ -96,10 +106,12 @@ def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
     """Write gray values in [0, 1], (height, width), as an 8-bit image; needs Pillow."""
     pillow = extra("PIL.Image", "mrf", "writing an image")
     gray = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
-    try:
-        pillow.fromarray(gray).save(path)
-    except ValueError as error:
-        raise InvalidInputError(f"{path}: {error}; give a name that ends in .png") from error
+    data = io.BytesIO()
+    kind = pillow.registered_extensions().get(pathlib.Path(path).suffix.lower())
+    if kind not in FORMATS:
+        raise InvalidInputError(f"{path} is of no format that is written; give a name with .png")
+    pillow.fromarray(gray).save(data, kind)
+    write_bytes(path, data.getvalue())
 
 
 def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:

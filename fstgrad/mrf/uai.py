@@ -5,6 +5,7 @@ and then their tables, values (not logarithms), last variable fastest.  The scop
 of nodes first.  Source: the UAI 2014 inference competition, "File formats".
 """
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,11 +15,13 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.io import read_lines, shown, write_text
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.model import PairwiseMRF
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
+_DIGITS = 18
 
 
 class Model(NamedTuple):
@@ -38,16 +41,14 @@ class _Tokens:
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidInputError(f"{self.path}: not a text file ({error.reason})") from error
-        self.words = self._words(text)
+        lines = read_lines(self.path)
+        self.left = sum(len(line.split()) for line in lines)  # at most: those of the whole file
+        self.words = self._words(lines)
         self.line = 0
 
     @staticmethod
-    def _words(text: str) -> Iterator[tuple[int, str]]:
-        for number, line in enumerate(text.splitlines(), start=1):
+    def _words(lines: list[str]) -> Iterator[tuple[int, str]]:
+        for number, line in enumerate(lines, start=1):
             for word in line.split():
                 yield number, word
 
@@ -66,9 +67,11 @@ class _Tokens:
         """Return the next word as an integer in [low, high)."""
         word = self.word(what)
         try:
-            value = int(word)
+            value = int(word[:_DIGITS])
         except ValueError:
-            raise self.fail(f"{what} is {word!r}; give an integer") from None
+            raise self.fail(f"{what} is {shown(word)}; give an integer") from None
+        if len(word) > _DIGITS:
+            raise self.fail(f"{what} has {len(word)} digits; give an integer below 10^{_DIGITS}")
         if value < low or (high is not None and value >= high):
             bound = f"in {low} .. {high - 1}" if high is not None else f">= {low}"
             raise self.fail(f"{what} is {value}; it must be {bound}")
@@ -76,6 +79,8 @@ class _Tokens:
 
     def numbers(self, count: int, what: str) -> FloatArray:
         """Return the next `count` words as floats that are not negative."""
+        if count > self.left:
+            raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words")
         values = np.empty(count)
         for k in range(count):
             word = self.word(f"value {k + 1} of {count} of {what}")
@@ -112,7 +117,7 @@ def read_model(path: PathLike) -> Model:
     factors = []
     for f, scope in enumerate(scopes):
         shape = tuple(sizes[v] for v in scope)
-        cells = int(np.prod(shape, dtype=np.int64))
+        cells = math.prod(shape)
         count = tokens.integer(f"the number of values of factor {f}", 0)
         if count != cells:
             raise tokens.fail(
@@ -164,13 +169,13 @@ def write_model(path: PathLike, model: PairwiseMRF) -> None:
                 "subtract a constant from its table first"
             )
         lines += [str(values.size), " ".join(f"{value!r}" for value in values.tolist())]
-    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def write_evidence(path: PathLike, evidence: Mapping[int, int]) -> None:
     """Write a .evid file."""
     words = [str(len(evidence))] + [f"{v} {value}" for v, value in sorted(evidence.items())]
-    Path(path).write_text(" ".join(words) + "\n", encoding="utf-8")
+    write_text(path, " ".join(words) + "\n")
 
 
 def format_partition(log_partition: float) -> str:

@@ -7,17 +7,39 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from fstgrad import checks
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import replacing, write_text
 from fstgrad.training.trainer import Epoch
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """Raise unless a file of this name can be drawn.
+
+    Raises
+    ------
+    InvalidInputError
+        It ends neither in .png, .svg nor .json.
+    """
+    if pathlib.Path(path).suffix not in (".png", ".svg", ".json"):
+        raise InvalidInputError(
+            f"{os.fspath(path)!r} ends neither in .png, .svg nor .json; choose one of them"
+        )
 
 
 def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None:
     """Draw the objective, the gradient norm and the validation error over the epochs.
 
     Next to the picture, `path` with the ending .json holds the numbers.
+
+    Raises
+    ------
+    InvalidInputError
+        The name ends neither in .png, .svg nor .json.
     """
     target = pathlib.Path(path)
+    check_name(target)
     numbers = json.dumps([asdict(epoch) for epoch in history], indent=1)
-    target.with_suffix(".json").write_text(numbers + "\n", encoding="utf-8")
+    write_text(target.with_suffix(".json"), numbers + "\n")
     if target.suffix == ".json":
         return
     checks.extra("matplotlib", "plot", "a picture of learning curves")
@@ -33,4 +55,5 @@ def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None
     for axes, (name, values) in zip(figure.subplots(1, len(curves)), curves.items(), strict=True):
         axes.plot([epoch.epoch for epoch in history], values, marker=".")
         axes.set(xlabel="epoch", ylabel=name)
-    figure.savefig(target)
+    with replacing(target) as stream:
+        figure.savefig(stream, format=target.suffix[1:])

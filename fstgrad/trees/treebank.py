@@ -5,8 +5,9 @@ likes and in the order of the sentences; or one padded array `scores` (b, m+1, m
 (b,), (b, m+1, m+1, y) with labels.
 """
 
+import io
+import itertools
 import pathlib
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.io import load_arrays, read_lines
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,19 @@ class Sentence:
 def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file; multiword tokens and empty nodes are left out."""
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
-    with open(path, encoding="utf-8") as file:
-        sentences = conllu.parse_incr(file)
-        number = 0
-        while True:
-            number += 1
-            try:
-                tokens = next(sentences, None)
-            except conllu.exceptions.ParseException as error:
-                raise InvalidInputError(f"{path}, sentence {number}: {error}") from error
+    sentences = conllu.parse_incr(io.StringIO("\n".join(read_lines(path)) + "\n"))
+    for number in itertools.count(1):
+        try:
+            tokens = next(sentences, None)
             if tokens is None:
                 return
-            yield _sentence(tokens, str(path), number)
+            found = _sentence(tokens, str(path), number)
+        except InvalidInputError:
+            raise
+        except Exception as error:  # a file may rename its columns, which the parser obeys
+            said = str(error) or type(error).__name__
+            raise InvalidInputError(f"{path}, sentence {number}: {said}") from error
+        yield found
 
 
 def _sentence(tokens: object, path: str, number: int) -> Sentence:
@@ -57,6 +60,13 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
                 f"{path}, sentence {name}: word {word['id']} has the head {word['head']!r}; "
                 "every word needs one, 0 for the root"
             )
+        if not 0 <= word["head"] <= len(words):
+            raise InvalidInputError(
+                f"{path}, sentence {name}: word {word['id']} has the head {word['head']}; heads "
+                f"are 0 .. {len(words)}"
+            )
+    if [word["id"] for word in words] != list(range(1, len(words) + 1)):
+        raise InvalidInputError(f"{path}, sentence {name}: its words are not numbered 1, 2, ...")
     return Sentence(
         name,
         tuple(word["form"] for word in words),
@@ -69,10 +79,12 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
 def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
     """Return the names and tables of a file of scores, in its order."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, TypeError, AttributeError, EOFError) as error:
-        raise InvalidInputError(f"{path} is no npz file of arrays: {error}") from error
+        arrays = load_arrays(path)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path} is no npz file: {error}") from error
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise InvalidInputError(f"{path}: {name} has dtype {array.dtype}; give numbers")
     if set(arrays) == {"scores", "lengths"}:
         padded = arrays["scores"]
         if padded.ndim not in (3, 4):

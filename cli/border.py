@@ -1,0 +1,125 @@
+"""What comes in and goes out on the command line: files and numbers.
+
+Index
+-----
+- `Input`, `Output` : types of paths; an output that is also an input, or twice an output, is an
+  error before anything is computed.
+- `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers; NaN is none.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import check_writable
+
+_OPEN = "fstgrad.paths"  # in the context: the paths so far, and whether they are outputs
+
+
+class Input(click.Path):
+    """A file, or with `folders` also a folder, that is read; "-" is standard input if allowed."""
+
+    def __init__(self, *, dash: bool = False, folders: bool = False) -> None:
+        super().__init__(exists=True, dir_okay=folders, readable=True, allow_dash=dash)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path after a look at it."""
+        _check_text(self, value, param, ctx)
+        path = super().convert(value, param, ctx)
+        _remember(self, str(path), False, param, ctx)
+        return path
+
+
+class Output(click.Path):
+    """A file that is written whole or not at all; `beside` are the endings of files next to it."""
+
+    def __init__(self, *, beside: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.beside = tuple(beside)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path if it can be written."""
+        _check_text(self, value, param, ctx)
+        for ending in ("", *self.beside):
+            path = os.fspath(value) + ending
+            try:
+                check_writable(path, "the output")
+            except InvalidInputError as error:
+                self.fail(str(error), param, ctx)
+            _remember(self, path, True, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Number(click.ParamType):
+    """A number in a range; NaN is an error, infinity too unless it is allowed."""
+
+    name = "float"
+
+    def __init__(
+        self, minimum: float | None = None, *, strict: bool = False, infinite: bool = False
+    ) -> None:
+        self.minimum, self.strict, self.infinite = minimum, strict, infinite
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a float."""
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        if number != number:
+            self.fail("nan is not a number here", param, ctx)
+        if abs(number) == float("inf") and not (self.infinite and number > 0):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        if self.minimum is not None and (
+            number < self.minimum or (self.strict and number == self.minimum)
+        ):
+            bound = ">" if self.strict else ">="
+            self.fail(f"{value!r} is not {bound} {self.minimum:g}", param, ctx)
+        return number
+
+
+def whole(minimum: int) -> click.IntRange:
+    """Return the type of integers from `minimum` to what 32 bits hold."""
+    return click.IntRange(minimum, 2**31 - 1)
+
+
+COUNT = whole(1)
+INTEGER = click.IntRange(-(2**31), 2**31 - 1)
+SEED = click.IntRange(0, 2**63 - 1)
+POSITIVE = Number(0, strict=True)
+NOT_NEGATIVE = Number(0)
+COST = Number(0, infinite=True)
+
+
+def _check_text(
+    kind: click.ParamType, value: Any, param: click.Parameter | None, ctx: click.Context | None
+) -> None:
+    if not str(value) or "\0" in str(value):
+        kind.fail(f"{value!r} is not a path", param, ctx)
+
+
+def _remember(
+    kind: click.ParamType,
+    path: str,
+    is_output: bool,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> None:
+    """Raise where a path is an output and something else as well."""
+    if ctx is None or path == "-":
+        return
+    seen: list[tuple[str, bool]] = ctx.meta.setdefault(_OPEN, [])
+    for other, other_is_output in seen:
+        if (is_output or other_is_output) and _is_same(path, other):
+            how = "written twice" if is_output and other_is_output else "both read and written"
+            kind.fail(f"{path!r} is {how}; give another name", param, ctx)
+    seen.append((path, is_output))
+
+
+def _is_same(path: str, other: str) -> bool:
+    if os.path.exists(path) and os.path.exists(other):
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
