@@ -9,6 +9,17 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
 
 RELIABLE = 100.0  # effective samples below which the standard error itself is poorly known
+WIDEST = 1.0  # nats: an interval of log Z that is wider says little
+CONFIDENCE = 0.95
+_STAKE = 0.75  # of the wealth, at most, on one sample
+_HALVINGS = 50
+EVERYTHING = (-np.inf, np.inf)
+
+
+UNRELIABLE = (
+    "too few for a trustworthy value; draw more samples (samples=), let proposal='auto' choose a "
+    "band, or cap the loss (cap=)"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,17 @@ class SampledObjective:
         (sum of weights)^2 / (sum of squared weights), between 1 and `samples`.
     samples : int
         Number of strings that were drawn.
+    interval : (float, float)
+        Contains the objective with probability `confidence` at least, at any number of samples:
+        nats.  An end is infinite where the weights of the samples have no known bound.
+    confidence : float
+    upper_bound : float
+        The objective is at most this, for certain; nats.
+    proposal : str
+        What was drawn from: "plain" (the scores alone), "band k", "cap c" or "mixture".
+    widest : float
+        An interval is narrow enough up to this width: a nat for a softmax margin, a tenth of the
+        range of the loss for a risk.
     """
 
     value: float
@@ -37,21 +59,34 @@ class SampledObjective:
     grad_standard_error: FloatArray
     effective_samples: float
     samples: int
+    interval: tuple[float, float] = EVERYTHING
+    confidence: float = CONFIDENCE
+    upper_bound: float = np.inf
+    proposal: str = "plain"
+    widest: float = WIDEST
+
+    @property
+    def width(self) -> float:
+        """Width of the interval in nats."""
+        return self.interval[1] - self.interval[0]
 
     @property
     def is_reliable(self) -> bool:
-        """Whether the effective samples are enough (100) to trust the standard errors."""
-        return self.effective_samples >= RELIABLE
+        """Whether the effective samples are enough (100) and the interval is narrow.
+
+        An interval without two ends is not asked.
+        """
+        return self.effective_samples >= RELIABLE and not self.widest < self.width < np.inf
 
     def __str__(self) -> str:
         """Return value, standard error and effective sample size in one line."""
+        low, high = self.interval
         text = (
-            f"{self.value:.6g} +- {self.standard_error:.2g} nats, {self.effective_samples:.0f} "
-            f"effective of {self.samples} samples"
+            f"{self.value:.6g} +- {self.standard_error:.2g} nats, {self.confidence:.0%} in "
+            f"[{low:.6g}, {high:.6g}], {self.effective_samples:.0f} effective of {self.samples} "
+            f"samples ({self.proposal})"
         )
-        if self.is_reliable:
-            return text
-        return f"{text}: too few for a trustworthy error; draw more samples or cap the loss"
+        return text if self.is_reliable else f"{text}: {UNRELIABLE}"
 
 
 class Parts(Protocol):
@@ -94,6 +129,50 @@ def jackknifed_log_mean(weights: FloatArray) -> tuple[float, float]:
     mean = float(left_out.mean())
     spread = float(np.square(left_out - mean).sum())
     return k * plain - (k - 1) * mean, float(np.sqrt((k - 1) / k * spread))
+
+
+def mean_interval(
+    values: FloatArray, *, confidence: float = CONFIDENCE, bounded: bool = True
+) -> tuple[float, float]:
+    """Return an interval of the mean of a variable in [0, 1], from independent values (k,).
+
+    It holds with probability `confidence` at any k, whatever the distribution: a bet against a mean
+    m that is too low (or too high) multiplies the wealth by 1 + s (x - m) for each value, the stake
+    s chosen from the values before; a fair game reaches 2 / (1 - confidence) with probability at
+    most (1 - confidence) / 2 (Ville).  Waudby-Smith and Ramdas, "Estimating means of bounded random
+    variables by betting", J. R. Stat. Soc. B 86 (2024), section 4.  O(k log(1 / precision)).
+
+    Not `bounded` variables in [0, inf) have a lower end only, which scales with the values.
+    """
+    goal = float(np.log(2 / (1 - confidence)))
+    k, largest = len(values), float(values.max())
+    number = np.arange(1, k + 1)
+    # stakes on a mean above m: those of the values before, free of their scale
+    mean = np.cumsum(values) / number
+    power = np.square(mean) + np.cumsum(np.square(values - mean))
+    unit = np.append(np.inf, (power / number)[:-1])
+    rising = np.divide(2 * goal / k, unit, out=np.zeros(k), where=(unit > 0) & (unit < np.inf))
+    rising = np.sqrt(rising)
+    # and below m: those of a variable in [0, 1] of which nothing is known at first
+    mean = (0.5 + np.cumsum(values)) / (number + 1)
+    variance = (0.25 + np.cumsum(np.square(values - mean))) / (number + 1)
+    falling = np.sqrt(2 * goal / (k * np.append(0.25, variance[:-1])))
+
+    def refutes_low(m: float) -> bool:
+        return bool(np.log1p(np.minimum(rising, _STAKE / m) * (values - m)).sum() >= goal)
+
+    def refutes_high(m: float) -> bool:
+        return bool(np.log1p(np.minimum(falling, _STAKE / (1 - m)) * (m - values)).sum() >= goal)
+
+    low, kept, high, refuted = 0.0, largest, 0.0, 1.0  # means up to `low`, from `refuted` on, go
+    for _ in range(_HALVINGS):
+        middle = (low + kept) / 2
+        if middle > 0:
+            low, kept = (middle, kept) if refutes_low(middle) else (low, middle)
+        middle = (high + refuted) / 2
+        if bounded:
+            high, refuted = (high, middle) if refutes_high(middle) else (middle, refuted)
+    return low, refuted if bounded else np.inf
 
 
 def squares(

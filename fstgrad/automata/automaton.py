@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.layout import DEAD as DEAD
 from fstgrad.automata.layout import Layout
-from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
+from fstgrad.checks import FloatArray, IntArray, RenamedAttribute, index_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, from_arrays
 
@@ -86,6 +86,8 @@ class LossAutomaton:
     final : (S_l,) float64, nats.
     cap : Cap, optional
         Where L is min(loss, cap): gives an automaton from above, for bounds of the whole loss.
+    band : int or (int, int), optional
+        Where the alignments were kept to a band: L is nowhere below the whole loss.
     """
 
     alphabet: Alphabet
@@ -94,6 +96,7 @@ class LossAutomaton:
     initial: float
     final: FloatArray
     cap: Cap | None = None
+    band: int | tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
@@ -204,6 +207,15 @@ class LossAutomaton:
         return largest
 
     @cached_property
+    def greatest(self) -> float:
+        """Greatest finite loss of a hypothesis, nats."""
+        high = self.final
+        for level in reversed(self.levels):
+            dead = level.nextstate == DEAD
+            high = np.where(dead, -np.inf, level.cost + high[level.nextstate]).max(axis=1)
+        return self.initial + float(high[0])
+
+    @cached_property
     def signed_spread(self) -> float:
         """The spread; negative where some hypotheses have an infinite loss."""
         return self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny)
@@ -222,6 +234,17 @@ class LossAutomaton:
             total += float(level.cost[state, symbol_class])
             state = int(level.nextstate[state, symbol_class])
         return total + float(self.final[state])
+
+    def losses_of(self, samples: npt.ArrayLike) -> FloatArray:
+        """Return L (k,) in nats of k strings of ids (k, l); +inf without a path; O(k l)."""
+        ids = index_array("samples", samples, len(self.alphabet), (None, self.length))
+        state = np.zeros(len(ids), dtype=np.int64)
+        total = np.full(len(ids), self.initial)
+        for level, classes in zip(self.levels, self.class_of[ids].T, strict=True):
+            dead = level.nextstate[state, classes] == DEAD
+            total += np.where(dead, np.inf, level.cost[state, classes])
+            state = np.where(dead, 0, level.nextstate[state, classes])
+        return total + self.final[state]
 
     def to_fst(self) -> Fst:
         """Return B as a pynini.Fst over symbols in log64: the weight of y is -L(y), that is e^L."""

@@ -83,6 +83,7 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
             epsilon=lifted(machine.epsilon, np.arange(n + 1), None),
             initial=initial.ravel(),
             final=np.repeat(machine.final, n + 1),
+            place=None if machine.place is None else np.repeat(machine.place, n + 1, axis=0),
         )
     )
 
@@ -103,6 +104,7 @@ def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
         arcs=(*machine.arcs, stop),
         initial=np.append(machine.initial, semiring.zero),
         final=np.append(machine.final, semiring.one),
+        place=machine.place_and_anywhere(),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray
+from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
 
 
@@ -19,21 +19,27 @@ def string_arrays(ids: IntArray) -> FstArrays:
 
 
 def composed(left: FstArrays, right: FstArrays) -> FstArrays:
-    """Return left o right, trimmed; without a path it has no states and starts in -1.
+    """Return left o right, trimmed; without a path it has no states and starts in -1."""
+    return composition(left, right)[0]
 
-    States are pairs of states, found from the start on; O(pairs + arcs log arcs of a state).
+
+def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]:
+    """Return left o right, trimmed, and the pair of states (S, 2) that each of its states is.
+
+    States are found from the start on; O(pairs + arcs log arcs of a state).
     """
+    no_pairs = np.empty((0, 2), dtype=np.int64)
     if left.start < 0 or right.start < 0:
-        return _nothing()
+        return _nothing(), no_pairs
     from fstgrad.automata.kernels.composition import composed as kernel
 
     left_order, left_side = _sorted(left, left.olabel)
     right_order, right_side = _sorted(right, right.ilabel)
     pairs, arcs = kernel(*left_side, *right_side)
     if len(pairs) == 0:
-        return _nothing()
+        return _nothing(), no_pairs
     own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 takes the last, which stays
-    return FstArrays(
+    fst = FstArrays(
         "log64",
         0,
         left.final[pairs[:, 0]] + right.final[pairs[:, 1]],
@@ -43,6 +49,7 @@ def composed(left: FstArrays, right: FstArrays) -> FstArrays:
         arcs[:, 1],
         _taken(left.weight, own) + _taken(right.weight, other),
     )
+    return fst, pairs
 
 
 def _sorted(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
@@ -61,3 +68,33 @@ def _taken(values: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
 def _nothing() -> FstArrays:
     none, no_weights = np.empty(0, dtype=np.int64), np.empty(0)
     return FstArrays("log64", -1, no_weights, none, none, none, none, no_weights)
+
+
+def depth_range(fst: FstArrays) -> IntArray:
+    """Return (S, 2): the symbols on the shortest and on the longest way to each state.
+
+    The FST is acyclic; O(longest way x arcs).
+    """
+    reads = (fst.ilabel > 0).astype(np.int64)
+    low, high = np.full(fst.num_states, 2**40), np.full(fst.num_states, -1)
+    low[fst.start] = high[fst.start] = 0
+    for _ in range(fst.num_states):
+        before = low.copy(), high.copy()
+        np.minimum.at(low, fst.nextstate, low[fst.source] + reads)
+        known = high[fst.source] >= 0
+        np.maximum.at(high, fst.nextstate[known], (high[fst.source] + reads)[known])
+        if np.array_equal(before[0], low) and np.array_equal(before[1], high):
+            break
+    return np.column_stack([low, high])
+
+
+def skips_all(fst: FstArrays) -> BoolArray:
+    """Return (S,): the states that skip every symbol of either side for nothing, as loops."""
+    loops = (fst.source == fst.nextstate) & (fst.weight == 0)
+    skips = np.ones(fst.num_states, dtype=np.bool_)
+    for own, other in ((fst.ilabel, fst.olabel), (fst.olabel, fst.ilabel)):
+        found = loops & (own > 0) & (other == 0)
+        pairs = np.unique(np.column_stack([fst.source[found], own[found]]), axis=0)
+        number = np.bincount(pairs[:, 0], minlength=fst.num_states)
+        skips &= number == len(np.unique(own[own > 0]))
+    return skips

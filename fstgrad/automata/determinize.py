@@ -24,7 +24,7 @@ import numpy.typing as npt
 from fstgrad.automata import kernels
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
-from fstgrad.checks import IntArray
+from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
 
 _STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
@@ -87,10 +87,13 @@ class Frontier(Protocol):
         """Final weights (S,) of the states."""
 
 
-def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawAutomaton:
+def determinize(
+    machine: TargetMachine, length: int, *, max_states: int, barred: BoolArray | None = None
+) -> RawAutomaton:
     """Return the deterministic automaton of `machine` on the strings of `length` symbols.
 
     Cost O(states x (arcs of M + hashing K cells)); every level is merged by hashing its rows.
+    A tropical machine keeps out of the states that are `barred` (l + 1, K) with r symbols left.
 
     Raises
     ------
@@ -100,8 +103,11 @@ def determinize(machine: TargetMachine, length: int, *, max_states: int) -> RawA
     InfeasibleError
         No hypothesis of this length has a path.
     """
-    form = TropicalFrontier if machine.semiring is TROPICAL else CountFrontier
-    frontier: Frontier = form(machine, length)
+    frontier: Frontier = (
+        TropicalFrontier(machine, length, barred=barred)
+        if machine.semiring is TROPICAL
+        else CountFrontier(machine, length)
+    )
     levels: list[RawLevel] = []
     states, held = 1, 0
     max_memory = max(_LEAST_BYTES, _STATE_BYTES * max_states)
@@ -153,13 +159,23 @@ class TropicalFrontier:
 
     fall: IntArray
 
-    def __init__(self, machine: TargetMachine, length: int, cap_state: int = -1) -> None:
+    def __init__(
+        self,
+        machine: TargetMachine,
+        length: int,
+        cap_state: int = -1,
+        barred: BoolArray | None = None,
+    ) -> None:
         order, self._arcs = machine.by_class()
         size = len(order)
         self._kinds = kernels.tropical.arc_kinds(self._arcs.reading, size)
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
-        self._lower, self._upper = kernels.tropical.bounds(self._arcs, self._final, length)
+        if barred is None:
+            barred = np.zeros((length + 1, size), dtype=np.bool_)
+        self._lower, self._upper = kernels.tropical.bounds(
+            self._arcs, self._final, np.ascontiguousarray(barred[:, order])
+        )
         cells, implied = machine.initial[order], np.full(size, INF)
         self.least = int((cells + self._lower[-1]).min())
         bounds = cells + self._upper[-1]

@@ -88,7 +88,17 @@ def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
         epsilon=epsilon.take(order),
         initial=initial,
         final=machine.final[first],
+        place=None if machine.place is None else _spanned(machine.place, block, len(first)),
     )
+
+
+def _spanned(place: IntArray, block: IntArray, blocks: int) -> IntArray:
+    """Return the places that the members of each block have, from the least to the greatest."""
+    result = np.empty((blocks, *place.shape[1:]), dtype=np.int64)
+    result[..., 0], result[..., 1] = place.max(), place.min()
+    np.minimum.at(result[..., 0], block, place[..., 0])
+    np.maximum.at(result[..., 1], block, place[..., 1])
+    return result
 
 
 def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:

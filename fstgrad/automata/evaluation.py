@@ -9,7 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band, banded
+from fstgrad.automata.bounds import in_nats
+from fstgrad.automata.determinize import TropicalFrontier, determinize
 from fstgrad.automata.machine import TargetMachine, concatenated
+from fstgrad.automata.minimize import minimize
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray, index_array
 
@@ -54,6 +59,35 @@ class TargetLoss:
     def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
         """Return the losses in nats of values of the machine."""
         return self.finished(value, self.machine)
+
+    def bounds(self, length: int) -> tuple[float, float]:
+        """Return what the losses of all strings of a length lie between, in nats.
+
+        Infinite where no bound is known.  O(l x arcs of M).
+        """
+        if self.machine.semiring is not TROPICAL:
+            return -np.inf, float(self.in_nats(np.zeros(1))[0])
+        frontier = TropicalFrontier(self.machine, length)
+        ends = np.array([frontier.least, frontier.greatest])
+        least, greatest = np.where(TROPICAL.is_zero(ends), np.inf, ends * self.machine.unit)
+        return float(least), float(greatest)
+
+    @property
+    def has_bands(self) -> bool:
+        """Whether `compile` takes a band or a cap."""
+        return self.machine.semiring is TROPICAL
+
+    def compile(
+        self, length: int, *, band: Band | None = None, cap: float | None = None, max_states: int
+    ) -> LossAutomaton:
+        """Return B of a tropical loss as `Loss.compile` does, from the machine that is here."""
+        machine = self.machine
+        if band is not None:
+            return banded(self.alphabet, machine, length, band, max_states)
+        if cap is not None:
+            machine = machine.with_constant(cap)
+        raw = minimize(determinize(machine, length, max_states=max_states))
+        return in_nats(self.alphabet, machine.class_of, raw, machine.unit, None)
 
     def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
         from fstgrad.automata.kernels import rows
@@ -100,6 +134,12 @@ class SumTargetLoss:
         losses = np.array([part.losses_of(samples) for part in self.parts])
         total: FloatArray = losses.sum(axis=0)
         return total
+
+    def bounds(self, length: int) -> tuple[float, float]:
+        """Return what the losses of all strings of a length lie between, in nats."""
+        ends = np.array([part.bounds(length) for part in self.parts])
+        least, greatest = ends.sum(axis=0)
+        return float(least), float(greatest)
 
     @property
     def nbytes(self) -> int:

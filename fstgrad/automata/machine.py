@@ -19,6 +19,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 
 GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
+ANYWHERE = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
 
 
@@ -42,7 +43,8 @@ class TargetMachine:
     States 0..K-1, start in the row `initial` (K,) and end by the row `final` (K,).  `arcs[c]` are
     the arcs of class c, `class_of` (n,) gives the class of each symbol, `epsilon` the epsilon arcs
     in topological order.  Weights are in the semiring's dtype; tropical ones count `unit`, a cost
-    in nats.
+    in nats.  `place` (K, T, 2) says how many symbols of the target are read in each state, at least
+    and at most, for each of T targets that are read side by side (more than one in a sum).
     """
 
     semiring: Semiring
@@ -52,6 +54,7 @@ class TargetMachine:
     initial: npt.NDArray[Any]
     final: npt.NDArray[Any]
     unit: float
+    place: IntArray | None = None
 
     @property
     def num_states(self) -> int:
@@ -110,7 +113,15 @@ class TargetMachine:
             arcs=tuple(concatenated((arcs, stay)) for arcs in machine.arcs),
             initial=np.append(machine.initial, np.int64(round(cost / machine.unit))),
             final=np.append(machine.final, np.int64(0)),
+            place=self.place_and_anywhere(),
         )
+
+    def place_and_anywhere(self) -> IntArray | None:
+        """Return the places with that of one more state, which may be anywhere in the targets."""
+        if self.place is None:
+            return None
+        last = np.broadcast_to(np.array([-ANYWHERE, ANYWHERE]), (1, *self.place.shape[1:]))
+        return np.concatenate([self.place, last])
 
     def by_class(self) -> tuple[IntArray, MachineArcs]:
         """Return the states in an order in which epsilons lead up, and the arcs for the kernels."""

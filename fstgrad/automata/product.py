@@ -50,8 +50,14 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         outer(a.initial, b.initial),
         outer(a.final, b.final),
         unit,
+        None if a.place is None or b.place is None else _side_by_side(a.place, b.place),
     )
     return merge_equal_futures(machine)
+
+
+def _side_by_side(a: IntArray, b: IntArray) -> IntArray:
+    """Return the places (K_a K_b, T_a + T_b, 2) of the pairs of states."""
+    return np.concatenate([np.repeat(a, len(b), axis=0), np.tile(b, (len(a), 1, 1))], axis=1)
 
 
 def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, float]:

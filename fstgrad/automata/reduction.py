@@ -61,7 +61,9 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     return reduced, class_of
 
 
-def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> TargetMachine:
+def target_machine(
+    fst: FstArrays, num_symbols: int, semiring: Semiring, *, place: IntArray | None = None
+) -> TargetMachine:
     """Return the arrays of M, small and ordered.
 
     Parameters
@@ -72,6 +74,8 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
         Size n of the alphabet; label i + 1 is symbol i.
     semiring : Semiring
         What the weights mean.
+    place : (S, 2), optional
+        How many symbols of the target are read in each state, at least and at most.
 
     Raises
     ------
@@ -90,8 +94,10 @@ def target_machine(fst: FstArrays, num_symbols: int, semiring: Semiring) -> Targ
     )
     initial = semiring.full((len(final),))
     initial[fst.start] = semiring.one
+    if place is not None:
+        place = place[:, None]
     machine = TargetMachine(
-        semiring, class_of, classes, arcs.take(is_epsilon), initial, final, unit
+        semiring, class_of, classes, arcs.take(is_epsilon), initial, final, unit, place
     )
     return merge_equal_futures(order_epsilons(machine))
 
@@ -242,4 +248,5 @@ def _reachable(machine: TargetMachine) -> TargetMachine:
         arcs=tuple(renumbered(arcs) for arcs in machine.arcs),
         initial=machine.initial[found],
         final=machine.final[found],
+        place=None if machine.place is None else machine.place[found],
     )

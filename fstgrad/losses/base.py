@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import Cap, Level, LossAutomaton
+from fstgrad.automata.band import Band, banded
 from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, fixed_cap, in_nats
 from fstgrad.automata.determinize import determinize
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
@@ -102,6 +103,7 @@ class Loss(ABC):
         length: int | None = None,
         *,
         cap: float | None = None,
+        band: Band | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
@@ -115,6 +117,10 @@ class Loss(ABC):
             Length l of the hypotheses; that of the target if left out.
         cap : float
             Replaces the loss L by min(L, cap), in nats.  `fg.choose_cap` chooses one for scores.
+        band : int or (int, int)
+            Replaces L by L_k, the least cost of the alignments that leave the diagonal by at most
+            `band` symbols (or whose offset, target less hypothesis, is between the two numbers):
+            L_k >= L, with far fewer states.  Tropical losses, without a cap.
         engine : {"layered", "openfst"}
             OpenFst's determinization is the reference: slow, tropical costs in float32.
         max_states : int
@@ -135,6 +141,13 @@ class Loss(ABC):
         positive_integer("length", length)
         if cap is not None:
             cap = fixed_cap(cap)
+        if band is not None:
+            if cap is not None or engine != "layered":
+                raise NotSupportedError(
+                    "a band goes without a cap and with engine='layered' only: min(L_k, cap) "
+                    "bounds nothing; leave one of them out"
+                )
+            return banded(self.alphabet, self.machine(target), length, band, max_states)
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, max_states)
             return b if cap is None else replace(b, cap=REFERENCE_CAP)
@@ -303,6 +316,7 @@ class SumLoss(Loss):
         length: int | None = None,
         *,
         cap: float | None = None,
+        band: Band | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
@@ -314,11 +328,11 @@ class SumLoss(Loss):
             A cap where one of the losses is rational.
         """
         if engine == "layered" and self.semiring == "tropical":
-            return super().compile(target, length, cap=cap, max_states=max_states)
-        if cap is not None:
+            return super().compile(target, length, cap=cap, band=band, max_states=max_states)
+        if cap is not None or band is not None:
             raise NotSupportedError(
-                "cap of a sum needs tropical losses and engine='layered'; leave cap out, or sum "
-                "tropical losses"
+                "cap or band of a sum needs tropical losses and engine='layered'; leave it out, or "
+                "sum tropical losses"
             )
         return reduce(
             lambda a, b: automaton_product(a, b, max_states=max_states),

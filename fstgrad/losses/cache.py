@@ -13,6 +13,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import Level, LossAutomaton
+from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.checks import positive_integer
@@ -85,6 +86,7 @@ class AutomatonCache:
         length: int | None = None,
         *,
         cap: float | None = None,
+        band: Band | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
         bounded: bool = False,
@@ -98,19 +100,19 @@ class AutomatonCache:
 
         def compiled() -> LossAutomaton:
             self.misses += 1
-            b = loss.compile(ids, length, cap=cap, engine=engine, max_states=max_states)
+            b = loss.compile(ids, length, cap=cap, band=band, engine=engine, max_states=max_states)
             if bounded and b.cap is not None:
                 _ = b.cap.upper
             return b
 
         def made() -> LossAutomaton:
             # a file has no way back to the whole loss, which the bounds of a capped one need
-            if self.directory is None or cap is not None:
+            if self.directory is None or cap is not None or band is not None:
                 return compiled()
             return _from_file(self.directory / f"{key}.npz", loss.alphabet, compiled)
 
         kind = "bounded" if bounded else "automaton"
-        key = _key(kind, loss, ids.tobytes(), length, cap, engine, max_states)
+        key = _key(kind, loss, ids.tobytes(), length, cap, band, engine, max_states)
         result: LossAutomaton = self._get(key, made)
         return result
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band
 from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machine
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.product import automaton_product
@@ -127,11 +128,14 @@ class CollapsedLoss(Loss):
         length: int | None = None,
         *,
         cap: float | None = None,
+        band: Band | None = None,
         engine: Engine = "layered",
         max_states: int = MAX_STATES,
     ) -> LossAutomaton:
         """Return B over latent strings, as `Loss.compile`."""
-        b = super().compile(target, length, cap=cap, engine=engine, max_states=max_states)
+        b = super().compile(
+            target, length, cap=cap, band=band, engine=engine, max_states=max_states
+        )
         if self.collapse != "end" or self.semiring == "tropical":
             return b
         # the sum over no path is a finite loss where there is smoothing, so ends are an automaton

@@ -13,8 +13,13 @@ import numpy.typing as npt
 from fstgrad import reference, transducers
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.composition import composed, string_arrays
-from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.composition import (
+    composition,
+    depth_range,
+    skips_all,
+    string_arrays,
+)
+from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.checks import FloatArray, one_of, positive_number
@@ -156,13 +161,20 @@ class TransducerLoss(Loss):
     def _machine(self, target: Target) -> TargetMachine:
         if isinstance(target, Fst):
             right = to_arrays(self._target_acceptor(target))
+            place = depth_range(right)
         else:
             right = string_arrays(self.alphabet.encode(target, name="target"))
+            place = np.column_stack([np.arange(right.num_states)] * 2)
         for factor in reversed(self._arrays[1:]):
-            right = composed(factor, right)
+            right, pairs = composition(factor, right)
+            place = place[pairs[:, 1]]
         left, class_of = merge_alike(self._arrays[0], np.unique(right.ilabel), len(self.alphabet))
-        fst = composed(left, right)
-        machine = target_machine(fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring])
+        fst, pairs = composition(left, right)
+        place = place[pairs[:, 1]]
+        place[skips_all(left)[pairs[:, 0]]] = -ANYWHERE, ANYWHERE
+        machine = target_machine(
+            fst, int(class_of.max()) + 1, SEMIRINGS[self.semiring], place=place
+        )
         return replace(machine, class_of=machine.class_of[class_of])
 
     @cached_property

@@ -1,21 +1,27 @@
-"""Sampled objectives: any loss and any length, each with its standard error.
+"""Sampled objectives: any loss and any length, each with an interval that holds.
 
-Strings are drawn exactly from p(y) = exp(w.Psi(y)) / Z, their losses are evaluated without an
-automaton, and what can be had exactly from p (log Z, its marginals, covariances with additive
-functions) is not sampled but used as a control.
+Strings are drawn exactly from a proposal (the scores alone, or with the loss of a band of
+alignments), their losses are evaluated without an automaton, and what can be had exactly from the
+proposal (log Z, marginals, the expected loss) is not sampled but used as a control.
 """
+
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_integer
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import (
+    EVERYTHING,
     SampledObjective,
     controlled_marginals,
     loss_weighted,
+    mean_interval,
     sampled_covariance,
     usable,
 )
@@ -27,8 +33,14 @@ from fstgrad.lattices.sampled import (
 from fstgrad.losses import Loss, Target
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
+from fstgrad.strings.tangents import tangent
 
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
+_ROUNDING = 1e-12  # relative, by which what is certified is widened
+_ON_A_LATTICE = (
+    "strings of a lattice are drawn from its scores alone; leave proposal=, band= and cap= out"
+)
 
 
 def sampled_softmax_margin(
@@ -38,15 +50,21 @@ def sampled_softmax_margin(
     *,
     samples: int = 1000,
     rng: Seed = 0,
+    proposal: Kind = "auto",
+    band: Band | None = None,
+    cap: float | None = None,
+    max_states: int = PROPOSAL_STATES,
+    compiled: Compiled | None = None,
 ) -> SampledObjective:
     """Estimate F(scores) and dF/dscores of the softmax margin for a loss of any kind and length.
 
-    With y_1 .. y_k drawn from p(y) = exp(w.Psi(y)) / Z and u_i = e^{L(y_i)},
+    With y_1 .. y_k drawn from the proposal q(y) = exp(B(y) + w.Psi(y)) / Z_q and the weights
+    u_i = e^{L(y_i) - B(y_i)},
 
-        F = log Z + log mean(u) - w.Psi(gold),
-        dF/dscores = E_p[t] + sum_i (u_i / sum u - 1 / k) t(y_i) - t(gold).
+        F = log Z_q + log mean(u) - w.Psi(gold),
+        dF/dscores = E_q[t] + sum_i (u_i / sum u - 1 / k) t(y_i) - t(gold).
 
-    log Z and E_p[t] are exact; the -1/k is the control variate mean(t) - E_p[t].  F has a bias of
+    Z_q and E_q[t] are exact; the -1/k is the control variate mean(t) - E_q[t].  F has a bias of
     order 1/k, which the jackknife takes out to first order, as it gives the standard error.
 
     Parameters
@@ -61,16 +79,32 @@ def sampled_softmax_margin(
         Number k of strings.
     rng : Generator, int or None
         The same seed gives the same result.
+    proposal : {"auto", "band", "cap", "plain", "mixture"}
+        "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so that u_i <= 1 and
+        log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto"
+        compares them on 200 strings each and takes the one that promises the narrowest interval.
+        On lattices "plain" is what there is.
+    band : int or (int, int), optional
+        As in `Loss.compile`; 2 if left out.
+    cap : float, optional
+        Nats; the highest that `max_states` allows if left out.
+    max_states : int
+        Of the automata of a proposal.
+    compiled : callable, optional
+        From band=, cap= and max_states= to the automaton, such as a cache gives it.
 
     Raises
     ------
     InfeasibleError
         The gold string has a score of -inf, or all drawn strings have the loss +inf.
+    NotSupportedError
+        A band or a cap of a loss that has none: "auto" leaves these out.
 
     Notes
     -----
-    Cost O(l n^q + k l K) for K arcs of the target machine.  Where the weights u vary by many
-    orders of magnitude the effective sample size is small, and the result says so.
+    Cost O(l n^q S + k l K) for S states of B in a level and K arcs of the target machine.  Where
+    the weights vary by many orders of magnitude the effective sample size is small, the interval
+    is wide, and the result says so (`is_reliable`).
 
     Examples
     --------
@@ -78,29 +112,40 @@ def sampled_softmax_margin(
     >>> loss = fg.EditDistance(fg.Alphabet("ab"))
     >>> r = sampled_softmax_margin(np.zeros((3, 2)), "aba", loss, samples=2000)
     >>> exact, _ = fg.softmax_margin(np.zeros((3, 2)), "aba", loss.compile("aba"))
-    >>> abs(r.value - exact) < 3 * r.standard_error
+    >>> r.interval[0] <= exact <= r.interval[1]
     True
     """
+    one_of("proposal", proposal, KINDS)
     if isinstance(scores, Lattice):
+        if proposal not in ("auto", "plain") or band is not None or cap is not None:
+            raise NotSupportedError(_ON_A_LATTICE)
         return lattice_sampled_softmax_margin(scores, gold, loss, samples=samples, rng=rng)
+    positive_integer("samples", samples, minimum=2)
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
     gold_places, gold_score = distribution.gold(ids)
-    chain = Chain(distribution.scores)
-    strings = chain.draw(_uniforms(samples, rng, chain))
-    losses = usable(target_loss.losses_of(strings))
-    places = chain.places(strings)
-
-    weights, log_mean, error = loss_weighted(losses)
-    q, q_error = controlled_marginals(chain, places, weights)
+    random = generator(rng)
+    choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)
+    chosen = _chosen(choice, proposal, band, cap, samples, random)
+    strings = chosen.draw(samples, random)
+    log_weights = chosen.log_weights(strings, usable(target_loss.losses_of(strings)))
+    weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
+    log_mass = chosen.log_mass
+    low, high = _interval(log_weights, chosen)
+    parts = _Parts(Chain(distribution.scores), chosen.marginals)
+    q, q_error = controlled_marginals(parts, parts.chain.places(strings), weights)
     q.flat[gold_places] -= 1.0
+    wider = _ROUNDING * max(1.0, abs(log_mass), abs(gold_score))
     return SampledObjective(
-        value=chain.log_partition + log_mean - gold_score,
+        value=float(np.clip(log_mass + log_mean, log_mass + low, log_mass + high)) - gold_score,
         grad=q,
         standard_error=error,
         grad_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
-        samples=len(strings),
+        samples=samples,
+        interval=(log_mass + low - gold_score - wider, log_mass + high - gold_score + wider),
+        upper_bound=log_mass + chosen.high - gold_score + wider,
+        proposal=chosen.name,
     )
 
 
@@ -111,12 +156,18 @@ def sampled_risk(
     *,
     samples: int = 1000,
     rng: Seed = 0,
+    proposal: Kind = "auto",
+    band: Band | None = None,
+    max_states: int = PROPOSAL_STATES,
+    compiled: Compiled | None = None,
 ) -> SampledObjective:
     """Estimate the risk E[L(y)] under exp(w.Psi(y)) / Z and its gradient Cov[L, t].
 
-    An additive function H(y) = sum_t a[t, y_t], fitted to the losses of one half of the samples,
-    serves as control on the other half: E[H] and Cov[H, t] are exact, and only L - b H is sampled.
-    Strings with L = +inf are left out of every sum; then nothing is controlled.
+    Strings are drawn from the scores alone.  The loss L_k of a band, where there is one, is the
+    control: E[L_k] and its gradient are exact, E[L_k] is an upper bound, and L - L_k <= 0 is
+    sampled.  Of what remains an additive function H(y) = sum_t a[t, y_t], fitted on one half of the
+    samples, serves as control on the other half.  Strings with L = +inf are left out of every sum;
+    then nothing is controlled.
 
     Parameters
     ----------
@@ -124,7 +175,10 @@ def sampled_risk(
         Log-weights in nats.  On a lattice of A arcs nothing is controlled; gradients are (A,).
     target : sequence or acyclic acceptor
         None if `loss` is already `loss.against(target)`.
-    loss, samples, rng
+    proposal : {"auto", "band", "plain"}
+        Whether a band is the control: "auto" takes the widest of at most `max_states` states that
+        helps, where the loss has bands.
+    loss, samples, rng, band, max_states, compiled
         As in `sampled_softmax_margin`.
 
     Examples
@@ -133,37 +187,148 @@ def sampled_risk(
     >>> loss = fg.EditDistance(fg.Alphabet("ab"))
     >>> r = sampled_risk(np.zeros((3, 2)), "aba", loss, samples=2000)
     >>> exact, _ = fg.risk(np.zeros((3, 2)), loss.compile("aba"))
-    >>> abs(r.value - exact) < 3 * r.standard_error
+    >>> r.interval[0] <= exact <= r.interval[1]
     True
     """
+    one_of("proposal", proposal, ("auto", "band", "plain"))
     if isinstance(scores, Lattice):
+        if proposal == "band" or band is not None:
+            raise NotSupportedError(_ON_A_LATTICE)
         return lattice_sampled_risk(scores, target, loss, samples=samples, rng=rng)
+    positive_integer("samples", samples, minimum=2)
     distribution, target_loss = _checked(scores, target, loss)
+    random = generator(rng)
+    choice = _choice(distribution, target_loss, loss, target, compiled, max_states)
+    control = _control(choice, proposal, band, random)
     chain = Chain(distribution.scores)
-    strings = chain.draw(_uniforms(samples, rng, chain))
+    strings = chain.draw(random.random((samples, chain.length)))
     losses = usable(target_loss.losses_of(strings))
     finite = losses < np.inf
     strings, losses = strings[finite], losses[finite]
+    base = control.losses_of(strings) if control is not None else np.zeros(len(losses))
+    complete = bool(finite.all())
+    if not (complete and np.isfinite(base).all()):
+        control, base = None, np.zeros(len(losses))
     effects, fitted = np.zeros((chain.length, chain.n)), np.zeros(len(losses))
-    if finite.all() and samples >= 4:
-        effects, fitted = _additive_controls(strings, losses, chain.n)
+    if complete and samples >= 4:
+        effects, fitted = _additive_controls(strings, losses - base, chain.n)
     table = np.broadcast_to(
         effects.reshape(chain.length, *(1,) * (chain.order - 1), chain.n), chain.shape
     )
-    rest = losses - fitted
+    rest = losses - base - fitted
     exact = float((chain.marginals * table).sum())
     value = float(rest.mean())
     covariance, error = sampled_covariance(chain, chain.places(strings), rest - value)
     if effects.any():
         covariance = covariance + distribution.covariance_product(table)
+    upper, exact_base = choice.greatest, 0.0
+    if control is not None:
+        solved = tangent(distribution.scores, control, scale=0, slope=1)
+        upper = exact_base = solved.slope
+        covariance = covariance + solved.change
+    low, high = _risk_interval(losses - base, choice, control) if complete else EVERYTHING
+    wider = _ROUNDING * max(1.0, abs(upper) if np.isfinite(upper) else 1.0)
+    interval = (exact_base + low - wider, exact_base + high + wider)
     return SampledObjective(
-        value=value + exact,
+        value=float(np.clip(value + exact + exact_base, *interval)),
         grad=covariance,
         standard_error=float(rest.std() / np.sqrt(max(1, len(rest) - 1))),
         grad_standard_error=error,
         effective_samples=float(len(rest)),
         samples=len(finite),
+        interval=interval,
+        upper_bound=upper + wider,
+        widest=0.1 * (choice.greatest - choice.least),
+        proposal="plain" if control is None else f"band {control.band}",
     )
+
+
+class _Parts:
+    """Parts of strings drawn from a proposal, as `controlled_marginals` needs them."""
+
+    def __init__(self, chain: Chain, marginals: FloatArray) -> None:
+        self.chain, self._marginals = chain, marginals
+
+    @property
+    def marginals(self) -> FloatArray:
+        """E_q[t], exact."""
+        return self._marginals
+
+    def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
+        """Return sum_i values[i] t(y_i)."""
+        return self.chain.counts(places, values)
+
+
+def _choice(
+    distribution: StringDistribution,
+    against: TargetLoss | SumTargetLoss,
+    loss: Loss | TargetLoss | SumTargetLoss,
+    target: Target | None,
+    compiled: Compiled | None,
+    max_states: int,
+) -> Choice:
+    length = distribution.length
+    if compiled is None and isinstance(loss, Loss) and target is not None:
+        if loss.semiring == "tropical":
+            compiled = partial(loss.compile, target, length)
+    elif compiled is None and isinstance(against, TargetLoss) and against.has_bands:
+        compiled = partial(against.compile, length)
+    least, greatest = against.bounds(length)
+    return Choice(distribution.scores, against.losses_of, compiled, least, greatest, max_states)
+
+
+def _chosen(
+    choice: Choice,
+    kind: Kind,
+    band: Band | None,
+    cap: float | None,
+    samples: int,
+    rng: np.random.Generator,
+) -> Proposal:
+    """Return the proposal that was asked for, or the best."""
+    if kind == "band" or (kind == "auto" and band is not None):
+        return choice.band(2 if band is None else band)
+    if kind == "cap" or (kind == "auto" and cap is not None):
+        return choice.highest_cap() if cap is None else choice.cap(cap)
+    if kind == "mixture":
+        return choice.mixture()
+    return choice.plain() if kind == "plain" else choice.best(samples, rng)
+
+
+def _control(
+    choice: Choice, kind: Kind, band: Band | None, rng: np.random.Generator
+) -> LossAutomaton | None:
+    """Return the automaton of the band whose loss is the control of a risk."""
+    if kind == "plain" or (choice.compiled is None and kind == "auto" and band is None):
+        return None
+    if kind == "band" or band is not None:
+        return choice.band(2 if band is None else band).parts[0].b
+    return choice.best_control(rng)
+
+
+def _interval(log_weights: FloatArray, proposal: Proposal) -> tuple[float, float]:
+    """Return an interval of log E[e^R] in nats."""
+    bounded = bool(np.isfinite(proposal.high))
+    scale = proposal.high if bounded else float(log_weights.max())
+    weights = np.exp(log_weights - scale)
+    floor = float(np.exp(proposal.low - scale)) if np.isfinite(proposal.low) else 0.0
+    span = 1.0 - floor if bounded and floor < 1.0 else 1.0
+    low, high = mean_interval((weights - floor) / span, bounded=bounded)
+    with np.errstate(divide="ignore"):
+        ends = scale + np.log(floor + span * np.array([low, high]))
+    return float(ends[0]), float(ends[1])
+
+
+def _risk_interval(
+    rest: FloatArray, choice: Choice, control: LossAutomaton | None
+) -> tuple[float, float]:
+    """Return an interval of E[L - B] in nats, B the loss of a band or 0."""
+    high = choice.greatest if control is None else 0.0
+    low = choice.least if control is None else choice.least - control.greatest
+    if not np.isfinite([low, high]).all() or low >= high:
+        return low, high
+    ends = mean_interval(np.clip((rest - low) / (high - low), 0.0, 1.0))
+    return low + ends[0] * (high - low), low + ends[1] * (high - low)
 
 
 def _checked(
@@ -180,11 +345,6 @@ def _checked(
     if target is None:
         raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")
     return distribution, loss.against(target)
-
-
-def _uniforms(samples: int, rng: Seed, chain: Chain) -> FloatArray:
-    positive_integer("samples", samples, minimum=2)
-    return generator(rng).random((samples, chain.length))
 
 
 def _additive_controls(

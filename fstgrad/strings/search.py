@@ -6,14 +6,14 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
-from fstgrad.strings.algebra import Algebra, Log, MaxPlus
+from fstgrad.strings.algebra import Algebra, MaxPlus, Real
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights
 
 
 def sample(scores: FloatArray, paths: PathWeights, k: int, rng: np.random.Generator) -> IntArray:
     """Return k strings (k, l) drawn exactly; O(l k n) besides the pass, l k uniform numbers."""
-    ways = _Ways(scores, paths, Log())
+    ways = _Ways(scores, paths)
     length, n = len(scores), scores.shape[-1]
     drawn = np.full((k, length + scores.ndim - 2), n, dtype=np.int64)
     strings = drawn[:, scores.ndim - 2 :]
@@ -62,12 +62,18 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
 
 
 class _Ways:
-    """The weight of every way on from every prefix, as logarithms."""
+    """The weight of every way on from every prefix, as logarithms; up to a factor for a level."""
 
-    def __init__(self, scores: FloatArray, paths: PathWeights, algebra: Algebra) -> None:
+    def __init__(
+        self, scores: FloatArray, paths: PathWeights, algebra: Algebra | None = None
+    ) -> None:
         passes = Passes(scores, paths, algebra=algebra)
+        real = isinstance(passes.algebra, Real)
         self._scores = scores
-        self._ahead = {t: ahead[0] for t, ahead in passes.futures()}
+        with np.errstate(divide="ignore"):
+            self._ahead = {
+                t: np.log(ahead[0]) if real else ahead[0] for t, ahead in passes.futures()
+            }
         still = np.append(np.cumsum(passes.shifts[::-1])[::-1], 0.0)[1:]
         self._shift = still + float(paths.final.max())
 

@@ -30,6 +30,8 @@ from fstgrad.strings import (
 )
 from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
 from fstgrad.strings.distribution import places_of
+from fstgrad.strings.proposals import KINDS as PROPOSALS
+from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.strings.tangents import tangent
 from fstgrad.training.features import Features
 
@@ -107,6 +109,9 @@ class PairObjective:
         Left out, it is "capped" with a cap and "exact" without.
     tolerance : float, nats
         Of a cap that is raised.
+    proposal : {"auto", "band", "cap", "plain", "mixture"}
+        Of "sampled": what strings are drawn from, as in `fg.sampled_softmax_margin`; a risk takes
+        "auto", "band" or "plain".
     samples, seed : int
         Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
     cache : AutomatonCache, optional
@@ -137,6 +142,7 @@ class PairObjective:
     seed: int = 0
     cache: AutomatonCache | None = field(default=None, compare=False, repr=False)
     tolerance: float = TOLERANCE
+    proposal: Proposal = "auto"
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -168,6 +174,7 @@ class PairObjective:
                 )
         elif self.cap is not None:
             real_array("cap", self.cap, ())
+        one_of("proposal", self.proposal, PROPOSALS)
         positive_number("tolerance", self.tolerance, allow_zero=True)
         positive_integer("samples", self.samples, minimum=2)
         positive_integer("seed", self.seed, minimum=0)
@@ -290,12 +297,20 @@ class PairObjective:
     def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
         loss = cast(Loss, self.loss)
         against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
-        rng = np.random.default_rng([self.seed, *ids.tolist()])
+        compiled = partial(loss.compile, ids, len(ids))
+        if self.cache is not None:
+            compiled = partial(self.cache.automaton, loss, ids, len(ids))
+        drawing: dict[str, Any] = {
+            "samples": self.samples,
+            "rng": np.random.default_rng([self.seed, *ids.tolist()]),
+            "proposal": self.proposal,
+            "compiled": compiled if loss.semiring == "tropical" else None,
+        }
         if self.kind == "risk":
-            result = sampled_risk(scores, None, against, samples=self.samples, rng=rng)
+            result = sampled_risk(scores, None, against, **drawing)
             log_partition = StringDistribution(scores).log_partition()
         else:
-            result = sampled_softmax_margin(scores, ids, against, samples=self.samples, rng=rng)
+            result = sampled_softmax_margin(scores, ids, against, **drawing)
             log_partition = result.value + _gold_score(scores, ids)
         self.features.accumulate(result.grad, x, out)
         return PairGradient(

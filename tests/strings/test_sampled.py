@@ -111,12 +111,15 @@ def sampled_coverage(objective):
         common = fg.StringDistribution(scores).marginals() > 0.02
         if objective == "risk":
             exact = fg.risk(scores, b)
-            results = [fg.sampled_risk(scores, None, against, rng=i) for i in range(RUNS)]
+            results = [
+                fg.sampled_risk(scores, None, against, rng=i, proposal="plain") for i in range(RUNS)
+            ]
         else:
             exact = fg.softmax_margin(scores, target, b)
             common &= exact[1] + oracle.parts(target, scores) > 0.02
             results = [
-                fg.sampled_softmax_margin(scores, target, against, rng=i) for i in range(RUNS)
+                fg.sampled_softmax_margin(scores, target, against, rng=i, proposal="plain")
+                for i in range(RUNS)
             ]
         assert all(r.is_reliable for r in results)
         shares.append(coverage(results, *exact, common))
@@ -157,8 +160,11 @@ def test_controls_reduce_the_variance():
     scores = rng.normal(size=(12, 11, 10))
     against = fg.EditDistance(abc).against(target)
     plain = [plain_estimates(scores, against, i) for i in range(40)]
-    margin = [fg.sampled_softmax_margin(scores, target, against, rng=i).grad for i in range(40)]
-    risks = [fg.sampled_risk(scores, None, against, rng=i) for i in range(40)]
+    margin = [
+        fg.sampled_softmax_margin(scores, target, against, rng=i, proposal="plain").grad
+        for i in range(40)
+    ]
+    risks = [fg.sampled_risk(scores, None, against, rng=i, proposal="plain") for i in range(40)]
     assert total_variance(margin) < 0.6 * total_variance([p[0] for p in plain])
     assert total_variance([r.value for r in risks]) < 0.8 * total_variance([p[1] for p in plain])
     assert total_variance([r.grad for r in risks]) < 0.8 * total_variance([p[2] for p in plain])
@@ -171,7 +177,7 @@ def test_an_additive_loss_is_all_control():
     result = fg.sampled_risk(scores, rng.integers(3, size=8), loss)
     # of a variance of 8 * 2/9 only the errors of the fitted table are left
     assert result.standard_error < 0.25 * np.sqrt(8 * 2 / 9 / 1000)
-    assert result.value == pytest.approx(8 * 2 / 3, abs=3 * result.standard_error)
+    assert result.value == pytest.approx(8 * 2 / 3, abs=3 * result.standard_error + 1e-12)
 
 
 def test_few_effective_samples_are_said():

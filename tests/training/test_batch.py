@@ -129,8 +129,8 @@ def test_sampled_agrees_with_exact(kind):
         FEATURES, fg.EditDistance(ABC), kind, method="sampled", samples=20_000
     )(W, "x", "abcab")
     assert sampled.method == "sampled"
-    assert 0 < sampled.standard_error < 0.02
-    assert sampled.value == pytest.approx(exact.value, abs=3 * sampled.standard_error)
+    assert 0 <= sampled.standard_error < 0.02
+    assert sampled.value == pytest.approx(exact.value, abs=3 * sampled.standard_error + 1e-3)
     assert sampled.log_partition == pytest.approx(exact.log_partition, abs=0.06)
     np.testing.assert_allclose(sampled.gradient, exact.gradient, atol=0.1)
     assert sampled.effective_samples <= 20_000
@@ -139,7 +139,12 @@ def test_sampled_agrees_with_exact(kind):
 def test_samples_of_a_pair_depend_on_the_seed_and_y():
     def value(seed, x, y):
         objective = fg.PairObjective(
-            FEATURES, fg.EditDistance(ABC), method="sampled", samples=50, seed=seed
+            FEATURES,
+            fg.EditDistance(ABC),
+            method="sampled",
+            samples=50,
+            seed=seed,
+            proposal="plain",
         )
         return objective(W, x, y).value
 

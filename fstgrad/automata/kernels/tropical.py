@@ -17,23 +17,26 @@ from fstgrad.automata.kernels.tables import (
     rehashed,
 )
 from fstgrad.automata.semiring import INF
-from fstgrad.checks import IntArray
+from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, shared_kernel
 
 
 @kernel
-def bounds(arcs: MachineArcs, final: IntArray, length: int) -> tuple[IntArray, IntArray]:
+def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntArray, IntArray]:
     """Return bounds (l + 1, K) of what each state still costs with r symbols left, over all y.
 
-    The lower bound is exact; the upper one takes for each symbol the cheapest arc.
+    The lower bound is exact; the upper one takes for each symbol the cheapest arc.  Both are
+    infinite in the states that are `barred` (l + 1, K) with r symbols left, so that determinization
+    drops these cells.
     """
     first, nextstate, weight, eps_first, eps_nextstate, eps_weight = arcs
-    size = len(final)
+    length, size = len(barred) - 1, len(final)
     classes = (len(first) - 1) // size
     lower = np.full((length + 1, size), INF, np.int64)
     upper = np.zeros((length + 1, size), np.int64)
     for j in range(size):
-        lower[0, j], upper[0, j] = final[j], final[j]
+        end = INF if barred[0, j] else final[j]
+        lower[0, j], upper[0, j] = end, end
     low, high = np.empty(size, np.int64), np.empty(size, np.int64)
     for r in range(1, length + 1):
         for c in range(classes):
@@ -45,6 +48,8 @@ def bounds(arcs: MachineArcs, final: IntArray, length: int) -> tuple[IntArray, I
                 for e in range(eps_first[j], eps_first[j + 1]):
                     low[j] = min(low[j], eps_weight[e] + low[eps_nextstate[e]])
                     high[j] = min(high[j], eps_weight[e] + high[eps_nextstate[e]])
+                if barred[r, j]:
+                    low[j], high[j] = INF, INF
                 lower[r, j] = min(lower[r, j], bounded(low[j]))
                 worst = bounded(high[j])
                 upper[r, j] = worst if c == 0 else max(upper[r, j], worst)

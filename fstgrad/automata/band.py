@@ -1,0 +1,88 @@
+"""Bands: the alignments whose offset, symbols of the target less symbols of y read, is bounded.
+
+A band keeps some of M's paths, so its loss L_k is nowhere below L, and its automaton is small where
+that of L is exponential.  Hence log Z <= log Z_k, and strings drawn from p e^{L_k} have the weights
+e^{L - L_k} in (0, 1]: what `fg.sampled_softmax_margin` draws from.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.bounds import in_nats
+from fstgrad.automata.determinize import determinize
+from fstgrad.automata.machine import ANYWHERE, TargetMachine
+from fstgrad.automata.minimize import minimize
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.errors import InvalidInputError, NotSupportedError
+
+Band = int | tuple[int, int]
+
+
+def checked_band(band: Band) -> Band:
+    """Return a band as integers: a width k >= 0, or the least and the greatest offset."""
+    if isinstance(band, tuple):
+        if len(band) == 2 and all(_is_integer(end) for end in band) and band[0] <= band[1]:
+            return int(band[0]), int(band[1])
+    elif _is_integer(band) and band >= 0:
+        return int(band)
+    raise InvalidInputError(
+        f"band is {band!r}; give a width k >= 0, or a pair (least, greatest) of the offset of the "
+        "target against y"
+    )
+
+
+def banded(
+    alphabet: Alphabet, machine: TargetMachine, length: int, band: Band, max_states: int
+) -> LossAutomaton:
+    """Return B of L_k, the least cost of the alignments in a band.
+
+    Raises
+    ------
+    InvalidInputError, NotSupportedError, StateLimitError
+    InfeasibleError
+        No alignment of this length lies in the band.
+    """
+    barred = barred_states(machine, length, checked_band(band))
+    raw = minimize(determinize(machine, length, max_states=max_states, barred=barred))
+    return replace(in_nats(alphabet, machine.class_of, raw, machine.unit, None), band=band)
+
+
+def barred_states(machine: TargetMachine, length: int, band: Band) -> BoolArray:
+    """Return (l + 1, K): the states of M that lie outside a band, by the symbols of y left.
+
+    With width k the offsets of all alignments of the lengths l and m that leave the diagonal by at
+    most k are kept: from min(0, m - l) - k to max(0, m - l) + k.  States that wait for nothing
+    (before and after a local alignment) are in every band.
+
+    Raises
+    ------
+    NotSupportedError
+        The machine does not know how much of the target its states have read.
+    """
+    if machine.place is None:
+        raise NotSupportedError(
+            "a band bounds the alignments of a tropical loss, and this loss sums over paths; "
+            "leave band= out"
+        )
+    low, high = _offsets(machine.place, length, band)
+    read = np.arange(length, -1, -1)[:, None, None]
+    below = machine.place[None, :, :, 1] - read < low
+    above = machine.place[None, :, :, 0] - read > high
+    barred: BoolArray = (below | above).any(axis=2)
+    return barred
+
+
+def _offsets(place: IntArray, length: int, band: Band) -> tuple[IntArray, IntArray]:
+    """Return the least and the greatest offset (T,) for each target."""
+    if isinstance(band, tuple):
+        ends = np.array(band)[:, None] + np.zeros(place.shape[1], dtype=np.int64)
+        return ends[0], ends[1]
+    last = np.where(place[..., 1] < ANYWHERE, place[..., 1], 0).max(axis=0)
+    return np.minimum(0, last - length) - band, np.maximum(0, last - length) + band
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

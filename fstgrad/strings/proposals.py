@@ -1,0 +1,280 @@
+"""Proposals: what strings are drawn from to estimate log Z of exp(L + w.Psi), and with what weight.
+
+A proposal is q(y) = exp(w.Psi(y) + B(y)) / Z_q for a loss B that an automaton of moderate size
+holds, so that Z_q, its marginals and its samples are exact.  Then
+
+    log Z = log Z_q + log E_q[e^R],   R = L - B,   low <= R <= high,
+
+and the certified bounds of R bound log Z, and make confidence intervals hold.
+
+======== ================================== ======================
+name     B                                  R
+======== ================================== ======================
+plain    0                                  from L's least to its greatest value
+band     L_k >= L, alignments in a band     at most 0
+cap      min(L, c) <= L                     at least 0
+mixture  log mean_o exp(L_o), one band o    at most 0 (balance heuristic, Veach and Guibas 1995)
+         for each offset of the alignment
+======== ================================== ======================
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstgradError, InfeasibleError, NotSupportedError, StateLimitError
+from fstgrad.strings.chain import Chain
+from fstgrad.strings.distribution import StringDistribution
+
+Kind = Literal["auto", "band", "cap", "plain", "mixture"]
+KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")
+PROPOSAL_STATES = 20_000  # of an automaton to draw from
+_PILOT = 200  # strings by which proposals are compared
+_GOOD = 0.9  # a share of effective samples that needs no better proposal
+_WIDEST_BAND = 8
+_GROWTH = 4.0  # of the states from a band to the next, at least
+_SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, either side, of a mixture of bands
+_SPREAD = 4.0  # standard errors of an interval of 95 percent, both sides
+_RARE = 5.0  # values, times the largest weight, by which an interval of k values is wider
+
+
+class Compiled(Protocol):
+    """From a band or a cap to the automaton, such as a cache gives it."""
+
+    def __call__(
+        self, *, band: Band | None = None, cap: float | None = None, max_states: int
+    ) -> LossAutomaton:
+        """Return B of L_k, or of min(L, cap), with at most `max_states` states."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """q, and the weights e^R of its strings.
+
+    name : str
+    parts : the distributions that are mixed in proportion to their Z, mostly one.
+    low, high : certified bounds of R = L - B in nats.
+    states : of all automata.
+    """
+
+    name: str
+    parts: tuple[StringDistribution, ...]
+    low: float
+    high: float
+
+    @property
+    def states(self) -> int:
+        """Number of states of all automata."""
+        return sum(part.b.num_states for part in self.parts if part.b is not None)
+
+    @property
+    def log_mass(self) -> float:
+        """Return log Z_q in nats: of the mean of the parts."""
+        masses = np.array([part.log_partition() for part in self.parts])
+        return float(np.logaddexp.reduce(masses) - np.log(len(masses)))
+
+    @property
+    def marginals(self) -> FloatArray:
+        """E_q[t], exact."""
+        masses = np.array([part.log_partition() for part in self.parts])
+        shares = np.exp(masses - np.logaddexp.reduce(masses))
+        total = np.zeros(self.parts[0].scores.shape)
+        for share, part in zip(shares, self.parts, strict=True):
+            total += share * part.marginals()
+        return total
+
+    def draw(self, samples: int, rng: np.random.Generator) -> IntArray:
+        """Return strings (k, l) drawn exactly."""
+        (first, *others) = self.parts
+        if not others:
+            if first.b is None:
+                chain = Chain(first.scores)
+                return chain.draw(rng.random((samples, chain.length)))
+            return first.sample(samples, rng)
+        masses = np.array([part.log_partition() for part in self.parts])
+        shares = np.exp(masses - masses.max())
+        which = rng.choice(len(self.parts), size=samples, p=shares / shares.sum())
+        strings = np.empty((samples, first.length), dtype=np.int64)
+        for number in np.unique(which):
+            rows = which == number
+            strings[rows] = self.parts[number].sample(int(rows.sum()), rng)
+        return strings
+
+    def base(self, strings: IntArray) -> FloatArray:
+        """Return B (k,) in nats of strings (k, l)."""
+        losses = [
+            np.zeros(len(strings)) if part.b is None else part.b.losses_of(strings)
+            for part in self.parts
+        ]
+        mixed: FloatArray = np.logaddexp.reduce(losses, axis=0) - np.log(len(losses))
+        return mixed
+
+    def log_weights(self, strings: IntArray, losses: FloatArray) -> FloatArray:
+        """Return R (k,) of strings with the given losses; -inf where the loss is +inf."""
+        base = self.base(strings)
+        finite = losses < np.inf
+        weights = np.full(len(losses), -np.inf)
+        weights[finite] = np.clip(losses[finite] - base[finite], self.low, self.high)
+        return weights
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What proposals are made of: scores, losses of strings, automata, bounds of the loss."""
+
+    scores: FloatArray
+    losses_of: Callable[[IntArray], FloatArray]
+    compiled: Compiled | None
+    least: float
+    greatest: float
+    max_states: int = PROPOSAL_STATES
+
+    def plain(self) -> Proposal:
+        """Return the distribution of the scores alone."""
+        return Proposal("plain", (StringDistribution(self.scores),), self.least, self.greatest)
+
+    def band(self, band: Band) -> Proposal:
+        """Return the proposal of a band."""
+        b = self._automaton(band=band)
+        shown = f"band {band}" if isinstance(band, int) else f"band {band[0]}..{band[1]}"
+        return Proposal(shown, (StringDistribution(self.scores, b),), -np.inf, 0.0)
+
+    def cap(self, cap: float) -> Proposal:
+        """Return the proposal of a cap."""
+        b = self._automaton(cap=cap)
+        high = max(0.0, self.greatest - cap)
+        return Proposal(f"cap {cap:g}", (StringDistribution(self.scores, b),), 0.0, high)
+
+    def highest_cap(self) -> Proposal:
+        """Return the proposal of the highest cap of at most `max_states` states."""
+        if not np.isfinite([self.least, self.greatest]).all():
+            raise NotSupportedError("a cap needs a loss with known bounds")
+        low, high = 0.0, 1.0
+        best: Proposal | None = None
+        for _ in range(6):
+            middle = (low + high) / 2
+            try:
+                best = self.cap(self.least + middle * (self.greatest - self.least))
+                low = middle
+            except StateLimitError:
+                high = middle
+        if best is None:
+            raise NotSupportedError("no cap is small enough for the limit of states")
+        return best
+
+    def mixture(self) -> Proposal:
+        """Return bands of one offset each: the diagonal, and shifts on either side."""
+        length = len(self.scores)
+        shifts = [0, *(sign * s for s in _SHIFTS if s < length for sign in (1, -1))]
+        parts: list[StringDistribution] = []
+        states = 0
+        for shift in shifts:
+            try:
+                b = self._automaton(band=(shift, shift))
+            except (StateLimitError, InfeasibleError):
+                continue
+            states += b.num_states
+            if states > self.max_states:
+                break
+            parts.append(StringDistribution(self.scores, b))
+        if not parts:
+            raise NotSupportedError("no band of one offset has a path")
+        return Proposal("mixture", tuple(parts), -np.inf, 0.0)
+
+    def best(self, samples: int, rng: np.random.Generator) -> Proposal:
+        """Return the proposal that promises the narrowest interval from `samples` strings.
+
+        Plain, then bands that are raised while that helps and the limit of states allows it; where
+        these have few effective samples also a mixture of offsets and a cap.
+        """
+        found: list[tuple[float, Proposal]] = []
+
+        def tried(make: Callable[[], Proposal]) -> tuple[float, Proposal] | None:
+            try:
+                proposal = make()
+                promise = _promised_width(self._pilot(proposal, rng), proposal, samples)
+            except FstgradError:
+                return None
+            found.append((promise, proposal))
+            return found[-1]
+
+        tried(self.plain)
+        if self.compiled is not None:
+            last = np.inf
+            for band in range(1, _WIDEST_BAND + 1):
+                result = tried(lambda band=band: self.band(band))
+                if result is None or result[0] > 0.9 * last:
+                    break
+                last = result[0]
+                if result[1].states * _GROWTH > self.max_states or last < self._floor(samples):
+                    break
+            if min(found, key=_promise)[0] > 2 * self._floor(samples):
+                tried(lambda: self.band((0, 0)))
+                tried(self.mixture)
+                tried(self.highest_cap)
+        if not found:
+            return self.plain()
+        return min(found, key=_promise)[1]
+
+    def best_control(self, rng: np.random.Generator) -> LossAutomaton | None:
+        """Return the automaton of the band whose loss is nearest to L on strings of the scores.
+
+        Bands are raised while that halves the mean distance and the limit of states allows it.
+        """
+        strings = self.plain().draw(_PILOT, rng)
+        losses = self.losses_of(strings)
+        if not (losses < np.inf).all():
+            return None
+        best, distance = None, float(losses.std())
+        for band in range(1, _WIDEST_BAND + 1):
+            try:
+                b = self._automaton(band=band)
+            except FstgradError:
+                break
+            rest = b.losses_of(strings) - losses
+            if not np.isfinite(rest).all() or float(rest.std()) > distance:
+                break
+            best, last, distance = b, distance, float(rest.std())
+            if b.num_states * _GROWTH > self.max_states or distance > last / 2 or distance == 0:
+                break
+        return best
+
+    def _floor(self, samples: int) -> float:
+        """Return a width that no better proposal could improve on much."""
+        return 2 * _RARE / samples
+
+    def _pilot(self, proposal: Proposal, rng: np.random.Generator) -> FloatArray:
+        strings = proposal.draw(_PILOT, rng)
+        return proposal.log_weights(strings, self.losses_of(strings))
+
+    def _automaton(self, *, band: Band | None = None, cap: float | None = None) -> LossAutomaton:
+        if self.compiled is None:
+            raise NotSupportedError(
+                "a band or a cap needs the loss itself, not a sum that was compiled against a "
+                "target; give the loss"
+            )
+        return self.compiled(band=band, cap=cap, max_states=self.max_states)
+
+
+def _promise(candidate: tuple[float, Proposal]) -> float:
+    return candidate[0]
+
+
+def _promised_width(log_weights: FloatArray, proposal: Proposal, samples: int) -> float:
+    """Return about how wide an interval of log Z from `samples` strings will be, in nats."""
+    finite = log_weights[log_weights > -np.inf]
+    if len(finite) == 0:
+        return np.inf
+    largest = float(finite.max())
+    weights = np.where(log_weights > -np.inf, np.exp(log_weights - largest), 0.0)
+    mean = float(weights.mean())
+    spread = _SPREAD * float(weights.std()) / mean / np.sqrt(samples)
+    if not np.isfinite(proposal.high):
+        return spread * 4  # the tail is not known
+    rare = _RARE * np.exp(min(proposal.high - largest, 700.0)) / mean / samples
+    return float(np.log1p(spread + rare))

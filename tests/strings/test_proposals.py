@@ -1,0 +1,227 @@
+"""Bands against a banded recursion, proposals against enumeration, intervals by how they hold."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.estimates import mean_interval
+from tests.oracles import strings as oracle
+from tests.strings.test_exact import make_loss
+
+ABC = fg.Alphabet("abc")
+TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "hamming"]
+
+
+def banded_edit_distance(y, z, low, high, insert, delete, substitute):
+    """Least cost of the alignments whose cells (i, j) have low <= j - i <= high; no fewer cells."""
+    row = [j * insert if low <= j <= high else math.inf for j in range(len(z) + 1)]
+    for i, a in enumerate(y, start=1):
+        above, row = row, []
+        for j in range(len(z) + 1):
+            best = above[j] + delete
+            if j:
+                own = 0.0 if a == z[j - 1] else substitute
+                best = min(best, above[j - 1] + own, row[j - 1] + insert)
+            row.append(best if low <= j - i <= high else math.inf)
+    # what is left of the target is inserted behind the last cell of the band
+    return min(cell + (len(z) - j) * insert for j, cell in enumerate(row))
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (4, 4), (3, 5), (5, 2)])
+@pytest.mark.parametrize("band", [0, 1, 2, (0, 1), (-2, 0)])
+def test_a_band_keeps_the_alignments_near_the_diagonal(lengths, band):
+    length, size = lengths
+    rng = np.random.default_rng(1)
+    costs = dict(zip(("insert", "delete", "substitute"), (0.75, 1.0, 1.5), strict=True))
+    z = tuple(int(i) for i in rng.integers(3, size=size))
+    offset = size - length
+    low, high = band if isinstance(band, tuple) else (min(0, offset) - band, max(0, offset) + band)
+    loss = fg.EditDistance(ABC, *costs.values())
+    strings = oracle.all_strings(3, length)
+    expected = [banded_edit_distance(y, z, low, high, **costs) for y in strings]
+    if min(expected) == math.inf:
+        with pytest.raises(fg.InfeasibleError):
+            loss.compile(np.array(z), length, band=band)
+        return
+    b = loss.compile(np.array(z), length, band=band)
+    np.testing.assert_allclose(b.losses_of(np.array(strings)), expected, atol=1e-12)
+    assert [b.loss(np.array(y)) for y in strings] == b.losses_of(np.array(strings)).tolist()
+    assert b.greatest == pytest.approx(max(x for x in expected if x < math.inf), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", TROPICAL)
+@pytest.mark.parametrize("seed", range(3))
+def test_bands_lie_above_the_loss_and_end_in_it(kind, seed):
+    rng = np.random.default_rng(seed)
+    target = tuple(int(i) for i in rng.integers(3, size=5))
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    both = loss + 0.5 * fg.EditDistance(ABC, 1.0, 0.5, 2.0)
+    strings = np.array(oracle.all_strings(3, 5))
+    own = np.array([by_hand(y) for y in oracle.all_strings(3, 5)])
+    for one in (loss, 3.0 * loss, both):
+        exact = one.against(np.array(target)).losses_of(strings)
+        last = np.full(len(strings), np.inf)
+        for band in range(6):
+            losses = one.compile(np.array(target), band=band).losses_of(strings)
+            assert (losses <= last + 1e-12).all()
+            assert (losses >= exact - 1e-12).all()
+            last = losses
+        np.testing.assert_allclose(last, exact, atol=1e-11)
+    np.testing.assert_allclose(loss.against(np.array(target)).losses_of(strings), own, atol=1e-11)
+
+
+def test_bands_are_small_where_the_exact_automaton_is_not():
+    """|Delta| = 10, l = 18, unit costs: 190,084 states exactly; hundreds in bands."""
+    rng = np.random.default_rng(0)
+    target = rng.integers(10, size=18)
+    loss = fg.EditDistance(fg.Alphabet("abcdefghij"))
+    sizes = [loss.compile(target, band=band).num_states for band in (0, 1, 2)]
+    assert sizes[0] == 19
+    assert 100 < sizes[1] < 200
+    assert 600 < sizes[2] < 1000
+
+
+@pytest.mark.parametrize(
+    "call, error, words",
+    [
+        (lambda: fg.EditDistance(ABC).compile("ab", band=-1), fg.InvalidInputError, "band is -1"),
+        (lambda: fg.EditDistance(ABC).compile("ab", band=1.5), fg.InvalidInputError, "1.5"),
+        (lambda: fg.EditDistance(ABC).compile("ab", band=(2, 1)), fg.InvalidInputError, "least"),
+        (lambda: fg.EditDistance(ABC).compile("ab", band=True), fg.InvalidInputError, "True"),
+        (lambda: fg.EditDistance(ABC).compile("ab", band=1, cap=1.0), fg.NotSupportedError, "cap"),
+        (lambda: fg.NGram(ABC, 2).compile("ab", band=1), fg.NotSupportedError, "sums over paths"),
+        (
+            lambda: (fg.NGram(ABC, 1) + fg.Hamming(ABC)).compile("ab", band=1),
+            fg.NotSupportedError,
+            "band of a sum",
+        ),
+        (
+            lambda: fg.EditDistance(ABC).compile("ab", band=1, engine="openfst"),
+            fg.NotSupportedError,
+            "layered",
+        ),
+    ],
+)
+def test_bands_that_there_are_not(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def proposals_of(kind):
+    names = ["plain", "auto"]
+    return names if kind.startswith("ngram") else [*names, "band", "cap", "mixture"]
+
+
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman", "confusion", "ngram-smooth", "ngram"])
+def test_values_and_gradients_of_every_proposal(kind):
+    """Within four standard errors, or inside what the interval says where samples saw nothing."""
+    rng = np.random.default_rng(3)
+    target = tuple(int(i) for i in rng.integers(3, size=6))
+    loss, _ = make_loss(kind, rng, ABC, target)
+    gold = np.array(target)
+    for scale in (0.3, 2.0):
+        scores = scale * rng.normal(size=(6, 4, 3))
+        exact, gradient = fg.softmax_margin(scores, gold, loss.compile(gold))
+        for proposal in proposals_of(kind):
+            r = fg.sampled_softmax_margin(
+                scores, gold, loss, proposal=proposal, samples=4000, rng=5
+            )
+            assert r.interval[0] <= r.value <= r.interval[1] <= r.upper_bound
+            assert r.interval[0] <= exact <= r.interval[1], (proposal, r)
+            assert abs(r.value - exact) <= 4 * r.standard_error + 2e-3
+            far = abs(r.grad - gradient) > 5 * r.grad_standard_error + 5e-3
+            assert not far.any(), proposal
+
+
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman", "confusion", "ngram-smooth"])
+def test_the_band_as_the_control_of_a_risk(kind):
+    rng = np.random.default_rng(4)
+    target = tuple(int(i) for i in rng.integers(3, size=6))
+    loss, _ = make_loss(kind, rng, ABC, target)
+    gold = np.array(target)
+    scores = rng.normal(size=(6, 4, 3))
+    exact, gradient = fg.risk(scores, loss.compile(gold))
+    for proposal in ("plain", "auto") if kind == "ngram-smooth" else ("plain", "auto", "band"):
+        r = fg.sampled_risk(scores, gold, loss, proposal=proposal, samples=4000, rng=5)
+        assert r.interval[0] <= exact <= r.interval[1] <= r.upper_bound
+        assert abs(r.value - exact) <= 4 * r.standard_error + 1e-3
+        assert not (abs(r.grad - gradient) > 5 * r.grad_standard_error + 5e-3).any()
+
+
+def test_a_band_beats_plain_samples_of_a_peaked_model():
+    """Plain samples never see the strings that matter, and say so."""
+    rng = np.random.default_rng(0)
+    alphabet = fg.Alphabet("abcdefghij")
+    target = rng.integers(10, size=14)
+    scores = rng.normal(size=(14, 11, 10))
+    scores[np.arange(14), :, target] += 4.0
+    loss = fg.EditDistance(alphabet)
+    exact, gradient = fg.softmax_margin(scores, target, loss.compile(target))
+    plain = fg.sampled_softmax_margin(scores, target, loss, proposal="plain", rng=1)
+    assert not plain.is_reliable
+    assert plain.interval[0] <= exact <= plain.interval[1]
+    band = fg.sampled_softmax_margin(scores, target, loss, rng=1)
+    assert band.proposal.startswith("band")
+    assert band.is_reliable
+    assert band.effective_samples > 950
+    assert abs(band.value - exact) < 2e-3
+    assert abs(band.grad - gradient).max() < 2e-3
+    assert band.interval[0] <= exact <= band.interval[1]
+    assert band.width < 0.02
+
+
+VARIABLES = {
+    "even": lambda rng, k: rng.random(k),
+    "rare": lambda rng, k: (rng.random(k) < 0.02) * 1.0,
+    "nearly one": lambda rng, k: 1 - (rng.random(k) < 0.02) * rng.random(k),
+    "tiny": lambda rng, k: 1e-8 * rng.random(k),
+}
+MEANS = {"even": 0.5, "rare": 0.02, "nearly one": 0.99, "tiny": 5e-9}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.parametrize("k", [2, 30, 500])
+def test_intervals_of_a_mean_hold(name, k):
+    rng = np.random.default_rng(6)
+    missed, widths = 0, []
+    for _ in range(400):
+        low, high = mean_interval(VARIABLES[name](rng, k))
+        missed += not low <= MEANS[name] <= high
+        widths.append(high - low)
+    assert missed <= 20 + 2 * math.sqrt(20)  # 5 percent of 400, and two deviations
+    if k == 500 and name != "tiny":
+        assert np.mean(widths) < 0.2
+
+
+def test_intervals_of_unbounded_means_scale_with_the_values():
+    values = np.random.default_rng(7).exponential(size=200)
+    low, high = mean_interval(values, bounded=False)
+    assert high == np.inf
+    assert 0.5 < low < 1.0
+    scaled, _ = mean_interval(values * 1e-3, bounded=False)
+    assert scaled == pytest.approx(1e-3 * low, rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proposal", ["plain", "band", "mixture", "auto"])
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman"])
+def test_intervals_of_values_hold_in_95_percent_of_1000_runs(kind, proposal):
+    rng = np.random.default_rng(8)
+    target = rng.integers(3, size=7)
+    loss, _ = make_loss(kind, rng, ABC, tuple(target.tolist()))
+    scores = 1.5 * rng.normal(size=(7, 4, 3))
+    exact, _ = fg.softmax_margin(scores, target, loss.compile(target))
+    risk, _ = fg.risk(scores, loss.compile(target))
+    against = loss.against(target)
+    missed = np.zeros(2)
+    for seed in range(1000):
+        r = fg.sampled_softmax_margin(
+            scores, target, against, proposal=proposal, band=None, samples=100, rng=seed
+        )
+        missed[0] += not r.interval[0] <= exact <= r.interval[1]
+        if proposal != "mixture":
+            r = fg.sampled_risk(scores, None, against, proposal=proposal, samples=100, rng=seed)
+            missed[1] += not r.interval[0] <= risk <= r.interval[1]
+    assert (missed <= 50).all()
