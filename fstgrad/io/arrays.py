@@ -114,7 +114,7 @@ def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, A
         except FstgradError:
             raise
         except Exception as error:  # the parsers of zip and deflate raise a dozen kinds
-            raise InvalidInputError(f"its arrays cannot be read ({_said(error)})") from error
+            raise InvalidInputError(f"not an npz file of arrays ({_said(error)})") from error
 
 
 def load_array(path: Path) -> Array:
