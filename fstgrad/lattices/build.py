@@ -16,7 +16,7 @@ from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, re
 _LARGEST_STATE = 2**31
 
 
-class Arcs(NamedTuple):
+class ScoredArcs(NamedTuple):
     """Arcs in any order: four arrays (A,); label -1 is epsilon, scores are log-weights."""
 
     source: IntArray
@@ -32,7 +32,7 @@ class Arcs(NamedTuple):
         label: npt.ArrayLike,
         scores: npt.ArrayLike,
         num_symbols: int,
-    ) -> "Arcs":
+    ) -> "ScoredArcs":
         """Return arcs from arrays of one length."""
         first = index_array("source", source, _LARGEST_STATE, (None,))
         shape = first.shape
@@ -47,7 +47,7 @@ class Arcs(NamedTuple):
 Parts = tuple[Graph, IntArray, FloatArray, IntArray, BoolArray]
 
 
-def ordered(arcs: Arcs, start: int, final: Mapping[int, float]) -> Parts:
+def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     """Return graph, labels, scores, origins and ends of a lattice; O(A log A).
 
     One end: where there are several final states, or one that scores or goes on, each gets an
@@ -141,7 +141,7 @@ def _cycle() -> InvalidInputError:
     )
 
 
-def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, float]]:
+def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights."""
     arrays = to_arrays(fst)  # first: OpenFst follows arcs to states that are not there
     plain = read(fst)
@@ -155,7 +155,7 @@ def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, floa
     stops = np.flatnonzero(arrays.final < np.inf)
     final = {int(state): -float(arrays.final[state]) for state in stops}
     scores = log_weights("scores", -arrays.weight)
-    return Arcs(arrays.source, arrays.nextstate, label, scores), arrays.start, final
+    return ScoredArcs(arrays.source, arrays.nextstate, label, scores), arrays.start, final
 
 
 def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet) -> IntArray:
@@ -177,7 +177,7 @@ def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet)
     return ids[np.searchsorted(used, label)]
 
 
-def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, float]]:
+def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acceptor in AT&T text."""
     rows: list[tuple[int, int, int, float]] = []
     final: dict[int, float] = {}
@@ -201,7 +201,7 @@ def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[Arcs, int, dict[int, fl
     if start is None:
         raise InvalidInputError("text is empty; give the lines of an acceptor")
     source, nextstate, label, scores = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return Arcs.checked(source, nextstate, label, scores, len(alphabet)), start, final
+    return ScoredArcs.checked(source, nextstate, label, scores, len(alphabet)), start, final
 
 
 def _state(field: str, line: int) -> int:
@@ -225,7 +225,7 @@ def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
 
 def arcs_of_nbest(
     hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
-) -> tuple[Arcs, int]:
+) -> tuple[ScoredArcs, int]:
     """Return the arcs of an n-best list, the scored epsilon arcs first, and the final state."""
     strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(hypotheses)]
     if not strings:
@@ -239,7 +239,7 @@ def arcs_of_nbest(
     after = inner + 1
     after[(first + lengths - 2)[lengths > 0]] = final
     entry = np.where(lengths > 0, first, final)
-    return Arcs(
+    return ScoredArcs(
         np.concatenate([np.zeros(len(strings), dtype=np.int64), inner]),
         np.concatenate([entry, after]),
         np.concatenate([np.full(len(strings), EPSILON), *strings]),
@@ -247,7 +247,9 @@ def arcs_of_nbest(
     ), final
 
 
-def arcs_of_slots(slots: Sequence[Sequence[tuple[str | None, float]]], alphabet: Alphabet) -> Arcs:
+def arcs_of_slots(
+    slots: Sequence[Sequence[tuple[str | None, float]]], alphabet: Alphabet
+) -> ScoredArcs:
     """Return the arcs of a confusion network, slot by slot."""
     rows = [
         (t, t + 1, EPSILON if symbol is None else int(alphabet.encode([symbol])[0]), score)
@@ -257,7 +259,7 @@ def arcs_of_slots(slots: Sequence[Sequence[tuple[str | None, float]]], alphabet:
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
     source, nextstate, label, scores = zip(*rows, strict=True)
-    return Arcs.checked(source, nextstate, label, scores, len(alphabet))
+    return ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
 
 
 def fst_arrays(

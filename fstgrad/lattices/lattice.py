@@ -118,7 +118,7 @@ class Lattice(ArrayDistribution):
         InfeasibleError
             No path leads from the start to a final state.
         """
-        arcs = build.Arcs.checked(source, nextstate, label, scores, len(alphabet))
+        arcs = build.ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
         finals = dict(final) if isinstance(final, Mapping) else dict.fromkeys(final, 0.0)
         return cls(alphabet, *build.ordered(arcs, start, finals))
 

@@ -66,7 +66,7 @@ class SmithWaterman(TransducerLoss):
             costs = -alignment_scores(matrix, alphabet) if matrix is not None else None
             if costs is None:
                 costs = np.where(np.eye(len(alphabet)) == 1, match, substitute)
-            fst = transducers.alignment_transducer(
+            fst = transducers.alignment_transducer.arrays(
                 alphabet,
                 costs,
                 gap_open=gap_open,
@@ -75,7 +75,7 @@ class SmithWaterman(TransducerLoss):
                 arc_type="log64",
             )
         elif matrix is None and gap_extend is None:
-            fst = transducers.smith_waterman_transducer(
+            fst = transducers.smith_waterman_transducer.arrays(
                 alphabet,
                 match=match,
                 substitute=substitute,
@@ -134,7 +134,7 @@ class GlobalAlignment(TransducerLoss):
         free_ends: Literal["none", "y", "target", "both"] = "none",
     ) -> None:
         one_of("free_ends", free_ends, ("none", "y", "target", "both"))
-        fst = transducers.alignment_transducer(
+        fst = transducers.alignment_transducer.arrays(
             alphabet,
             -alignment_scores(matrix, alphabet),
             gap_open=gap_open,

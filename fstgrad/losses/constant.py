@@ -52,7 +52,7 @@ class NoLoss(_Constraint):
     >>> loss = fg.CollapsedLoss(fg.NoLoss(fg.Alphabet("ab")), fg.Alphabet("ab$"),
     ...                         collapse="end", blank="$")
     >>> b = loss.compile("a", length=2)  # "", a, b, aa, ab, ba, bb
-    >>> round(np.exp(fg.StringDistribution(np.zeros((2, 3)), b).log_partition()), 9)
+    >>> round(float(np.exp(fg.StringDistribution(np.zeros((2, 3)), b).log_partition())), 9)
     7.0
     """
 

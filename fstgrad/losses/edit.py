@@ -1,7 +1,5 @@
 """Edit distances: losses of single symbols inserted, deleted and substituted."""
 
-from typing import Any
-
 import numpy.typing as npt
 
 from fstgrad import transducers
@@ -49,19 +47,25 @@ class EditDistance(TransducerLoss):
         confusion: npt.ArrayLike | None = None,
         factored: bool | None = None,
     ) -> None:
-        costs: dict[str, Any] = {
-            "insert_cost": insert_cost,
-            "delete_cost": delete_cost,
-            "substitute_cost": substitute_cost,
-            "arc_type": "log64",
-        }
         if factored is None:
             factored = confusion is None and len(alphabet) > _WHOLE
         if not factored:
-            fst = transducers.edit_transducer(alphabet, confusion=confusion, **costs)
+            fst = transducers.edit_transducer.arrays(
+                alphabet,
+                insert_cost=insert_cost,
+                delete_cost=delete_cost,
+                substitute_cost=substitute_cost,
+                confusion=confusion,
+                arc_type="log64",
+            )
             super().__init__(fst, alphabet)
         elif confusion is None:
-            super().__init__(transducers.edit_factors(alphabet, **costs), alphabet)
+            super().__init__(
+                transducers.edit_factor_arrays(
+                    alphabet, insert_cost, delete_cost, substitute_cost, "log64"
+                ),
+                alphabet,
+            )
         else:
             raise InvalidInputError(
                 "confusion has a cost for each pair of symbols and does not factor; "
@@ -80,7 +84,7 @@ class Hamming(TransducerLoss):
     """
 
     def __init__(self, alphabet: Alphabet, cost: float = 1.0) -> None:
-        fst = transducers.hamming_transducer(alphabet, cost=cost, arc_type="log64")
+        fst = transducers.hamming_transducer.arrays(alphabet, cost=cost, arc_type="log64")
         super().__init__(fst, alphabet)
 
 
@@ -99,7 +103,7 @@ class LongestCommonSubsequence(TransducerLoss):
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
-        fst = transducers.subsequence_transducer(alphabet, arc_type="log64")
+        fst = transducers.subsequence_transducer.arrays(alphabet, arc_type="log64")
         super().__init__(fst, alphabet)
 
 
@@ -131,7 +135,7 @@ class OptimalStringAlignment(TransducerLoss):
         substitute_cost: float = 1.0,
         transpose_cost: float = 1.0,
     ) -> None:
-        fst = transducers.transposition_transducer(
+        fst = transducers.transposition_transducer.arrays(
             alphabet,
             insert_cost=insert_cost,
             delete_cost=delete_cost,

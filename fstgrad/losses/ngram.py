@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
 from fstgrad.losses.transducer import TransducerLoss
-from fstgrad.openfst import Fst, read
+from fstgrad.openfst import FstArrays
 
 
 class _Kernel(TransducerLoss):
@@ -22,13 +22,13 @@ class _Kernel(TransducerLoss):
 
     def __init__(
         self,
-        counter: Fst,
+        counter: FstArrays,
         alphabet: Alphabet,
         smoothing: float,
         log: bool,
-        other: Fst | None = None,
+        other: FstArrays | None = None,
     ) -> None:
-        inverted = read(counter if other is None else other).invert()
+        inverted = (counter if other is None else other).inverted()
         super().__init__(
             (counter, inverted), alphabet, semiring="probability", smoothing=smoothing, log=log
         )
@@ -50,7 +50,9 @@ class NGram(_Kernel):
     def __init__(
         self, alphabet: Alphabet, order: int = 2, *, smoothing: float = 0.0, log: bool = True
     ) -> None:
-        super().__init__(transducers.ngram_counter(alphabet, order), alphabet, smoothing, log)
+        super().__init__(
+            transducers.ngram_counter.arrays(alphabet, order), alphabet, smoothing, log
+        )
         self.order = order
 
 
@@ -85,8 +87,8 @@ class NGramSum(_Kernel):
         smoothing: float = 0.0,
         log: bool = True,
     ) -> None:
-        weighted = transducers.ngrams_counter(alphabet, max_order, weights=weights)
-        plain = transducers.ngrams_counter(alphabet, max_order)
+        weighted = transducers.ngrams_counter.arrays(alphabet, max_order, weights=weights)
+        plain = transducers.ngrams_counter.arrays(alphabet, max_order)
         super().__init__(weighted, alphabet, smoothing, log, plain)
 
 
@@ -127,7 +129,7 @@ class GappyNGram(_Kernel):
         smoothing: float = 0.0,
         log: bool = True,
     ) -> None:
-        counter = transducers.gappy_counter(alphabet, order, decay)
+        counter = transducers.gappy_counter.arrays(alphabet, order, decay)
         super().__init__(counter, alphabet, smoothing, log)
 
 
@@ -165,5 +167,5 @@ class MismatchNGram(_Kernel):
         smoothing: float = 0.0,
         log: bool = True,
     ) -> None:
-        counter = transducers.mismatch_counter(alphabet, order, mismatches)
+        counter = transducers.mismatch_counter.arrays(alphabet, order, mismatches)
         super().__init__(counter, alphabet, smoothing, log)

@@ -52,7 +52,7 @@ class TransducerLoss(Loss):
 
     Parameters
     ----------
-    fst : pynini.Fst, or a sequence of them
+    fst : pynini.Fst or FstArrays, or a sequence of them
         Reads the hypothesis on its input side, writes the target on its output side; several are
         composed.  Weights are costs: in "standard" float32, in "log64" float64.
     alphabet : Alphabet
@@ -81,7 +81,7 @@ class TransducerLoss(Loss):
 
     def __init__(
         self,
-        fst: Fst | Sequence[Fst],
+        fst: Fst | FstArrays | Sequence[Fst | FstArrays],
         alphabet: Alphabet,
         *,
         semiring: Literal["tropical", "probability"] = "tropical",
@@ -93,8 +93,8 @@ class TransducerLoss(Loss):
         self.semiring = semiring
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
         self.log = log
-        parts = [fst] if not isinstance(fst, Sequence) else list(fst)
-        self.factors = self._checked_factors(parts)
+        parts = fst if isinstance(fst, Sequence) else [fst]
+        self._arrays = self._checked_factors(parts)
 
     @staticmethod
     def from_file(
@@ -137,6 +137,11 @@ class TransducerLoss(Loss):
         return TransducerLoss(fst, alphabet, semiring=semiring, smoothing=smoothing, log=log)
 
     @cached_property
+    def factors(self) -> tuple[Fst, ...]:
+        """The factors of U as pynini.Fst in "log64"; the first reads the hypothesis."""
+        return tuple(from_arrays(factor) for factor in self._arrays)
+
+    @cached_property
     def transducer(self) -> Fst:
         """The pynini.Fst U: arc type "standard" if tropical (float32 costs), "log64" otherwise."""
         whole = reduce(compose, self.factors)
@@ -177,11 +182,6 @@ class TransducerLoss(Loss):
         )
         return replace(machine, class_of=machine.class_of[class_of])
 
-    @cached_property
-    def _arrays(self) -> tuple[FstArrays, ...]:
-        """The factors; the first reads the hypothesis."""
-        return tuple(to_arrays(factor) for factor in self.factors)
-
     def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
         """Return the loss in nats of values of the machine: costs, or sums u as -log u or -u."""
         if machine.semiring is TROPICAL:
@@ -202,9 +202,9 @@ class TransducerLoss(Loss):
             raise FstError("target is cyclic; give an acceptor of finitely many strings")
         return with_arc_type(target, "log64")
 
-    def _checked_factors(self, parts: list[Fst]) -> tuple[Fst, ...]:
+    def _checked_factors(self, parts: Sequence[Fst | FstArrays]) -> tuple[FstArrays, ...]:
         """Return the factors in "log64", outer labels being those of the alphabet."""
-        arrays = [to_arrays(part) for part in parts]
+        arrays = [part if isinstance(part, FstArrays) else to_arrays(part) for part in parts]
         for left, right in pairwise(arrays):
             check_symbols(left.output_symbols, right.input_symbols)
         arrays[0] = over_alphabet(arrays[0], self.alphabet, ("input",))
@@ -219,4 +219,4 @@ class TransducerLoss(Loss):
             costs = np.concatenate([part.weight, part.final])
             if (np.isnan(costs) | (costs == -np.inf)).any():
                 raise FstError("a weight of the transducer is NaN or -inf; costs are finite")
-        return tuple(from_arrays(replace(part, arc_type="log64")) for part in arrays)
+        return tuple(replace(part, arc_type="log64") for part in arrays)

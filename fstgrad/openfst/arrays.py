@@ -1,6 +1,6 @@
 """An FST as plain arrays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -75,6 +75,16 @@ class FstArrays:
                 raise InvalidInputError(f"{name} has states outside 0 .. {states - 1}")
         if not -1 <= self.start < states:
             raise InvalidInputError(f"start is {self.start}; there are {states} states")
+
+    def inverted(self) -> "FstArrays":
+        """Return the FST with input and output side exchanged."""
+        return replace(
+            self,
+            ilabel=self.olabel,
+            olabel=self.ilabel,
+            input_symbols=self.output_symbols,
+            output_symbols=self.input_symbols,
+        )
 
     @property
     def num_states(self) -> int:

@@ -1,5 +1,7 @@
 """Builders: each a plain function from an alphabet and its costs to a pynini.Fst.
 
+What returns one FST has it as arrays too, without OpenFst: `edit_transducer.arrays(alphabet)`.
+
 Index
 -----
 - `string_acceptor`, `sigma_power` : one string; all strings of a length.
@@ -19,6 +21,7 @@ Computation for Structured Output Learning with Rational and Tropical Losses", N
 from fstgrad.transducers.acceptors import sigma_power, string_acceptor
 from fstgrad.transducers.alignment import Ends, alignment_transducer, smith_waterman_transducer
 from fstgrad.transducers.edit import (
+    edit_factor_arrays,
     edit_factors,
     edit_transducer,
     subsequence_transducer,
@@ -35,6 +38,7 @@ from fstgrad.transducers.ngram import (
 __all__ = [
     "Ends",
     "alignment_transducer",
+    "edit_factor_arrays",
     "edit_factors",
     "edit_transducer",
     "gappy_counter",

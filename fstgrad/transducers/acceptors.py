@@ -4,13 +4,14 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import positive_integer
-from fstgrad.openfst import ArcType, Fst
-from fstgrad.transducers.arcs import Arcs, final_at, labels, machine
+from fstgrad.openfst import ArcType, FstArrays
+from fstgrad.transducers.arcs import ArcGroup, FstBuilder, final_at, labels, machine
 
 
+@FstBuilder
 def string_acceptor(
     alphabet: Alphabet, sequence: SequenceLike, *, arc_type: ArcType = "standard"
-) -> Fst:
+) -> FstArrays:
     """Return the acceptor of one string.
 
     States 0 .. l, state s after s symbols, l final; one arc of cost 0 from s to s + 1.
@@ -25,11 +26,12 @@ def string_acceptor(
     label = alphabet.encode(sequence) + 1
     length = len(label)
     state = np.arange(length)
-    chain = Arcs(state, label, label, 0.0, state + 1)
+    chain = ArcGroup(state, label, label, 0.0, state + 1)
     return machine(arc_type, final_at(length + 1, length), [chain])
 
 
-def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standard") -> Fst:
+@FstBuilder
+def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standard") -> FstArrays:
     """Return the acceptor Ybar of Delta^l, all strings of `length` symbols.
 
     States 0 .. l, l final; from s to s + 1 one arc of cost 0 for each of the n symbols.
@@ -44,5 +46,5 @@ def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standar
     positive_integer("length", length)
     state, label = np.arange(length)[:, None], labels(alphabet)
     return machine(
-        arc_type, final_at(length + 1, length), [Arcs(state, label, label, 0.0, state + 1)]
+        arc_type, final_at(length + 1, length), [ArcGroup(state, label, label, 0.0, state + 1)]
     )

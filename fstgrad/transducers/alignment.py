@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import IntArray, one_of, positive_number, real_array
-from fstgrad.openfst import ArcType, Fst
-from fstgrad.transducers.arcs import EPSILON_LABEL, Arcs, final_at, labels, machine
+from fstgrad.openfst import ArcType, FstArrays
+from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
 Ends = Literal["none", "y", "target", "both", "local"]
 # what may be left out at either end for nothing: (symbols of y, symbols of the target)
@@ -21,6 +21,7 @@ _SKIPS: dict[str, tuple[tuple[bool, bool], ...]] = {
 }
 
 
+@FstBuilder
 def smith_waterman_transducer(
     alphabet: Alphabet,
     *,
@@ -29,7 +30,7 @@ def smith_waterman_transducer(
     insert: float = 1.0,
     delete: float = 1.0,
     arc_type: ArcType = "standard",
-) -> Fst:
+) -> FstArrays:
     """Return the Smith-Waterman transducer with linear gaps: the cost of the best local alignment.
 
     The cost of a pair is min over factors u of y and v of the target of the edit cost of (u, v)
@@ -67,16 +68,17 @@ def smith_waterman_transducer(
         arc_type,
         final_at(3, 2),
         [
-            Arcs(skipping, label, EPSILON_LABEL, 0.0, skipping),
-            Arcs(skipping, EPSILON_LABEL, label, 0.0, skipping),
-            Arcs(1, label[:, None], label, align, 1),
-            Arcs(1, label, EPSILON_LABEL, delete, 1),
-            Arcs(1, EPSILON_LABEL, label, insert, 1),
-            Arcs([0, 1], EPSILON_LABEL, EPSILON_LABEL, 0.0, [1, 2]),
+            ArcGroup(skipping, label, EPSILON_LABEL, 0.0, skipping),
+            ArcGroup(skipping, EPSILON_LABEL, label, 0.0, skipping),
+            ArcGroup(1, label[:, None], label, align, 1),
+            ArcGroup(1, label, EPSILON_LABEL, delete, 1),
+            ArcGroup(1, EPSILON_LABEL, label, insert, 1),
+            ArcGroup([0, 1], EPSILON_LABEL, EPSILON_LABEL, 0.0, [1, 2]),
         ],
     )
 
 
+@FstBuilder
 def alignment_transducer(
     alphabet: Alphabet,
     costs: npt.ArrayLike,
@@ -85,7 +87,7 @@ def alignment_transducer(
     gap_extend: float,
     free_ends: Ends = "none",
     arc_type: ArcType = "standard",
-) -> Fst:
+) -> FstArrays:
     """Return the transducer of the best alignment with affine gaps.
 
     The cost of a pair is the least, over alignments, of costs[a, b] for each aligned pair and
@@ -138,15 +140,15 @@ def alignment_transducer(
         core = first + np.arange(3)
         aligned, deleting, inserting = (int(state) for state in core)
     groups = [
-        Arcs(core[:, None, None], label[:, None], label, align, aligned),
-        Arcs(aligned, label, EPSILON_LABEL, opening, deleting),
-        Arcs(aligned, EPSILON_LABEL, label, opening, inserting),
+        ArcGroup(core[:, None, None], label[:, None], label, align, aligned),
+        ArcGroup(aligned, label, EPSILON_LABEL, opening, deleting),
+        ArcGroup(aligned, EPSILON_LABEL, label, opening, inserting),
     ]
     if len(core) > 1:
         groups += [
-            Arcs(deleting, label, EPSILON_LABEL, extending, deleting),
-            Arcs(deleting, EPSILON_LABEL, label, opening, inserting),
-            Arcs(inserting, EPSILON_LABEL, label, extending, inserting),
+            ArcGroup(deleting, label, EPSILON_LABEL, extending, deleting),
+            ArcGroup(deleting, EPSILON_LABEL, label, opening, inserting),
+            ArcGroup(inserting, EPSILON_LABEL, label, extending, inserting),
         ]
     states = first + len(core)
     final = list(core)
@@ -166,20 +168,20 @@ def _free_end(
     aligned: int,
     core: IntArray,
     after: int,
-) -> list[Arcs]:
+) -> list[ArcGroup]:
     """Return the arcs that skip symbols of y, of the target or of both for nothing."""
     ends = np.array([[before], [after]])
     groups = [
-        Arcs(0, EPSILON_LABEL, EPSILON_LABEL, 0.0, aligned),
-        Arcs(core, EPSILON_LABEL, EPSILON_LABEL, 0.0, after),
+        ArcGroup(0, EPSILON_LABEL, EPSILON_LABEL, 0.0, aligned),
+        ArcGroup(core, EPSILON_LABEL, EPSILON_LABEL, 0.0, after),
     ]
     if before != 0:
         groups += [
-            Arcs(0, EPSILON_LABEL, EPSILON_LABEL, 0.0, before),
-            Arcs(before, EPSILON_LABEL, EPSILON_LABEL, 0.0, aligned),
+            ArcGroup(0, EPSILON_LABEL, EPSILON_LABEL, 0.0, before),
+            ArcGroup(before, EPSILON_LABEL, EPSILON_LABEL, 0.0, aligned),
         ]
     if skip[0]:
-        groups.append(Arcs(ends, label, EPSILON_LABEL, 0.0, ends))
+        groups.append(ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends))
     if skip[1]:
-        groups.append(Arcs(ends, EPSILON_LABEL, label, 0.0, ends))
+        groups.append(ArcGroup(ends, EPSILON_LABEL, label, 0.0, ends))
     return groups

@@ -1,8 +1,12 @@
-"""Machines written as groups of arcs: each field of a group is a number or an array of labels."""
+"""Machines written as groups of arcs: each field of a group is a number or an array of labels.
 
+Builders are written as functions that return arrays; `FstBuilder` makes pynini.Fst of them.
+"""
+
+import functools
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +18,10 @@ from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
 
 EPSILON_LABEL = 0
 MAX_ARCS = 2**25
+Parameters = ParamSpec("Parameters")
 
 
-class Arcs(NamedTuple):
+class ArcGroup(NamedTuple):
     """Parallel arcs; the fields broadcast against each other, weights are costs."""
 
     source: npt.ArrayLike
@@ -26,7 +31,19 @@ class Arcs(NamedTuple):
     nextstate: npt.ArrayLike
 
 
-def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[Arcs]) -> Fst:
+class FstBuilder(Generic[Parameters]):
+    """A function that returns a pynini.Fst; `.arrays(...)` returns its arrays, without OpenFst."""
+
+    def __init__(self, arrays: Callable[Parameters, FstArrays]) -> None:
+        functools.update_wrapper(self, arrays)
+        self.arrays = arrays
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Fst:
+        """Return the FST."""
+        return from_arrays(self.arrays(*args, **kwargs))
+
+
+def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[ArcGroup]) -> FstArrays:
     """Return the FST with start state 0, these final costs (+inf: not final) and these arcs.
 
     Raises
@@ -46,7 +63,7 @@ def machine(arc_type: ArcType, final: FloatArray, groups: Sequence[Arcs]) -> Fst
     source, ilabel, olabel, weight, nextstate = (
         np.concatenate([column[i].ravel() for column in columns]) for i in range(5)
     )
-    return from_arrays(FstArrays(arc_type, 0, final, source, ilabel, olabel, nextstate, weight))
+    return FstArrays(arc_type, 0, final, source, ilabel, olabel, nextstate, weight)
 
 
 def final_at(states: int, *final: int) -> FloatArray:

@@ -9,10 +9,11 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_number, real_array
-from fstgrad.openfst import ArcType, Fst
-from fstgrad.transducers.arcs import EPSILON_LABEL, Arcs, final_at, labels, machine
+from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
+from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
 
+@FstBuilder
 def edit_transducer(
     alphabet: Alphabet,
     *,
@@ -21,7 +22,7 @@ def edit_transducer(
     substitute_cost: float = 1.0,
     confusion: npt.ArrayLike | None = None,
     arc_type: ArcType = "standard",
-) -> Fst:
+) -> FstArrays:
     """Return the edit-distance transducer.
 
     One state, start and final, with the loops a:a (cost 0), a:b (substitution), a:eps (deletion)
@@ -63,9 +64,9 @@ def edit_transducer(
         arc_type,
         final_at(1, 0),
         [
-            Arcs(0, label[:, None], label, costs, 0),
-            Arcs(0, label, EPSILON_LABEL, delete, 0),
-            Arcs(0, EPSILON_LABEL, label, insert, 0),
+            ArcGroup(0, label[:, None], label, costs, 0),
+            ArcGroup(0, label, EPSILON_LABEL, delete, 0),
+            ArcGroup(0, EPSILON_LABEL, label, insert, 0),
         ],
     )
 
@@ -97,27 +98,40 @@ def edit_factors(
     >>> [factor.num_arcs(0) for factor in edit_factors(Alphabet("abcdefghij"))]
     [31, 31]
     """
+    left, right = edit_factor_arrays(alphabet, insert_cost, delete_cost, substitute_cost, arc_type)
+    return from_arrays(left), from_arrays(right)
+
+
+def edit_factor_arrays(
+    alphabet: Alphabet,
+    insert_cost: float,
+    delete_cost: float,
+    substitute_cost: float,
+    arc_type: ArcType,
+) -> tuple[FstArrays, FstArrays]:
+    """Return the arrays of `edit_factors`."""
     insert, delete, substitute = _checked_costs(
         insert_cost=insert_cost, delete_cost=delete_cost, substitute_cost=substitute_cost
     )
     label = labels(alphabet)
     inserted, deleted, substituted = len(alphabet) + np.array([1, 2, 3])
     pays = [
-        Arcs(0, label, label, 0.0, 0),
-        Arcs(0, label, substituted, substitute, 0),
-        Arcs(0, label, deleted, delete, 0),
-        Arcs(0, EPSILON_LABEL, inserted, insert, 0),
+        ArcGroup(0, label, label, 0.0, 0),
+        ArcGroup(0, label, substituted, substitute, 0),
+        ArcGroup(0, label, deleted, delete, 0),
+        ArcGroup(0, EPSILON_LABEL, inserted, insert, 0),
     ]
     writes = [
-        Arcs(0, label, label, 0.0, 0),
-        Arcs(0, substituted, label, 0.0, 0),
-        Arcs(0, deleted, EPSILON_LABEL, 0.0, 0),
-        Arcs(0, inserted, label, 0.0, 0),
+        ArcGroup(0, label, label, 0.0, 0),
+        ArcGroup(0, substituted, label, 0.0, 0),
+        ArcGroup(0, deleted, EPSILON_LABEL, 0.0, 0),
+        ArcGroup(0, inserted, label, 0.0, 0),
     ]
     return machine(arc_type, final_at(1, 0), pays), machine(arc_type, final_at(1, 0), writes)
 
 
-def subsequence_transducer(alphabet: Alphabet, *, arc_type: ArcType = "standard") -> Fst:
+@FstBuilder
+def subsequence_transducer(alphabet: Alphabet, *, arc_type: ArcType = "standard") -> FstArrays:
     """Return the transducer of the symbols of the target outside a longest common subsequence.
 
     One state, start and final, with the loops a:a (cost 0), a:eps (cost 0) and eps:b (cost 1):
@@ -131,13 +145,14 @@ def subsequence_transducer(alphabet: Alphabet, *, arc_type: ArcType = "standard"
     """
     label = labels(alphabet)
     groups = [
-        Arcs(0, label, label, 0.0, 0),
-        Arcs(0, label, EPSILON_LABEL, 0.0, 0),
-        Arcs(0, EPSILON_LABEL, label, 1.0, 0),
+        ArcGroup(0, label, label, 0.0, 0),
+        ArcGroup(0, label, EPSILON_LABEL, 0.0, 0),
+        ArcGroup(0, EPSILON_LABEL, label, 1.0, 0),
     ]
     return machine(arc_type, final_at(1, 0), groups)
 
 
+@FstBuilder
 def transposition_transducer(
     alphabet: Alphabet,
     *,
@@ -146,7 +161,7 @@ def transposition_transducer(
     substitute_cost: float = 1.0,
     transpose_cost: float = 1.0,
     arc_type: ArcType = "standard",
-) -> Fst:
+) -> FstArrays:
     """Return the edit transducer with transpositions: the optimal string alignment distance.
 
     State 0 is that of `edit_transducer`; state (a, b), a != b, is entered by a:b (`transpose_cost`)
@@ -181,13 +196,13 @@ def transposition_transducer(
     first, second = (1 + ids for ids in np.nonzero(~np.eye(len(label), dtype=bool)))
     between = 1 + np.arange(len(first))
     groups = [
-        Arcs(0, label[:, None], label, costs, 0),
-        Arcs(0, label, EPSILON_LABEL, delete, 0),
-        Arcs(0, EPSILON_LABEL, label, insert, 0),
+        ArcGroup(0, label[:, None], label, costs, 0),
+        ArcGroup(0, label, EPSILON_LABEL, delete, 0),
+        ArcGroup(0, EPSILON_LABEL, label, insert, 0),
     ]
     if len(between):
-        groups.append(Arcs(0, first, second, transpose, between))
-        groups.append(Arcs(between, second, first, 0.0, 0))
+        groups.append(ArcGroup(0, first, second, transpose, between))
+        groups.append(ArcGroup(between, second, first, 0.0, 0))
     return machine(arc_type, final_at(1 + len(between), 0), groups)
 
 

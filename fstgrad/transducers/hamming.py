@@ -4,13 +4,14 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_number
-from fstgrad.openfst import ArcType, Fst
-from fstgrad.transducers.arcs import Arcs, final_at, labels, machine
+from fstgrad.openfst import ArcType, FstArrays
+from fstgrad.transducers.arcs import ArcGroup, FstBuilder, final_at, labels, machine
 
 
+@FstBuilder
 def hamming_transducer(
     alphabet: Alphabet, *, cost: float = 1.0, arc_type: ArcType = "standard"
-) -> Fst:
+) -> FstArrays:
     """Return the Hamming transducer: `cost` for each position in which two strings differ.
 
     One state, start and final, with the loops a:a (cost 0) and a:b (`cost`): n^2 arcs.  Strings of
@@ -25,4 +26,4 @@ def hamming_transducer(
     positive_number("cost", cost, allow_zero=True)
     label = labels(alphabet)
     costs = np.where(label[:, None] == label, 0.0, cost)
-    return machine(arc_type, final_at(1, 0), [Arcs(0, label[:, None], label, costs, 0)])
+    return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])

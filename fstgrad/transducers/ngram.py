@@ -7,11 +7,12 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_integer, positive_number, real_array
 from fstgrad.errors import InvalidInputError
-from fstgrad.openfst import ArcType, Fst
-from fstgrad.transducers.arcs import EPSILON_LABEL, Arcs, final_at, labels, machine
+from fstgrad.openfst import ArcType, FstArrays
+from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
 
-def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64") -> Fst:
+@FstBuilder
+def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64") -> FstArrays:
     """Return T_n, which maps y to each of its n-grams u with the weight c_u(y).
 
     c_u(y) is the number of times u occurs in y; in the log semiring the paths of (y, u), one for
@@ -45,19 +46,20 @@ def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64"
         arc_type,
         final_at(order + 1, order),
         [
-            Arcs(ends, label, EPSILON_LABEL, 0.0, ends),
-            Arcs(state, label, label, 0.0, state + 1),
+            ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends),
+            ArcGroup(state, label, label, 0.0, state + 1),
         ],
     )
 
 
+@FstBuilder
 def ngrams_counter(
     alphabet: Alphabet,
     max_order: int,
     *,
     weights: Sequence[float] | None = None,
     arc_type: ArcType = "log64",
-) -> Fst:
+) -> FstArrays:
     """Return the counter of all n-grams of the orders 1 .. N: y and u have the weight w_|u| c_u(y).
 
     States 0 .. N + 1.  State 0 skips (a:eps), state s < N copies one symbol to s + 1, and every
@@ -93,16 +95,17 @@ def ngrams_counter(
         arc_type,
         final_at(end + 1, end),
         [
-            Arcs(ends, label, EPSILON_LABEL, 0.0, ends),
-            Arcs(state, label, label, 0.0, state + 1),
-            Arcs(1 + np.arange(max_order), EPSILON_LABEL, EPSILON_LABEL, -np.log(weight), end),
+            ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends),
+            ArcGroup(state, label, label, 0.0, state + 1),
+            ArcGroup(1 + np.arange(max_order), EPSILON_LABEL, EPSILON_LABEL, -np.log(weight), end),
         ],
     )
 
 
+@FstBuilder
 def gappy_counter(
     alphabet: Alphabet, order: int, decay: float, *, arc_type: ArcType = "log64"
-) -> Fst:
+) -> FstArrays:
     """Return the counter of n-grams with gaps: y and u have the weight sum_i decay^l(i).
 
     i runs over the subsequences i_1 < ... < i_n of positions at which y spells u, and
@@ -139,17 +142,18 @@ def gappy_counter(
     state = np.arange(order)[:, None]
     ends, inside = np.array([[0], [order]]), np.arange(1, order)[:, None]
     groups = [
-        Arcs(ends, label, EPSILON_LABEL, 0.0, ends),
-        Arcs(state, label, label, cost, state + 1),
+        ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends),
+        ArcGroup(state, label, label, cost, state + 1),
     ]
     if order > 1:
-        groups.append(Arcs(inside, label, EPSILON_LABEL, cost, inside))
+        groups.append(ArcGroup(inside, label, EPSILON_LABEL, cost, inside))
     return machine(arc_type, final_at(order + 1, order), groups)
 
 
+@FstBuilder
 def mismatch_counter(
     alphabet: Alphabet, order: int, mismatches: int, *, arc_type: ArcType = "log64"
-) -> Fst:
+) -> FstArrays:
     """Return the counter with mismatches: how many n-grams of y are near u.
 
     Near means that at most m symbols differ.
@@ -185,7 +189,7 @@ def mismatch_counter(
     label, end = labels(alphabet), order * (mismatches + 1) + 1
     read, written = (1 + ids for ids in np.nonzero(~np.eye(len(label), dtype=bool)))
     ends = np.array([[0], [end]])
-    groups = [Arcs(ends, label, EPSILON_LABEL, 0.0, ends)]
+    groups = [ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends)]
 
     def state(symbols: int, differing: int) -> int:
         if symbols == order:
@@ -195,8 +199,8 @@ def mismatch_counter(
     for symbols in range(order):
         for differing in range(mismatches + 1 if symbols else 1):
             here = state(symbols, differing)
-            groups.append(Arcs(here, label, label, 0.0, state(symbols + 1, differing)))
+            groups.append(ArcGroup(here, label, label, 0.0, state(symbols + 1, differing)))
             if differing < mismatches and len(label) > 1:
                 there = state(symbols + 1, differing + 1)
-                groups.append(Arcs(here, read, written, 0.0, there))
+                groups.append(ArcGroup(here, read, written, 0.0, there))
     return machine(arc_type, final_at(end + 1, end), groups)

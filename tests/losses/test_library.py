@@ -321,13 +321,13 @@ def test_reports():
 
 
 def test_a_report_refuses_a_cycle_of_negative_cost():
-    from fstgrad.transducers.arcs import Arcs, final_at, machine
+    from fstgrad.transducers.arcs import ArcGroup, final_at, machine
 
     label = np.array([1, 2])
     fst = machine(
         "log64",
         final_at(1, 0),
-        [Arcs(0, label, label, 0.0, 0), Arcs(0, 0, 0, -1.0, 0)],
+        [ArcGroup(0, label, label, 0.0, 0), ArcGroup(0, 0, 0, -1.0, 0)],
     )
     with pytest.raises(fg.FstError, match="cycle of insertions or deletions with negative cost"):
         fg.TransducerLoss(fst, AB).check(["ab"])
