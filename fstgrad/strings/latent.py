@@ -38,7 +38,7 @@ def latent_softmax_margin(
     >>> abc = fg.Alphabet("ab_")
     >>> gold = fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="ctc", blank="_").compile("a", 2)
     >>> value, gradient = latent_softmax_margin(np.zeros((2, 3)), gold)
-    >>> round(np.exp(value), 12)  # 9 latent strings, of which aa, a_ and _a are gold
+    >>> float(round(np.exp(value), 12))  # 9 latent strings, of which aa, a_ and _a are gold
     3.0
     """
     augmented = StringDistribution(scores, b)

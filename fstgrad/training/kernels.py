@@ -1,11 +1,15 @@
-"""Rows of a weight matrix added up for each position, and the adjoint.
+"""Compiled loops of the models: sums of feature rows with their adjoint, and alignments.
 
-The active features of position s are `ids[starts[s] : starts[s + 1]]`; the numpy twins are
-`np.add.reduceat` and `np.add.at`.
+The active features of position s are `ids[starts[s] : starts[s + 1]]`; the numpy twins of `gather`
+and `scatter` are `np.add.reduceat` and `np.add.at`.
 """
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+import math
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
 
 
 @kernel
@@ -25,3 +29,119 @@ def scatter(starts: IntArray, ids: IntArray, table: FloatArray, out: FloatArray)
         for k in range(starts[s], starts[s + 1]):
             for j in range(table.shape[1]):
                 out[ids[k], j] += table[s, j]
+
+
+@kernel
+def lay_links(
+    xs: IntArray,
+    x_first: IntArray,
+    most: IntArray,
+    ys: IntArray,
+    y_first: IntArray,
+    empties: IntArray,
+) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """Return (source, goal, u, v, first_link, first_node) of the alignments of all pairs.
+
+    xs (places, max_x) and ys (places, max_y) hold the numbers of the substrings that start at each
+    place, most (places,) the longest v of a u that starts there; an insertion has the longest v of
+    the place before it.  empties = (whether u may be empty, whether v may be).
+    """
+    pairs = len(x_first) - 1
+    first_link = np.zeros(pairs + 1, dtype=np.int64)
+    first_node = np.zeros(pairs + 1, dtype=np.int64)
+    most_x = xs.shape[1]
+    # the same walk twice: to count the links, then to write as many as were counted
+    source = goal = u = v = np.zeros(0, dtype=np.int64)
+    for writes in (False, True):
+        if writes:
+            source = np.empty(first_link[pairs], dtype=np.int64)
+            goal, u, v = np.empty_like(source), np.empty_like(source), np.empty_like(source)
+        link = 0
+        for p in range(pairs):
+            size_x, size_y = x_first[p + 1] - x_first[p], y_first[p + 1] - y_first[p]
+            for i in range(size_x + 1):
+                for j in range(size_y + 1):
+                    for a in range(1 - empties[0], min(most_x, size_x - i) + 1):
+                        limit = most[max(x_first[p], x_first[p] + i - (a == 0))]
+                        for b in range(1 - empties[1], min(limit, size_y - j) + 1):
+                            if a + b == 0:
+                                continue
+                            if writes:
+                                source[link] = first_node[p] + i * (size_y + 1) + j
+                                goal[link] = source[link] + a * (size_y + 1) + b
+                                u[link] = xs[x_first[p] + i, a - 1] if a else 0
+                                v[link] = ys[y_first[p] + j, b - 1] if b else 0
+                            link += 1
+            first_link[p + 1] = link
+            first_node[p + 1] = first_node[p] + (size_x + 1) * (size_y + 1)
+    return source, goal, u, v, first_link, first_node
+
+
+@kernel
+def expected_links(
+    first_link: IntArray,
+    first_node: IntArray,
+    source: IntArray,
+    goal: IntArray,
+    kind: IntArray,
+    log_p: FloatArray,
+    counts: FloatArray,
+    log_z: FloatArray,
+) -> None:
+    """Add the expected number of links of each kind to counts (K,); write log p of each pair.
+
+    Forward and backward over the links of a pair, on logarithms; a pair of probability zero adds
+    nothing.  Nodes of a pair are first_node[p] .. first_node[p + 1] - 1, the start first.
+    """
+    for p in range(len(first_link) - 1):
+        base = first_node[p]
+        size = first_node[p + 1] - base
+        alpha, beta = np.full(size, -np.inf), np.full(size, -np.inf)
+        alpha[0] = beta[size - 1] = 0.0
+        for k in range(first_link[p], first_link[p + 1]):
+            s, g = source[k] - base, goal[k] - base
+            alpha[g] = _log_sum(alpha[g], alpha[s] + log_p[kind[k]])
+        for k in range(first_link[p + 1] - 1, first_link[p] - 1, -1):
+            s, g = source[k] - base, goal[k] - base
+            beta[s] = _log_sum(beta[s], beta[g] + log_p[kind[k]])
+        log_z[p] = alpha[size - 1]
+        if log_z[p] == -np.inf:
+            continue
+        for k in range(first_link[p], first_link[p + 1]):
+            s, g = source[k] - base, goal[k] - base
+            counts[kind[k]] += math.exp(alpha[s] + log_p[kind[k]] + beta[g] - log_z[p])
+
+
+@kernel
+def best_links(
+    first_link: IntArray,
+    first_node: IntArray,
+    source: IntArray,
+    goal: IntArray,
+    kind: IntArray,
+    log_p: FloatArray,
+) -> BoolArray:
+    """Return which links are on the most probable alignment of their pair, (links,)."""
+    chosen = np.zeros(len(source), dtype=np.bool_)
+    for p in range(len(first_link) - 1):
+        base = first_node[p]
+        size = first_node[p + 1] - base
+        best, last = np.full(size, -np.inf), np.full(size, -1)
+        best[0] = 0.0
+        for k in range(first_link[p], first_link[p + 1]):
+            value = best[source[k] - base] + log_p[kind[k]]
+            if value > best[goal[k] - base]:
+                best[goal[k] - base], last[goal[k] - base] = value, k
+        node = size - 1
+        while last[node] >= 0:
+            chosen[last[node]] = True
+            node = source[last[node]] - base
+    return chosen
+
+
+@inner_kernel
+def _log_sum(a: float, b: float) -> float:
+    """Return log(exp(a) + exp(b))."""
+    if a < b:
+        a, b = b, a
+    return a if b == -np.inf else a + math.log1p(math.exp(b - a))

@@ -1,0 +1,305 @@
+"""Alignments of pairs by expectation maximization: which symbols of x gave which symbols of y.
+
+A pair (x, y) is cut into links (u, v), u of up to `max_x` symbols of x and v of up to `max_y` of y,
+either possibly empty but not both.  An alignment has the probability of the product of p(u, v) over
+its links; expectation maximization over all alignments of all pairs raises their likelihood in
+every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007).
+
+- `Aligner` : fit, the best alignment of a pair, posteriors of its links.
+- `per_symbol` : an alignment as one string of y for each symbol of x.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    one_of,
+    positive_integer,
+    positive_number,
+)
+from fstgrad.errors import InfeasibleError, InvalidInputError
+
+Symbols = tuple[str, ...]
+Pair = tuple[Symbols, Symbols]
+NORMALIZATIONS = ("joint", "conditional")
+
+
+class Link(NamedTuple):
+    """Symbols of x and the symbols of y that they gave; one side may be empty."""
+
+    x: Symbols
+    y: Symbols
+
+
+class Aligned(NamedTuple):
+    """An alignment of a pair.
+
+    links : the best alignment, in order.
+    posterior : of each link, the probability that an alignment of the pair has it at this place.
+    log_probability : of the pair, over all of its alignments, in nats.
+    """
+
+    links: tuple[Link, ...]
+    posterior: tuple[float, ...]
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """The links of all alignments of pairs, as arrays.
+
+    Node (i, j) of a pair, i symbols of x and j of y read, is first_node + i (|y| + 1) + j.  Links
+    are sorted by their source, which is a topological order.
+
+    source, goal, kind : (links,) nodes, and the number of (u, v).
+    first_link, first_node : (pairs + 1,)
+    """
+
+    source: IntArray
+    goal: IntArray
+    kind: IntArray
+    first_link: IntArray
+    first_node: IntArray
+
+    @property
+    def pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.first_link) - 1
+
+    @property
+    def links(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """What the kernels walk along."""
+        return self.first_link, self.first_node, self.source, self.goal
+
+
+class Aligner:
+    """Many-to-many alignment of pairs of strings.
+
+    Parameters
+    ----------
+    max_x, max_y : int
+        Most symbols on either side of a link.
+    empty_x, empty_y : bool
+        Whether a link may have no symbols of x (an insertion), or of y (a deletion).
+    longest : mapping of symbols of x to int, optional
+        Symbols whose links have up to so many symbols of y, in place of `max_y`.
+    normalization : {"joint", "conditional"}
+        p(u, v), which sums to one over all links, or p(v | u), over the v of each u.
+    iterations : int
+        At most; the fit stops when the mean log-likelihood of a pair rises by less than 1e-5 nats.
+    smoothing : float >= 0
+        Added to the expected count of every link that occurs in an alignment of the data.
+
+    Attributes
+    ----------
+    log_likelihood_ : (iterations,) float64, nats
+        Sum over the pairs before each update; it never falls while `smoothing` is 0.
+
+    Notes
+    -----
+    An iteration costs O(links) = O(sum |x| |y| max_x max_y).  The start is uniform, so a fit is
+    deterministic.
+
+    Examples
+    --------
+    >>> pairs = [(tuple(x), tuple(y)) for x, y in [("ax", "aks"), ("xa", "ksa"), ("a", "a")]]
+    >>> aligner = Aligner(max_x=1, max_y=2).fit(pairs)
+    >>> [(link.x, link.y) for link in aligner.align(("x", "a", "x"), tuple("ksaks")).links]
+    [(('x',), ('k', 's')), (('a',), ('a',)), (('x',), ('k', 's'))]
+    """
+
+    def __init__(
+        self,
+        max_x: int = 2,
+        max_y: int = 2,
+        *,
+        empty_x: bool = True,
+        empty_y: bool = True,
+        longest: Mapping[str, int] | None = None,
+        normalization: str = "joint",
+        iterations: int = 20,
+        smoothing: float = 0.0,
+    ) -> None:
+        self.max_x = positive_integer("max_x", max_x)
+        self.max_y = positive_integer("max_y", max_y)
+        self.empty_x, self.empty_y = empty_x, empty_y
+        self.longest = {} if longest is None else dict(longest)
+        self.normalization = one_of("normalization", normalization, NORMALIZATIONS)
+        self.iterations = positive_integer("iterations", iterations)
+        self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
+
+    def fit(self, pairs: Iterable[Pair]) -> "Aligner":
+        """Learn the probabilities of links from pairs (x, y) of sequences of symbols.
+
+        Raises
+        ------
+        InvalidInputError
+            There are no pairs.
+        InfeasibleError
+            A pair has no alignment: one side is too long for the other.
+        """
+        from fstgrad.training.kernels import expected_links
+
+        most_y = max([self.max_y, *self.longest.values()])
+        self._x, self._y, self._number = _Numbering(self.max_x), _Numbering(most_y), {}
+        read = [(tuple(x), tuple(y)) for x, y in pairs]
+        corpus = self._corpus(read, grow=True)
+        kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
+        log_p = np.full(len(kinds), -np.log(len(kinds)))
+        log_z = np.empty(corpus.pairs)
+        history: list[float] = []
+        for _ in range(self.iterations):
+            counts = np.full(len(kinds), self.smoothing)
+            expected_links(*corpus.links, corpus.kind, log_p, counts, log_z)
+            self._check_aligned(read, log_z)
+            history.append(float(log_z.sum()))
+            log_p = self._normalized(counts, kinds)
+            gain = np.inf if len(history) < 2 else history[-1] - history[-2]
+            if gain < 1e-5 * corpus.pairs:
+                break
+        self.counts_ = counts
+        self.log_p_ = log_p
+        self.log_likelihood_ = np.array(history)
+        return self
+
+    def align(self, x: Sequence[str], y: Sequence[str]) -> Aligned:
+        """Return the best alignment of a pair, the posteriors of its links, and log p."""
+        return self.align_all([(tuple(x), tuple(y))])[0]
+
+    def align_all(self, pairs: Sequence[Pair]) -> list[Aligned]:
+        """Return the alignment of every pair.
+
+        Raises
+        ------
+        InfeasibleError
+            A pair has no alignment of links that were seen in the data.
+        """
+        from fstgrad.training.kernels import best_links, expected_links
+
+        pairs = [(tuple(x), tuple(y)) for x, y in pairs]
+        corpus = self._corpus(pairs, grow=False)
+        log_p = np.append(self.log_p_, -np.inf)  # the last number: a link that was never seen
+        weight = log_p[corpus.kind]
+        own = np.arange(len(weight))  # each link is a kind of its own: counts are posteriors
+        chosen = best_links(*corpus.links, own, weight)
+        posterior, log_z = np.zeros(len(weight)), np.empty(corpus.pairs)
+        expected_links(*corpus.links, own, weight, posterior, log_z)
+        return [
+            self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))
+            for i, pair in enumerate(pairs)
+        ]
+
+    def _aligned(
+        self,
+        i: int,
+        pair: Pair,
+        corpus: _Corpus,
+        chosen: BoolArray,
+        posterior: FloatArray,
+        log_probability: float,
+    ) -> Aligned:
+        (x, y), start = pair, corpus.first_link[i]
+        if log_probability == -np.inf:
+            raise InfeasibleError(
+                f"pair {i}, {' '.join(x)!r} with {' '.join(y)!r}, has no alignment of links that "
+                "occur in the data; fit the aligner to pairs that have them"
+            )
+        on_path = np.flatnonzero(chosen[start : corpus.first_link[i + 1]]) + start
+        nodes = np.stack([corpus.source[on_path], corpus.goal[on_path]]) - corpus.first_node[i]
+        (i0, i1), (j0, j1) = np.divmod(nodes, len(y) + 1)
+        spans = zip(i0, i1, j0, j1, strict=True)
+        links = tuple(Link(x[a:b], y[c:d]) for a, b, c, d in spans)
+        return Aligned(links, tuple(posterior[on_path].tolist()), log_probability)
+
+    def _normalized(self, counts: FloatArray, kinds: IntArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            if self.normalization == "joint":
+                return np.log(counts) - np.log(counts.sum())
+            total = np.bincount(kinds[:, 0], weights=counts)
+            return np.log(counts) - np.log(total[kinds[:, 0]])
+
+    def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
+        """Return the links of pairs; kinds that are not known get numbers, or the number K."""
+        from fstgrad.training.kernels import lay_links
+
+        if not pairs:
+            raise InvalidInputError("pairs is empty; give at least one pair")
+        xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
+        ys, y_first = self._y.numbered([y for _, y in pairs], grow=grow)
+        symbols = [symbol for x, _ in pairs for symbol in x]
+        most = np.array([self.longest.get(symbol, self.max_y) for symbol in symbols], dtype=int)
+        empties = np.array([self.empty_x, self.empty_y])
+        source, goal, u, v, first_link, first_node = lay_links(
+            xs, x_first, most, ys, y_first, empties
+        )
+        width = int(v.max(initial=0)) + 2
+        keys, kind = np.unique((u + 1) * width + v + 1, return_inverse=True)
+        listed = list(zip((keys // width - 1).tolist(), (keys % width - 1).tolist(), strict=True))
+        if grow:
+            self._number = {key: i for i, key in enumerate(listed)}
+        number = np.array([self._number.get(key, len(self._number)) for key in listed], dtype=int)
+        return _Corpus(source, goal, number[kind], first_link, first_node)
+
+    def _check_aligned(self, pairs: list[Pair], log_z: FloatArray) -> None:
+        for i in np.flatnonzero(log_z == -np.inf).tolist():
+            x, y = pairs[i]
+            raise InfeasibleError(
+                f"pair {i} has {len(x)} and {len(y)} symbols, which no links of up to {self.max_x} "
+                f"to {self.max_y} symbols align; raise max_x or max_y, or allow empty sides"
+            )
+
+
+class _Numbering:
+    """Numbers for the substrings of up to `most` symbols: 0 is the empty one, -1 not known."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._known: dict[tuple[int, str], int] = {}
+
+    def numbered(self, strings: Sequence[Symbols], *, grow: bool) -> tuple[IntArray, IntArray]:
+        """Return (places, most), the numbers of the substrings that start at each place.
+
+        Substrings that pass the end of their string have the number -2.
+        """
+        first = np.cumsum([0, *map(len, strings)])
+        numbers = np.full((int(first[-1]), self.most), -2, dtype=np.int64)
+        for start, string in zip(first.tolist(), strings, strict=False):
+            for i in range(len(string)):
+                number = 0
+                for k, symbol in enumerate(string[i : i + self.most]):
+                    number = self._next(number, symbol, grow=grow)
+                    numbers[start + i, k] = number
+        return numbers, first
+
+    def _next(self, number: int, symbol: str, *, grow: bool) -> int:
+        key = (number, symbol)
+        if grow and key not in self._known:
+            self._known[key] = len(self._known) + 1
+        return self._known.get(key, -1)
+
+
+def per_symbol(links: Sequence[Link]) -> list[Symbols]:
+    """Return one string of y for each symbol of x.
+
+    A link of several symbols of x gives its string to the first of them, a link of none to the
+    symbol before it, or to the first symbol if there is none.
+    """
+    strings: list[Symbols] = []
+    waiting: Symbols = ()
+    for link in links:
+        if not link.x and not strings:
+            waiting += link.y
+        elif not link.x:
+            strings[-1] += link.y
+        else:
+            strings.append(waiting + link.y)
+            strings.extend(itertools.repeat((), len(link.x) - 1))
+            waiting = ()
+    return strings
