@@ -169,6 +169,20 @@ class Aligner:
         self.log_likelihood_ = np.array(history)
         return self
 
+    def discourage(self, min_count: float) -> "Aligner":
+        """Make links of several symbols of y that are rare in the data a last resort.
+
+        A string of y of two or more symbols whose expected count over the data is below
+        `min_count` has its probabilities multiplied by e^-50 from now on, so that few different
+        strings are needed to write all pairs.
+        """
+        kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
+        total = np.bincount(kinds[:, 1], weights=self.counts_)
+        several = np.array([len(string) > 1 for string in self._y.strings()])
+        rare = several[: len(total)] & (total < min_count)
+        self.log_p_ = self.log_p_ - 50.0 * rare[kinds[:, 1]]
+        return self
+
     def align(self, x: Sequence[str], y: Sequence[str]) -> Aligned:
         """Return the best alignment of a pair, the posteriors of its links, and log p."""
         return self.align_all([(tuple(x), tuple(y))])[0]
@@ -277,6 +291,13 @@ class _Numbering:
                     number = self._next(number, symbol, grow=grow)
                     numbers[start + i, k] = number
         return numbers, first
+
+    def strings(self) -> list[Symbols]:
+        """Return the substrings by number."""
+        result: list[Symbols] = [()]
+        for prefix, symbol in self._known:
+            result.append((*result[prefix], symbol))
+        return result
 
     def _next(self, number: int, symbol: str, *, grow: bool) -> int:
         key = (number, symbol)

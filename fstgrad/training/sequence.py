@@ -1,7 +1,6 @@
 """SequenceModel: a log-linear model of strings given an input, trained for a loss."""
 
 import hashlib
-import inspect
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
@@ -17,10 +16,12 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings.caps import TOLERANCE
 from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
+from fstgrad.training.estimator import Estimator
+from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent, padded
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import Evaluation
 from fstgrad.training.objective import Kind, Method, PairObjective
-from fstgrad.training.templates import Template, TemplateFeatures, Window
+from fstgrad.training.templates import Template, TemplateFeatures, Window, as_input
 from fstgrad.training.trainer import Callback, Optimizer, Settings, State, Trainer
 
 Sequences = Sequence[Sequence[str]]
@@ -35,8 +36,8 @@ _NO_PART_OF_THE_RESULT = (
 )  # fmt: skip
 
 
-class SequenceModel:
-    """p(y | x) = exp(w.Psi(x, y)) / Z(x) over the strings y of one length.
+class SequenceModel(Estimator):
+    """p(y | x) = exp(w.Psi(x, y)) / Z(x) over the strings y of one length, or of any.
 
     Features are pairs of a name that a template finds at a position of x and the symbol y_s, and
     q-grams of y.  Training minimises (1/N) sum_i F_i(w) + l2/2 |w|^2, with F_i the exact softmax
@@ -49,6 +50,11 @@ class SequenceModel:
         "edit", "hamming", "ngram" or "smith-waterman" by name.
     features : {"unaligned", "aligned"} or callable (x, s, l) -> iterable of str
         `Window(window, span)`; "aligned" asks for |x| = |y| in training.
+    alignment : {"auto", "em", "given"} or None
+        "em": each symbol of x gives a string of symbols of y, often one, sometimes none, found by
+        `LatentOutputs`; outputs have any length, and the model is over latent strings, behind
+        which the loss sees y.  "given": y_s belongs to x_s, so |x| = |y|.  None: y has the median
+        length for |x|.  "auto": "given" where all pairs have |x| = |y|, else "em".
     order : int
         q >= 1; the cost of a pair grows with n^q.
     objective : {"softmax-margin", "risk", "crf"}
@@ -110,6 +116,7 @@ class SequenceModel:
         objective: Kind = "softmax-margin",
         l2: float = 1e-4,
         *,
+        alignment: Alignment = None,
         window: int = 3,
         span: int = 3,
         min_count: int = 1,
@@ -136,6 +143,7 @@ class SequenceModel:
         self.order = order
         self.objective = objective
         self.l2 = l2
+        self.alignment = alignment
         self.window = window
         self.span = span
         self.min_count = min_count
@@ -157,25 +165,6 @@ class SequenceModel:
         self.callbacks = callbacks
         self.checkpoint = checkpoint
         self.about_: dict[str, Any] = {}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name."""
-        return {name: getattr(self, name) for name in self._settings()}
-
-    def set_params(self, **settings: Any) -> "SequenceModel":
-        """Change settings by name.
-
-        Raises
-        ------
-        InvalidInputError
-            No setting has this name.
-        """
-        known = self._settings()
-        for name, value in settings.items():
-            if name not in known:
-                raise InvalidInputError(f"no setting {name!r}; choose one of {', '.join(known)}")
-            setattr(self, name, value)
-        return self
 
     def fit(
         self,
@@ -203,12 +192,12 @@ class SequenceModel:
         """
         pairs = self._pairs(X, Y)
         settings = self._training()
-        start = self._prepare_start(pairs, Y)
+        start, pairs = self._prepare_start(pairs, Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = PairObjective(
             self.features_,
-            self.loss_,
+            self.loss_ if self.latent_ is None else self.latent_.loss(self.loss_),
             self.objective,
             self.cap,
             max_states=self.max_states,
@@ -237,54 +226,84 @@ class SequenceModel:
         return self
 
     def prepare(
-        self, alphabet: Alphabet, names: Sequence[str] | None, pairs: Sequence[XY] = ()
+        self,
+        alphabet: Alphabet,
+        names: Sequence[str] | None,
+        pairs: Sequence[XY] = (),
+        latent: LatentOutputs | None = None,
     ) -> None:
         """Make the loss and the features, from their names or from the pairs."""
-        self.alphabet_ = alphabet
+        self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = self._made_loss(alphabet)
         template: Template = Window(self.window, self.span)
         if not isinstance(self.features, str):
             template = self.features
         elif one_of("features", self.features, ("unaligned", "aligned")) == "aligned":
-            _check_aligned(pairs)
+            check_aligned(pairs)
+        outputs = alphabet if latent is None else latent.symbols
         if names is not None:
-            self.features_ = TemplateFeatures(alphabet, self.order, template, names)
+            self.features_ = TemplateFeatures(outputs, self.order, template, names)
             return
         self.features_ = TemplateFeatures.from_data(
-            alphabet,
+            outputs,
             self.order,
             template,
             ((x, len(y)) for x, y in pairs),
             min_count=positive_integer("min_count", self.min_count),
         )
 
-    def _prepare_start(self, pairs: Sequence[XY], Y: Sequences) -> FloatArray:
-        """Make the loss and the features for training, and return the weights to start from."""
-        if self.warm_start and hasattr(self, "coef_"):
-            self.prepare(self.alphabet_, self.features_.names, pairs)
+    def _prepare_start(self, pairs: Sequence[XY], Y: Sequences) -> tuple[FloatArray, Sequence[XY]]:
+        """Make the loss and the features; return the weights to start from, and aligned pairs."""
+        goes_on = self.warm_start and hasattr(self, "coef_")
+        alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
+        latent = None
+        if is_latent(self.alignment, pairs):
+            latent, pairs = LatentOutputs.fit(pairs, alphabet)
+            if goes_on and latent != self.latent_:
+                raise InvalidInputError(
+                    "warm_start: the pairs have another alignment than those of the last fit; go "
+                    "on with the same pairs"
+                )
+        if goes_on:
+            self.prepare(alphabet, self.features_.names, pairs, latent)
             if self.coef_.shape != self.features_.shape:
                 raise InvalidInputError(
                     f"warm_start: the last fit has {self.coef_.size} weights, order={self.order} "
                     f"has {self.features_.shape[0]}; leave the order as it was"
                 )
-            return self.coef_
-        self.prepare(self.alphabet or Alphabet.from_sequences(Y), None, pairs)
-        return np.zeros(self.features_.shape)
+            return self.coef_, pairs
+        self.prepare(alphabet, None, pairs, latent)
+        return np.zeros(self.features_.shape), pairs
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); `length` of y is that of the length model if left out."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
+        if self.latent_ is not None:
+            x = padded(as_input(x))
+            length = len(x)
         length = self.lengths_(len(x)) if length is None else length
-        return StringDistribution(self.features_.scores(self.coef_, tuple(x), length))
+        return StringDistribution(self.features_.scores(self.coef_, as_input(x), length))
 
     def predict(self, X: Sequences) -> list[Any]:
-        """Return the most probable y of every x: str where the targets were, else lists."""
+        """Return the most probable y of every x: str where the targets were, else lists.
+
+        With an alignment: the y of the most probable latent string.
+        """
         return [self._shown(self.distribution(x).mode()) for x in X]
 
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
-        """Return up to k pairs (y, log p(y | x) in nats) of every x, best first."""
-        return [[(self._shown(y), p) for y, p in self.distribution(x).kbest(k)] for x in X]
+        """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
+
+        With an alignment the probabilities of the 4 k best latent strings are added up by y.
+        """
+        return [self._nbest(self.distribution(x), k) for x in X]
+
+    def _nbest(self, distribution: StringDistribution, k: int) -> list[tuple[Any, float]]:
+        if self.latent_ is None:
+            return [(self._shown(y), p) for y, p in distribution.kbest(k)]
+        best = self.latent_.nbest(distribution.kbest(4 * k), k)
+        return [(self._joined(list(y)), p) for y, p in best]
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
@@ -323,9 +342,6 @@ class SequenceModel:
         model: SequenceModel = storage.load(cls, path, given)
         return model
 
-    def _settings(self) -> list[str]:
-        return list(inspect.signature(type(self).__init__).parameters)[1:]
-
     def _training(self) -> Settings:
         return Settings(
             self.optimizer,
@@ -345,7 +361,7 @@ class SequenceModel:
         for i, y in enumerate(Y):
             if len(y) == 0:
                 raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
-        return [(tuple(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+        return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
 
     def _made_loss(self, alphabet: Alphabet) -> Loss | None:
         if isinstance(self.loss, str):
@@ -365,7 +381,11 @@ class SequenceModel:
         return error_rate
 
     def _shown(self, ids: Any) -> Any:
-        symbols = self.alphabet_.decode(ids)
+        if self.latent_ is not None:
+            return self._joined(list(self.latent_.read(ids)))
+        return self._joined(self.alphabet_.decode(ids))
+
+    def _joined(self, symbols: list[str]) -> Any:
         return "".join(symbols) if self.joined_ else symbols
 
     def _fingerprint(self, *data: object) -> str:
@@ -377,12 +397,3 @@ class SequenceModel:
         for part in data:
             digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
         return digest.hexdigest()
-
-
-def _check_aligned(pairs: Sequence[XY]) -> None:
-    for i, (x, y) in enumerate(pairs):
-        if len(x) != len(y):
-            raise InvalidInputError(
-                f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "
-                "take features='unaligned'"
-            )

@@ -11,10 +11,11 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
+from fstgrad.training.latent import LatentOutputs
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.trainer import EPOCH, Epoch
 
-FORMAT = "fstgrad.models 1"
+FORMAT = "fstgrad.models 2"
 WHAT = "a model that SequenceModel.save wrote"
 _LEFT_OUT = ("callbacks", "checkpoint")
 _ARRAYS = {
@@ -25,10 +26,11 @@ _ARRAYS = {
 }
 _TEXT: dict[str, type | tuple[type, ...]] = {
     "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
-    "joined": bool, "ratio": (int, float), "history": list,
+    "joined": bool, "latent": (list, type(None)), "ratio": (int, float), "history": list,
 }  # fmt: skip
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "loss": (str, type(None)), "features": (str, type(None)), "order": int, "objective": str,
+    "alignment": (str, type(None)),
     "l2": (int, float), "window": int, "span": int, "min_count": int, "alphabet": type(None),
     "optimizer": str, "epochs": int, "batch_size": int, "learning_rate": (int, float), "seed": int,
     "patience": (int, type(None)), "cap": (int, float, str, type(None)),
@@ -49,6 +51,7 @@ def save(model: Any, path: Path) -> None:
         "symbols": model.alphabet_.symbols,
         "names": model.features_.names,
         "joined": model.joined_,
+        "latent": None if model.latent_ is None else model.latent_.strings,
         "ratio": model.lengths_.ratio,
         "history": [asdict(epoch) for epoch in model.history_],
     }
@@ -77,13 +80,15 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         )
     with _blamed_on(path):
         model = kind(**{**text["settings"], **given, "alphabet": alphabet})
-        weights = _weights(len(names), len(alphabet), model.order)
+        latent = _latent(text["latent"], alphabet)
+        outputs = alphabet if latent is None else latent.symbols
+        weights = _weights(len(names), len(outputs), model.order)
         if weights != len(arrays["coef"]):
             raise InvalidInputError(f"coef has {len(arrays['coef'])} numbers, not {weights}")
         model.about_, model.joined_ = text["about"], text["joined"]
         model.lengths_ = LengthModel(arrays["inputs"], arrays["outputs"], ratio)
         model.history_ = history
-        model.prepare(alphabet, names)
+        model.prepare(alphabet, names, latent=latent)
     model.coef_ = arrays["coef"]
     return model
 
@@ -105,6 +110,16 @@ def _check(text: dict[str, Any]) -> None:
         if name not in _SETTINGS:
             raise InvalidInputError(f"its setting {shown(name)} is none of a model")
         json_object(json.dumps({name: value}), {name: _SETTINGS[name]})
+
+
+def _latent(strings: list[Any] | None, alphabet: Alphabet) -> LatentOutputs | None:
+    """Return the latent outputs of a file: strings of symbols of the alphabet."""
+    if strings is None:
+        return None
+    for string in strings:
+        if not isinstance(string, list) or not all(symbol in alphabet for symbol in string):
+            raise InvalidInputError(f"latent has {shown(string)}, no list of symbols of y")
+    return LatentOutputs(alphabet, tuple(tuple(string) for string in strings))
 
 
 def _strings(text: dict[str, Any], name: str) -> list[str]:

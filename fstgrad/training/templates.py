@@ -3,6 +3,7 @@
 Index
 -----
 - `Template` : a function (x, s, l) -> names, for position s of an output of length l.
+- `Tagged` : an input with side symbols that belong to no position.
 - `Window` : all spans of symbols in a window of x, for aligned and for unaligned pairs.
 - `TemplateFeatures` : names x symbols of y, and q-grams of y, as a linear map.
 """
@@ -23,6 +24,29 @@ from fstgrad.training.features import Features, context_shape
 
 Template = Callable[[Sequence[str], int, int], Iterable[str]]
 _KEPT = 2**16  # inputs whose rows are remembered
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """An input with side symbols, such as the features of an inflected form.
+
+    Attributes
+    ----------
+    symbols : tuple of str, the input
+    tags : tuple of str, side symbols; they are features of every position
+    """
+
+    symbols: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of symbols."""
+        return len(self.symbols)
+
+
+def as_input(x: Sequence[str] | Tagged) -> Any:
+    """Return an input as the features take it: `Tagged`, or a tuple of symbols."""
+    return x if isinstance(x, Tagged) else tuple(x)
 
 
 @dataclass(frozen=True)
@@ -58,6 +82,9 @@ class Window:
 
     def __call__(self, x: Sequence[str], s: int, length: int) -> Iterable[str]:
         """Yield the names: the offset of the span from the centre, and its symbols."""
+        if isinstance(x, Tagged):
+            yield from self._tagged(x, s, length)
+            return
         centre = (2 * s + 1) * len(x) // (2 * length)
         yield "bias"
         first = max(centre - self.width, -1)
@@ -68,6 +95,16 @@ class Window:
             for symbol in symbols[i : i + self.span]:
                 name += " " + symbol
                 yield name
+
+    def _tagged(self, x: Tagged, s: int, length: int) -> Iterable[str]:
+        """Yield the names of the symbols, and each tag and all tags with those at the centre."""
+        centre = (2 * s + 1) * len(x.symbols) // (2 * length)
+        near = [f"0 {x.symbols[centre]}", f"end {min(len(x.symbols) - centre, 4)}"]
+        near.append(" ".join(["-2..0", *x.symbols[max(centre - 2, 0) : centre + 1]]))
+        yield from self(x.symbols, s, length)
+        for tag in (*x.tags, ";".join(x.tags)):
+            yield f"tag {tag}"
+            yield from (f"tag {tag}|{name}" for name in near)
 
 
 class TemplateFeatures(Features):
@@ -102,7 +139,7 @@ class TemplateFeatures(Features):
         self.template = template
         self.names = tuple(names)
         self._number = {name: i for i, name in enumerate(self.names)}
-        self._kept: dict[tuple[tuple[str, ...], int], tuple[IntArray, IntArray]] = {}
+        self._kept: dict[tuple[Any, int], tuple[IntArray, IntArray]] = {}
         n = len(alphabet)
         self._blocks: list[tuple[int, ...]] = [(len(self.names), n)]
         self._blocks += [context_shape(alphabet, r) for r in range(2, order + 1)]
@@ -178,7 +215,7 @@ class TemplateFeatures(Features):
 
     def _active(self, x: Sequence[str], length: int) -> tuple[IntArray, IntArray]:
         """Return (starts, ids): the numbers of the active names of each position."""
-        key = (tuple(x), length)
+        key = (x if isinstance(x, Tagged) else tuple(x), length)
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()

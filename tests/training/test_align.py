@@ -1,0 +1,176 @@
+"""Alignments by expectation maximization against enumeration, and models behind them."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.training.align import Aligner, Link, per_symbol
+from fstgrad.training.latent import LatentOutputs
+from fstgrad.training.sequence import SequenceModel
+from fstgrad.training.templates import Tagged
+
+
+def alignments(x, y, max_x, max_y, empty_x=True, empty_y=True):
+    """All sequences of links of a pair."""
+    if not x and not y:
+        yield ()
+    for a, b in itertools.product(range(max_x + 1), range(max_y + 1)):
+        if a + b == 0 or a > len(x) or b > len(y) or (a == 0 and not empty_x):
+            continue
+        if b == 0 and not empty_y:
+            continue
+        for rest in alignments(x[a:], y[b:], max_x, max_y, empty_x, empty_y):
+            yield ((x[:a], y[:b]), *rest)
+
+
+SETTINGS = [
+    {"max_x": 2, "max_y": 2},
+    {"max_x": 1, "max_y": 2, "empty_x": False, "normalization": "conditional"},
+    {"max_x": 2, "max_y": 1, "empty_y": False},
+    {"max_x": 1, "max_y": 1, "normalization": "conditional"},
+]
+
+
+def pairs_for(settings, rng):
+    pairs = []
+    while len(pairs) < 5:
+        x, y = (tuple(rng.choice(list("abc"), size=rng.integers(1, 4))) for _ in range(2))
+        limits = {k: v for k, v in settings.items() if k != "normalization"}
+        if next(alignments(x, y, **limits), None) is not None:
+            pairs.append((x, y))
+    return pairs
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_expected_counts_equal_enumeration_of_alignments(settings):
+    rng = np.random.default_rng(1)
+    pairs = pairs_for(settings, rng)
+    limits = {k: v for k, v in settings.items() if k != "normalization"}
+    every = [list(alignments(x, y, **limits)) for x, y in pairs]
+    kinds = {link for found in every for one in found for link in one}
+    aligner = Aligner(**settings, iterations=4).fit(pairs)
+    p = dict.fromkeys(kinds, 1 / len(aligner.counts_))  # uniform, dead ends included
+    history = []
+    for _ in range(4):
+        counts, total = dict.fromkeys(kinds, 0.0), 0.0
+        for found in every:
+            weight = [np.prod([p[link] for link in one]) for one in found]
+            total += np.log(sum(weight))
+            for one, w in zip(found, weight, strict=True):
+                for link in one:
+                    counts[link] += w / sum(weight)
+        history.append(total)
+        for u, v in kinds:
+            norm = sum(
+                n
+                for (other, _), n in counts.items()
+                if settings.get("normalization") != "conditional" or other == u
+            )
+            p[u, v] = counts[u, v] / norm
+    np.testing.assert_allclose(aligner.log_likelihood_, history, atol=1e-10)
+    assert (np.diff(aligner.log_likelihood_) >= -1e-12).all()
+    for (x, y), found in zip(pairs, every, strict=True):
+        result = aligner.align(x, y)
+        weight = np.array([np.prod([p[link] for link in one]) for one in found])
+        assert result.log_probability == pytest.approx(np.log(weight.sum()), abs=1e-10)
+        best = found[int(weight.argmax())]
+        assert np.prod([p[tuple(link)] for link in result.links]) == pytest.approx(weight.max())
+        if np.isclose(weight, weight.max(), rtol=1e-9).sum() == 1:
+            assert tuple(map(tuple, result.links)) == best
+        done = 0, 0
+        for link, posterior in zip(result.links, result.posterior, strict=True):
+            place = (done, link)
+            expected = (
+                sum(w for one, w in zip(found, weight, strict=True) if place in placed(one))
+                / weight.sum()
+            )
+            assert posterior == pytest.approx(expected, abs=1e-10)
+            done = done[0] + len(link.x), done[1] + len(link.y)
+
+
+def placed(links):
+    i = j = 0
+    for u, v in links:
+        yield (i, j), Link(u, v)
+        i, j = i + len(u), j + len(v)
+
+
+def test_pairs_without_an_alignment_are_named():
+    with pytest.raises(fg.InfeasibleError, match="pair 1 has 1 and 3 symbols"):
+        Aligner(1, 1, empty_x=False).fit([(("a",), ("b",)), (("a",), ("b", "b", "b"))])
+    aligner = Aligner(1, 1, empty_x=False, empty_y=False).fit([(("a",), ("b",))])
+    with pytest.raises(fg.InfeasibleError, match="no alignment of links that occur"):
+        aligner.align("a", "c")
+    with pytest.raises(fg.InvalidInputError, match="pairs is empty"):
+        Aligner().fit([])
+
+
+def test_strings_for_each_symbol():
+    links = [Link((), ("p",)), Link(("a", "b"), ("q", "r")), Link((), ("s",)), Link(("c",), ())]
+    assert per_symbol(links) == [("p", "q", "r"), ("s",), ()]
+
+
+def spell(x):
+    return "".join({"x": "ks", "e": "", "q": "k"}.get(a, a) for a in x)
+
+
+def words(count, seed):
+    rng = np.random.default_rng(seed)
+    made = ["".join(rng.choice(list("abxeq"), size=rng.integers(1, 6))) + "a" for _ in range(count)]
+    return made, [spell(x) for x in made]
+
+
+@pytest.mark.parametrize("objective", ["crf", "softmax-margin", "risk"])
+def test_a_model_learns_outputs_of_another_length(objective, tmp_path):
+    X, Y = words(100, 0)
+    model = SequenceModel(
+        "edit", alignment="auto", objective=objective, order=1, window=0, batch_size=8
+    )
+    model.fit(X, Y)
+    test = words(30, 1)[0]
+    assert model.predict(test) == [spell(x) for x in test]
+    assert model.evaluate(X, Y).accuracy == 1.0
+    best = model.predict_nbest(["xa"], k=3)[0]
+    assert best[0][0] == "ksa"
+    assert best[0][1] <= 0.0
+    assert len({y for y, _ in best}) == len(best)
+    model.save(tmp_path / "m.npz")
+    loaded = SequenceModel.load(tmp_path / "m.npz")
+    assert loaded.predict(test) == model.predict(test)
+    assert loaded.evaluate(X, Y) == model.evaluate(X, Y)
+
+
+def test_tags_decide_the_suffix():
+    rng = np.random.default_rng(0)
+    ends = {"past": "ed", "now": "", "ing": "ing"}
+    stems = ["".join(rng.choice(list("bdgklmnprt"), size=4)) for _ in range(60)]
+    pairs = [(Tagged(tuple(s), (tag,)), s + end) for s in stems for tag, end in ends.items()]
+    X, Y = [x for x, _ in pairs], [y for _, y in pairs]
+    model = SequenceModel("edit", alignment="em", objective="crf", order=1, window=0)
+    model.fit(X[:120], Y[:120])
+    assert model.evaluate(X[120:], Y[120:]).accuracy >= 0.95
+
+
+def test_a_pair_of_which_one_side_is_far_longer():
+    pairs = [("a", tuple("xyzxyzxyzxyzxyz")), ("aaaa", ("x",))]
+    latent, aligned = LatentOutputs.fit([(tuple(x), y) for x, y in pairs], fg.Alphabet("xyz"))
+    for (_, y), (x, z) in zip(pairs, aligned, strict=True):
+        assert len(x) == len(z)
+        assert latent.read(latent.symbols.encode(z)) == y
+    with pytest.raises(fg.InvalidInputError, match="marks the boundaries"):
+        LatentOutputs.fit([(("a", "<s>"), ("x",))], fg.Alphabet("xyz"))
+
+
+def test_settings_are_those_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+
+    X, Y = words(40, 2)
+    model = SequenceModel("edit", alignment="em", objective="crf", epochs=4, batch_size=8)
+    assert sklearn.base.clone(model).get_params() == model.get_params()
+    assert cross_val_score(model, X, Y, cv=3).shape == (3,)
+    found = GridSearchCV(model, {"l2": [1e-4, 1e-2]}, cv=2).fit(X, Y)
+    assert found.best_params_["l2"] in (1e-4, 1e-2)
+    assert "alignment='em'" in repr(model)
