@@ -2,7 +2,7 @@
 
 Index
 -----
-- `log_weights` : scores, finite or -inf.
+- `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
 - `real_array` : finite numbers of a given shape; `float_array` : any numbers.
 - `index_array` : integers in a range.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
@@ -104,6 +104,23 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
     except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise InvalidInputError(f"{name} is no sound sparse matrix: {error}") from error
     return matrix
+
+
+def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return `values` as float64 costs; NaN and -inf are errors, +inf forbids."""
+    array = float_array(name, values, shape)
+    bad = ~(array > -np.inf)
+    if bad.any():
+        where = _first(bad)
+        raise InvalidInputError(
+            f"{name}{list(where)} is {array[where]}; costs are finite, or inf to forbid"
+        )
+    return array
+
+
+def cost(name: str, value: float) -> float:
+    """Return `value` as a float >= 0; infinity forbids."""
+    return float("inf") if value == np.inf else positive_number(name, value, allow_zero=True)
 
 
 def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:

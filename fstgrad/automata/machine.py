@@ -7,6 +7,7 @@ arcs form a class, epsilon arcs are ordered (or removed), states with the same f
 """
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from fstgrad.errors import InvalidInputError
 GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
 ANYWHERE = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
+_LARGEST = 2.0**44  # units of one cost; sums along strings stay below the semiring's infinity
+_PRECISION = 2.0**-30  # nats, or the share of itself, by which a cost may be off
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,12 @@ class TargetMachine:
         """
         if self.semiring is not TROPICAL:
             raise InvalidInputError(f"the {self.semiring.name} semiring has no minimum of losses")
-        machine = self._with_unit(cost)
+        try:
+            machine = self._with_unit(cost)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"cap is {cost:g}: {error}; a cap above every loss changes nothing, leave it out"
+            ) from error
         state = machine.num_states
         loop = np.array([state], dtype=np.int64)
         stay = Arcs(loop, loop, np.zeros(1, dtype=np.int64))
@@ -199,12 +207,31 @@ class TargetMachine:
 
 
 def cost_unit(costs: FloatArray) -> float:
-    """Return the largest 2^-k, 0 <= k <= 20, of which all costs are multiples, else a fine one."""
+    """Return the largest 2^-k, 0 <= k <= 20, of which all costs are multiples, else a fine one.
+
+    Raises
+    ------
+    InvalidInputError
+        The costs are too far apart for one unit, so that one would be off by more than 2^-30 nats
+        and by more than 2^-30 of itself.
+    """
+    sizes = np.abs(costs[costs != 0])
+    largest = float(sizes.max(initial=0.0))
     for bits in range(GRID_BITS + 1):
-        scaled = costs * 2.0**bits
+        scaled = costs * 2.0**bits if largest <= _LARGEST * 2.0**-bits else np.array([0.5])
         if np.array_equal(scaled, np.rint(scaled)):
             return float(2.0**-bits)
-    return float(2.0 ** (np.ceil(np.log2(np.abs(costs).max())) - _FRACTION_BITS))
+    # frexp: 2^(k - 1) <= largest < 2^k, which logarithms miss by a rounding
+    unit = math.ldexp(1.0, max(math.frexp(largest)[1] - _FRACTION_BITS, -1022))
+    lost = np.abs(np.rint(sizes / unit) * unit - sizes) > _PRECISION * np.maximum(sizes, 1.0)
+    if lost.any():
+        worst = float(sizes[lost].min())
+        raise InvalidInputError(
+            f"a cost of {worst:g} beside one of {largest:g}, {largest / worst:.3g} times as much, "
+            "would be rounded: costs are counted in one unit.  To forbid something, give an "
+            "infinite cost (inf) instead of a large one"
+        )
+    return unit
 
 
 def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tuple[Arcs, ...]]:

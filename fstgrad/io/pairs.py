@@ -14,7 +14,7 @@ from typing import IO, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.checks import FloatArray, real_array
+from fstgrad.checks import FloatArray, cost_array
 from fstgrad.errors import (
     AlphabetError,
     FstgradError,
@@ -198,7 +198,7 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     Raises
     ------
     RowError
-        A row without three columns, a symbol outside the alphabet, a cost that is not finite.
+        A row without three columns, a symbol outside the alphabet, a cost that is NaN or -inf.
     """
     costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
     np.fill_diagonal(costs, 0.0)
@@ -206,7 +206,7 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
         with located(row):
             a, b, cost = row.columns(("a", "b", "cost"))
             ids = alphabet.encode([a, b], name="pair")
-            costs[ids[0], ids[1]] = real_array("cost", cost, ())
+            costs[ids[0], ids[1]] = cost_array("cost", cost, ())
     return costs
 
 

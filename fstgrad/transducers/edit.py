@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import positive_number, real_array
+from fstgrad.checks import cost, cost_array
 from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -33,7 +33,7 @@ def edit_transducer(
     alphabet : Alphabet
         n symbols.
     insert_cost, delete_cost, substitute_cost : float
-        Costs >= 0.
+        Costs >= 0, or inf to forbid.
     confusion : (n, n) float64, optional
         confusion[i, j] is the cost of writing symbol j for symbol i of y, the diagonal included;
         it takes the place of `substitute_cost` and of the cost 0 of a match.
@@ -59,7 +59,7 @@ def edit_transducer(
         costs = np.full((n, n), substitute)
         np.fill_diagonal(costs, 0.0)
     else:
-        costs = real_array("confusion", confusion, (n, n))
+        costs = cost_array("confusion", confusion, (n, n))
     return machine(
         arc_type,
         final_at(1, 0),
@@ -207,4 +207,4 @@ def transposition_transducer(
 
 
 def _checked_costs(**costs: float) -> list[float]:
-    return [positive_number(name, cost, allow_zero=True) for name, cost in costs.items()]
+    return [cost(name, value) for name, value in costs.items()]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from fstgrad import checks
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import positive_number
 from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import ArcGroup, FstBuilder, final_at, labels, machine
 
@@ -23,7 +23,7 @@ def hamming_transducer(
     >>> hamming_transducer(Alphabet("abc")).num_arcs(0)
     9
     """
-    positive_number("cost", cost, allow_zero=True)
+    checks.cost("cost", cost)
     label = labels(alphabet)
     costs = np.where(label[:, None] == label, 0.0, cost)
     return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])
