@@ -2,7 +2,9 @@
 
 Reading order
 -------------
-- `bases` : the univariate families and A(eta); `bounds`, `measures` : its piecewise-linear bounds.
+- `measures`, `bounds` : piecewise-linear bounds of A(eta).
+- `base` : what a univariate family is; `tables`, `dispersion`, `count_families`, `continuous`,
+  `families` : the families.
 - `design`, `regression`, `fitting` : the shared columns, one node, all nodes and their union.
 - `parameters` : a model; `conditionals`, `normalization`, `sampling`, `partition` : its answers.
 - `model` : the estimator, with `inference`, `preparation`, `storage`, `progress`; `files` : tables.

@@ -9,110 +9,51 @@ The domain is cut at the zeros of g'' (the real roots of a polynomial in x^(1/lc
 convex or concave on each piece.  There the chord lies on one side of g and a tangent on the other;
 e^(line) times the base has a mass in closed form.  On the last piece the chord is flat, because
 g' tends to 0.  Then the piece with the widest gap between its two masses is split, again and again.
+
+A family gives its integrands as a function a -> [x > 0] or, over the whole line, [x > 0, x < 0].
+The paper's E[T^a] = exp(M(a) - M(0)) is printed there as exp(M(a)) - M(0), a misprint.
 """
 
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.errors import InvalidInputError
-from fstgrad.grm.measures import ExponentialMeasure, GaussianMeasure, Measure, PoissonMeasure
-
-if TYPE_CHECKING:
-    from fstgrad.grm.families import Base
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm.measures import Integrand, Pair
 
 MOST_DOMAINS = 4096
-Pair = tuple[FloatArray, FloatArray]
+Sides = Callable[[float], Sequence[Integrand]]
 
 
-@dataclass
-class Integrand:
-    """Rows of e^g times a base measure on x > 0.
-
-    coefficients (m, r), powers (r,) : g without its logarithm.  q : float.
-    """
-
-    measure: Measure
-    coefficients: FloatArray
-    powers: FloatArray
-    q: float
-    center: FloatArray  # (m, 1), where most of the mass is
-
-    def g(self, x: FloatArray) -> FloatArray:
-        """Return g(x), (m, c) for x (m, c)."""
-        value = (self.coefficients[:, None, :] * x[..., None] ** self.powers).sum(axis=-1)
-        if self.q:
-            with np.errstate(divide="ignore"):
-                value = value + self.q * np.log(x)
-        return np.asarray(value)
-
-    def slope(self, x: FloatArray) -> FloatArray:
-        """Return g'(x)."""
-        weights = self.coefficients * self.powers
-        return np.asarray(
-            (weights[:, None, :] * x[..., None] ** (self.powers - 1)).sum(axis=-1) + self.q / x
-        )
-
-    def bend(self, x: FloatArray) -> FloatArray:
-        """Return x^2 g''(x)."""
-        weights = self.coefficients * self.powers * (self.powers - 1)
-        return np.asarray((weights[:, None, :] * x[..., None] ** self.powers).sum(axis=-1) - self.q)
-
-    def inflections(self) -> FloatArray:
-        """Return the zeros of g'' of each row, ascending, padded with the last one (0 if none)."""
-        whole = math.lcm(*range(1, 2 * len(self.powers) + 3))
-        degrees = np.rint(self.powers * whole).astype(int)
-        common = math.gcd(whole, *degrees.tolist())
-        degrees = degrees // common
-        unit = whole // common
-        found = []
-        for row in self.coefficients * self.powers * (self.powers - 1):
-            polynomial = np.zeros(degrees.max(initial=0) + 1)
-            polynomial[degrees] = row
-            polynomial[0] -= self.q
-            roots = np.roots(polynomial[::-1])
-            real = roots.real[(np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0)]
-            found.append(np.sort(real**unit))
-        width = max((len(row) for row in found), default=0)
-        out = np.zeros((len(found), width))
-        for number, row in enumerate(found):
-            out[number] = np.pad(row, (0, width - len(row)), constant_values=row.max(initial=0.0))
-        return out
-
-
-def log_moment(
-    base: "Base", eta: FloatArray, a: float, *, domains: int = 10, tol: float | None = None
-) -> Pair:
-    """Return the bounds of log of the integral of T^a exp(<eta, t> + B), (m,), for eta (m, k)."""
-    sides = _half_lines(base, eta, a)
-    pieces = [_bound(side, a, domains, tol) for side in sides]
+def log_moment(sides: Sequence[Integrand], *, domains: int = 10, tol: float | None = None) -> Pair:
+    """Return the bounds of log of the integral of T^a exp(<eta, t> + B), (m,)."""
+    pieces = [_bound(side, domains, tol) for side in sides]
     lower = np.logaddexp.reduce([low for low, _ in pieces])
     upper = np.logaddexp.reduce([high for _, high in pieces])
     return lower, upper
 
 
-def moments(base: "Base", eta: FloatArray, *, domains: int, tol: float | None) -> Pair:
-    """Return the bounds of E[t_j], (m, k)."""
-    k = eta.shape[1]
-    low, high = np.empty(eta.shape), np.empty(eta.shape)
-    for j in range(1, k + 1):
-        even = base.name == "gaussian" and j % 2 == 0
-        low[:, j - 1], high[:, j - 1] = _mean(base, eta, 1.0 / j, even, domains, tol)
-    return low, high
+def moments(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
+    """Return the bounds of E[t_j], (m, k); signed[j] says whether t_j has the sign of x."""
+    total = log_moment(sides(0.0), domains=domains, tol=tol)
+    pairs = [
+        _mean(sides(1.0 / j), total, sign, domains, tol) for j, sign in enumerate(signed, start=1)
+    ]
+    return np.stack([low for low, _ in pairs], axis=1), np.stack(
+        [high for _, high in pairs], axis=1
+    )
 
 
-def covariances(base: "Base", eta: FloatArray, *, domains: int, tol: float | None) -> Pair:
+def covariances(sides: Sides, signed: Sequence[bool], *, domains: int, tol: float | None) -> Pair:
     """Return the bounds of Cov[t_i, t_j], (m, k, k)."""
-    k = eta.shape[1]
-    mean_low, mean_high = moments(base, eta, domains=domains, tol=tol)
-    low, high = np.empty((len(eta), k, k)), np.empty((len(eta), k, k))
+    k = len(signed)
+    total = log_moment(sides(0.0), domains=domains, tol=tol)
+    mean_low, mean_high = moments(sides, signed, domains=domains, tol=tol)
+    low, high = np.empty((len(mean_low), k, k)), np.empty((len(mean_low), k, k))
     for i in range(k):
         for j in range(i + 1):
-            odd = base.name == "gaussian" and (i + j) % 2 == 1
-            second = _mean(base, eta, 1.0 / (i + 1) + 1.0 / (j + 1), odd, domains, tol)
+            power = 1.0 / (i + 1) + 1.0 / (j + 1)
+            second = _mean(sides(power), total, signed[i] != signed[j], domains, tol)
             corners = [
                 p * q
                 for p in (mean_low[:, i], mean_high[:, i])
@@ -124,15 +65,13 @@ def covariances(base: "Base", eta: FloatArray, *, domains: int, tol: float | Non
 
 
 def _mean(
-    base: "Base", eta: FloatArray, a: float, signed: bool, domains: int, tol: float | None
+    sides: Sequence[Integrand], total: Pair, signed: bool, domains: int, tol: float | None
 ) -> Pair:
     """Return the bounds of E[T^a], or of E[sign(x) T^a]."""
-    total = [_bound(side, 0.0, domains, tol) for side in _half_lines(base, eta, 0.0)]
-    parts = [_bound(side, a, domains, tol) for side in _half_lines(base, eta, a)]
-    lower = np.logaddexp.reduce([low for low, _ in total])
-    upper = np.logaddexp.reduce([high for _, high in total])
-    least, most = np.zeros(len(eta)), np.zeros(len(eta))
-    for side, (low, high) in enumerate(parts):
+    lower, upper = total
+    least, most = np.zeros(len(lower)), np.zeros(len(lower))
+    for side, integrand in enumerate(sides):
+        low, high = _bound(integrand, domains, tol)
         if signed and side == 1:
             least, most = least - np.exp(high - lower), most - np.exp(low - upper)
         else:
@@ -140,153 +79,143 @@ def _mean(
     return least, most
 
 
-def _half_lines(base: "Base", eta: FloatArray, a: float) -> list[Integrand]:
-    """Return the integrands over x > 0, one or (Gaussian) two."""
-    k = eta.shape[1]
-    if base.name != "poisson" and not (eta[:, 0] < 0).all():
-        raise InvalidInputError(
-            f"eta_1 is {eta[:, 0].max()}; the bounds stand on a base that decays, eta_1 < 0: "
-            'give method="direct"'
-        )
-    parts: list[tuple[Measure, FloatArray]]
-    if base.name == "poisson":
-        parts = [(PoissonMeasure(eta), eta)]
-    elif base.name == "exponential":
-        parts = [(ExponentialMeasure(eta), eta)]
-    else:
-        mirrored = eta * np.where(np.arange(1, k + 1) % 2 == 0, -1.0, 1.0)
-        none = np.zeros((len(eta), 1))
-        parts = [
-            (GaussianMeasure(eta, side[:, 1:2] if k > 1 else none), side)
-            for side in (eta, mirrored)
-        ]
-    first = 2 if base.name == "gaussian" else 1  # coefficients that the measure holds
-    powers = base.exponents(k)
-    return [
-        Integrand(
-            measure, side[:, first:], powers[first:], a * base.power,
-            _center(base, side, powers, a * base.power),
-        )
-        for measure, side in parts
-    ]  # fmt: skip
-
-
-def _center(base: "Base", eta: FloatArray, powers: FloatArray, q: float) -> FloatArray:
-    """Return about where the mass is on a logarithmic scale, (m, 1)."""
-    v = np.linspace(-60, 60, 1201)
-    x = np.exp(v)
-    with np.errstate(over="ignore", invalid="ignore"):
-        height = eta @ (x ** powers[:, None]) + (1 + q) * v
-        if base.name == "poisson":
-            height += base.log_base(x)
-    peak = np.argmax(np.nan_to_num(height, nan=-np.inf), axis=1)
-    return np.asarray(x[peak, None])
-
-
-def _bound(integrand: Integrand, a: float, domains: int, tol: float | None) -> Pair:
+def _bound(integrand: Integrand, domains: int, tol: float | None) -> Pair:
     """Split until there are `domains` pieces, or the bounds are within `tol`."""
-    discrete = integrand.measure.discrete
-    ends = integrand.inflections()
-    rows = len(ends)
-    first = np.full((rows, 1), 1.0 if discrete else 0.0)
-    cuts = np.maximum(np.floor(ends) if discrete else ends, first - (1.0 if discrete else 0.0))
-    left = np.concatenate([first, cuts + 1 if discrete else cuts], axis=1)
-    right = np.concatenate([cuts, np.full((rows, 1), np.inf)], axis=1)
-    low, high = _piece(integrand, left, right)
-    at_zero = 0.0 if discrete and a == 0 else -np.inf  # the term x = 0 of a sum over the counts
-    every = np.arange(rows)
+    left, right = _first_pieces(integrand)
+    rows = len(left)
+    every = np.arange(rows)[:, None]
+    low, high = _pieces(integrand, every, left, right)
     while True:
-        lower = np.logaddexp(np.logaddexp.reduce(low, axis=1), at_zero)
-        upper = np.logaddexp(np.logaddexp.reduce(high, axis=1), at_zero)
+        lower = np.logaddexp(np.logaddexp.reduce(low, axis=1), integrand.at_zero)
+        upper = np.logaddexp(np.logaddexp.reduce(high, axis=1), integrand.at_zero)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             gap = np.where(high > low, high + np.log1p(-np.exp(low - high)), -np.inf)
-        done = (right >= left).sum(axis=1) >= domains
+        pieces = (right >= left).sum(axis=1)
+        done = pieces >= domains
         if tol is not None:
             done &= upper - lower <= tol
         done |= np.isneginf(gap).all(axis=1)  # nothing is left between the bounds
         if done.all() or left.shape[1] >= MOST_DOMAINS:
             break
-        widest = np.argmax(gap, axis=1)
-        l, r = left[every, widest], right[every, widest]
-        cut = _cut(l, r, integrand.center[:, 0], discrete)
-        right[every, widest] = cut
-        left = np.append(left, np.where(cut < r, cut + discrete, np.inf)[:, None], axis=1)
-        right = np.append(right, np.where(cut < r, r, -np.inf)[:, None], axis=1)
-        new = np.stack([widest, np.full(rows, left.shape[1] - 1)], axis=1)
-        low, high = (np.append(side, np.full((rows, 1), -np.inf), axis=1) for side in (low, high))
-        pair = _piece(integrand, left[every[:, None], new], right[every[:, None], new])
-        low[every[:, None], new], high[every[:, None], new] = pair
-    rounding = 1e-14 * (1 + np.abs(upper) + _magnitude(integrand))
+        # past `domains`, a quarter of the pieces at once: few rounds reach any tolerance
+        count = 1 if pieces.min() < domains else max(1, left.shape[1] // 4)
+        widest = np.argpartition(-gap, count - 1, axis=1)[:, :count]
+        left, right = _split(integrand, left, right, widest)
+        new = np.hstack(
+            [widest, np.tile(np.arange(left.shape[1] - count, left.shape[1]), (rows, 1))]
+        )
+        low, high = (np.hstack([side, np.full((rows, count), -np.inf)]) for side in (low, high))
+        at = every, new
+        low[at], high[at] = _pieces(integrand, every, left[at], right[at])
+    rounding = 1e-14 * (1 + np.abs(upper) + integrand.magnitude())
     return lower - rounding, upper + rounding
 
 
-def _cut(left: FloatArray, right: FloatArray, center: FloatArray, discrete: bool) -> FloatArray:
+def _first_pieces(integrand: Integrand) -> Pair:
+    """Return the pieces between the zeros of g'', (m, c) left ends and right ends."""
+    ends = integrand.inflections()
+    whole = np.full((len(ends), 1), np.inf)
+    if integrand.measure.discrete:  # counts 1, ..., floor(end)
+        cuts = np.maximum(np.floor(ends), 0.0)
+        return np.hstack([np.ones(whole.shape), cuts + 1]), np.hstack([cuts, whole])
+    return np.hstack([np.zeros(whole.shape), ends]), np.hstack([ends, whole])
+
+
+def _split(integrand: Integrand, left: FloatArray, right: FloatArray, widest: IntArray) -> Pair:
+    """Cut the pieces `widest` (m, s) of each row; the right parts are appended."""
+    every = np.arange(len(left))[:, None]
+    l, r = left[every, widest], right[every, widest]
+    cut = _cuts(integrand, l, r)
+    step = 1.0 if integrand.measure.discrete else 0.0
+    right = right.copy()
+    right[every, widest] = cut
+    left = np.hstack([left, np.where(cut < r, cut + step, np.inf)])
+    return left, np.hstack([right, np.where(cut < r, r, -np.inf)])
+
+
+def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArray:
     """Return where to split: near the mass, else geometrically over decades, else halfway."""
+    center = np.broadcast_to(integrand.center[:, None], left.shape)
+    cut = np.empty(left.shape)
     tail = ~np.isfinite(right)
+    far = ~tail & (right > 4 * left)
+    near = ~tail & ~far
     inside = (left < center) & (center < right)
-    far = (right > 4 * left) & ~tail
-    geometric = np.sqrt(
-        np.maximum(left, np.where(tail, 1.0, right) / 64) * np.where(tail, 1, right)
-    )
-    cut = np.where(far, geometric, np.where(tail, left, 0.5 * (left + np.where(tail, left, right))))
-    beyond = np.where(inside, 1.5 * center, 2 * left + 1)
-    cut = np.where(tail, beyond, cut)
-    if discrete:
-        cut = np.clip(np.floor(cut), left, np.where(tail, np.inf, np.maximum(right - 1, left)))
+    cut[tail] = np.where(inside[tail], 1.5 * center[tail], 2 * left[tail] + 1)
+    cut[far] = np.sqrt(np.maximum(left[far], right[far] / 64) * right[far])
+    with np.errstate(invalid="ignore"):  # an empty piece from +inf to -inf
+        cut[near] = 0.5 * (left[near] + right[near])
+    if integrand.measure.discrete:
+        whole = np.isfinite(cut)
+        last = np.maximum(np.where(tail, np.inf, right - 1), left)
+        cut[whole] = np.clip(np.floor(cut[whole]), left[whole], last[whole])
     return cut
 
 
-def _piece(integrand: Integrand, left: FloatArray, right: FloatArray) -> Pair:
-    """Return the log masses under the line below and the line above g on [left, right]."""
-    tail = ~np.isfinite(right)
-    empty = ~(right > left) & ~((right == left) & integrand.measure.discrete)
-    l = np.where(empty, 1.0, left)
-    r = np.where(tail | empty, l + 1.0, right)
-    touch = np.clip(integrand.center, l, np.where(tail, np.inf, r))
-    touch = np.where(touch == 0, 1e-3 * r, touch)
-    for _ in range(200):  # on the tail the tangent must leave the integral finite
-        steep = tail & ~_finite(integrand, touch)
-        if not steep.any():
-            break
-        touch = np.where(steep, 2 * touch, touch)
-    slope = integrand.slope(touch)
-    tangent = integrand.g(touch) - slope * touch, slope
-    with np.errstate(invalid="ignore", divide="ignore"):
-        g_left, g_right = integrand.g(l), integrand.g(r)
-        rise = np.where(tail | (r == l), 0.0, (g_right - g_left) / np.where(r == l, 1.0, r - l))
-        chord = np.nan_to_num(g_left - rise * l, nan=-np.inf), np.nan_to_num(rise, posinf=0.0)
-    inner = np.where(tail, 2 * l + 1, np.sqrt(np.maximum(l, 1e-6 * r) * r))
-    concave = integrand.bend(inner) <= 0
-    masses = []
-    for (height, gradient), side in (((tangent), 0), ((chord), 0), ((tangent), 1), ((chord), 1)):
-        mass = integrand.measure.log_mass(
-            np.where(empty, 1.0, left), np.where(empty, -1.0, right), gradient
-        )[side]
-        masses.append(np.where(np.isneginf(height) | empty, -np.inf, height + mass))
-    low = np.where(concave, masses[1], masses[0])
-    high = np.where(concave, masses[2], masses[3])
-    if integrand.measure.discrete:  # one count: both lines pass through it
-        one = right == left
-        exact = g_left + integrand.measure.log_mass(l, r, np.zeros(l.shape))[0]
-        low, high = np.where(one, exact, low), np.where(one, exact, high)
+def _pieces(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
+    """Return the log masses under the line below and the line above g on each [left, right]."""
+    low, high = np.full(left.shape, -np.inf), np.full(left.shape, -np.inf)
+    rows = np.broadcast_to(row, left.shape)
+    tail = (right == np.inf) & np.isfinite(left)
+    single = (right == left) & integrand.measure.discrete
+    inner = (right > left) & np.isfinite(right)
+    for pieces, bound in ((tail, _tail), (single, _single), (inner, _inner)):
+        if pieces.any():
+            pair = bound(integrand, rows[pieces], left[pieces], right[pieces])
+            low[pieces], high[pieces] = pair
     return low, high
 
 
-def _finite(integrand: Integrand, touch: FloatArray) -> BoolArray:
-    """Return whether the tangent at `touch` leaves a finite integral on an unbounded piece."""
-    if isinstance(integrand.measure, ExponentialMeasure):
-        theta = integrand.measure.theta
-        return np.asarray(theta + integrand.slope(touch) <= 0.5 * theta)
-    return np.ones(touch.shape, dtype=bool)
+def _single(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
+    """Return the term of one count: both lines pass through it."""
+    exact = integrand.g(row, left) + integrand.measure.log_term(row, left)
+    return exact, exact
 
 
-def _magnitude(integrand: Integrand) -> FloatArray:
-    """Return the size of the numbers that cancel near the mass, (m,)."""
-    x = integrand.center
-    parts = np.abs(integrand.coefficients)[:, None, :] * x[..., None] ** integrand.powers
-    size = parts.sum(axis=(1, 2)) + (1 + integrand.q) * np.abs(np.log(x[:, 0]))
-    if isinstance(integrand.measure, GaussianMeasure):
-        measure = integrand.measure
-        return np.asarray(size + (x / measure.sd)[:, 0] ** 2 + np.abs(measure.linear * x)[:, 0])
-    theta = integrand.measure.theta[:, 0]
-    return np.asarray(size + np.abs(theta * x[:, 0]))
+def _inner(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
+    """Use the chord and the tangent nearest to the mass."""
+    touch = np.clip(integrand.center[row], left, right)
+    touch = np.where(touch == 0, 1e-3 * right, touch)
+    g_left, g_right = integrand.g(row, left), integrand.g(row, right)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rise = (g_right - g_left) / (right - left)
+    finite = np.isfinite(g_left) & np.isfinite(rise)  # g may fall to -inf at 0
+    rise = np.where(finite, rise, 0.0)
+    chord = np.where(finite, g_left, 0.0) - rise * left
+    concave = integrand.bend(row, np.sqrt(np.maximum(left, 1e-6 * right) * right)) <= 0
+    below, above = _line(integrand, row, touch)
+    lines = (chord, rise), (below, above)
+    under = integrand.measure.log_mass(row, left, right, np.where(concave, rise, above))
+    over = integrand.measure.log_mass(row, left, right, np.where(concave, above, rise))
+    low = np.where(concave, lines[0][0], lines[1][0]) + under[0]
+    high = np.where(concave, lines[1][0], lines[0][0]) + over[1]
+    return np.where(concave & ~finite, -np.inf, low), high
+
+
+def _tail(integrand: Integrand, row: IntArray, left: FloatArray, right: FloatArray) -> Pair:
+    """Use a flat chord, and a tangent that leaves the mass of an unbounded piece finite."""
+    touch = np.maximum(integrand.center[row], left)
+    touch = np.where(touch == 0, 1e-3 * (left + 1.0), touch)
+    for _ in range(200):
+        steep = ~_leaves_mass_finite(integrand, row, touch)
+        if not steep.any():
+            break
+        touch = np.where(steep, 2 * touch, touch)
+    height, slope = _line(integrand, row, touch)
+    flat = integrand.g(row, left)
+    concave = integrand.bend(row, 2 * left + 1) <= 0
+    chord = integrand.measure.log_mass(row, left, right, np.zeros(left.shape))
+    tangent = integrand.measure.log_mass(row, left, right, slope)
+    low = np.where(concave, flat + chord[0], height + tangent[0])
+    high = np.where(concave, height + tangent[1], flat + chord[1])
+    return low, high
+
+
+def _leaves_mass_finite(integrand: Integrand, row: IntArray, touch: FloatArray) -> BoolArray:
+    return integrand.measure.tail_is_finite(row, integrand.slope(row, touch))
+
+
+def _line(integrand: Integrand, row: IntArray, touch: FloatArray) -> Pair:
+    """Return the height at 0 and the slope of the tangent at `touch`."""
+    slope = integrand.slope(row, touch)
+    return integrand.g(row, touch) - slope * touch, slope

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
-from fstgrad.errors import InvalidInputError
-from fstgrad.grm.families import Base, Bounds
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.grm.base import Base, Bounds
 from fstgrad.grm.parameters import Parameters
 
 
@@ -27,15 +27,12 @@ class NodeConditional:
         """Return the log of the mass (Poisson) or of the density at x (...), in nats."""
         values = checks.real_array("x", x)
         self.base.check_values(values.ravel())
-        fit = self.base.statistics(values, self.eta.size) @ self.eta
+        fit = self.base.statistics(values, self.eta.size - self.base.own) @ self.eta
         return np.asarray(fit + self.base.log_base(values) - self.log_partition().value)
 
     def mean(self) -> float:
         """Return E[x_s]."""
-        mean = self.base.gradient(self.eta)
-        if self.base.name != "gaussian":
-            return float(mean[0])
-        return float(mean[1]) if self.eta.size > 1 else 0.0
+        return self.base.mean(self.eta)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
         """Return k draws, (k,) float64, by the inverse of the distribution function.
@@ -43,7 +40,7 @@ class NodeConditional:
         Continuous families use a table of 1,024 cells of log T, linear in each.
         """
         count = checks.positive_integer("k", k)
-        alone = Parameters(self.base.name, self.eta[None, :], ())
+        alone = Parameters((self.base,), self.eta.size - self.base.own, self.eta[None, :], ())
         from fstgrad.grm.sampling import Chains
 
         chains = Chains(alone, count)
@@ -63,7 +60,7 @@ class RadialConditional:
     exponents, coefficients : (m,) float64, r falling, and eta_r(v).
     """
 
-    base: Base
+    parameters: Parameters
     direction: FloatArray
     exponents: FloatArray
     coefficients: FloatArray
@@ -71,12 +68,15 @@ class RadialConditional:
     def log_density(self, z: npt.ArrayLike) -> FloatArray:
         """Return the unnormalised log-density at z (...), in nats."""
         ray = checks.real_array("z", z)
+        if (ray < 0).any():
+            raise InvalidInputError(f"z holds {ray.min()}; a ray has z >= 0")
+        points = ray.reshape(-1, 1) * self.direction
         powers = (ray[..., None] ** self.exponents) @ self.coefficients
-        return np.asarray(powers + self.base.log_base(ray[..., None] * self.direction).sum(axis=-1))
+        return np.asarray(powers + self.parameters.log_base(points).sum(axis=1).reshape(ray.shape))
 
     def is_normalizable(self) -> bool:
         """Return whether the leading coefficient that is not zero lets the ray be normalised."""
-        if self.base.name == "poisson":
+        if self.parameters.family.always_normalizable:
             return True
         leading = self.coefficients[self.coefficients != 0]
         return bool(leading.size and leading[0] < 0)
@@ -86,9 +86,9 @@ def node_conditional(parameters: Parameters, s: int, x: npt.ArrayLike) -> NodeCo
     """Return the conditional of node s given the other entries of x (p,); x[s] is not used."""
     values = checks.real_array("x", x, (parameters.features,)).copy()
     values[s] = 0.0
-    parameters.family.check_values(values)
+    parameters.family.check_values(np.delete(values, s))
     eta = parameters.eta(values[None, :])[0, s]
-    return NodeConditional(parameters.family, eta)
+    return NodeConditional(parameters.families[s], eta)
 
 
 def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialConditional:
@@ -96,20 +96,25 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
     direction = checks.real_array("v", v, (parameters.features,))
     if not np.abs(direction).sum() > 0:
         raise InvalidInputError("v is zero; give a direction")
-    if parameters.base != "gaussian" and (direction < 0).any():
-        raise InvalidInputError(f"v has negative entries; {parameters.base} variables are positive")
     family = parameters.family
+    if not family.whole_line and (direction < 0).any():
+        raise InvalidInputError(f"v has negative entries; {family.name} variables are positive")
+    if family.scale == "log":
+        raise NotSupportedError(
+            f"the {family.name} base has T = log(1 + x)^2, which is no power along a ray; use the "
+            "Poisson, the exponential or the Gaussian base"
+        )
     statistics = family.statistics(direction, parameters.k)
     found: dict[float, float] = {}
     for j in range(1, parameters.k + 1):
-        power = family.power / j
+        power = float(family.exponents(parameters.k)[j - 1])
         amount = float(statistics[:, j - 1] @ parameters.intercepts[:, j - 1])
         found[power] = found.get(power, 0.0) + amount
     for term in parameters.interactions:
-        power = family.power * term.term.size / term.term.root
+        power = float(family.exponents(1)[0]) * term.term.size / term.term.root
         products = statistics[term.sets, term.term.root - 1].prod(axis=1)
         found[power] = found.get(power, 0.0) + float(term.values @ products)
     exponents = np.array(sorted(found, reverse=True))
     return RadialConditional(
-        family, direction, exponents, np.array([found[r] for r in exponents.tolist()])
+        parameters, direction, exponents, np.array([found[r] for r in exponents.tolist()])
     )

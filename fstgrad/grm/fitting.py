@@ -9,7 +9,7 @@ import pathlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -187,16 +187,16 @@ def unpack(arrays: dict[str, Any]) -> dict[int, NodeFit]:
 
 
 def symmetrize(
-    fits: Sequence[NodeFit], design: Design, roots: Sequence[int], k: int, base: str, rule: str
+    fits: Sequence[NodeFit], design: Design, blank: Parameters, coordinates: IntArray, rule: str
 ) -> Parameters:
     """Return one model from p node fits.
 
     A set S has |S| estimates, one from each of its nodes, 0 where a node left it out.  "average"
     takes their mean, "min" the one of the smallest size (0 unless every node has it), "max" the
-    one of the largest size.
+    one of the largest size.  `blank` gives the families and k.
     """
-    intercepts = np.zeros((len(fits), k))
-    intercepts[:, np.array(roots) - 1] = [fit.intercepts for fit in fits]
+    intercepts = np.zeros(blank.intercepts.shape)
+    intercepts[:, coordinates] = [fit.intercepts for fit in fits]
     interactions = []
     for number, block in enumerate(design.blocks):
         sets, values = [], []
@@ -209,7 +209,7 @@ def symmetrize(
         interactions.append(
             _combine(block.term, np.concatenate(sets), np.concatenate(values), rule)
         )
-    return Parameters(base, intercepts, tuple(interactions))
+    return replace(blank, intercepts=intercepts, interactions=tuple(interactions))
 
 
 def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Interactions:

@@ -1,124 +1,256 @@
-"""Masses of an interval under exp(slope x) and the base of a family, for `fstgrad.grm.bounds`.
+"""Base measures and integrands of the piecewise-linear bounds (`fstgrad.grm.bounds`).
 
-Each measure gives the log of the sum or the integral over [left, right] of e^(slope x) times its
-base as a pair (lower, upper), apart by the accuracy of the special functions.  Arrays broadcast.
+A measure gives the log of the sum or the integral over [left, right] of e^(slope x) times a base,
+for many pieces at once: `row` says which eta a piece belongs to, and all arguments have one entry
+for each piece.  The answer is a pair (lower, upper), apart by the accuracy of the special
+functions.
 """
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 
 Pair = tuple[FloatArray, FloatArray]
 ACCURACY = 1e-12  # of the special functions, relative
+RELIABLE_RATE = 1e5  # up to here scipy's incomplete gamma functions are that accurate in both tails
+LOG_2PI = math.log(2 * math.pi)
 
 
-class PoissonMeasure:
+class Measure(ABC):
+    """A base with weights e^(theta x) for the rows of eta."""
+
+    discrete = False
+
+    @abstractmethod
+    def log_mass(
+        self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
+    ) -> Pair:
+        """Return the bounds of the log mass of pieces with left < right <= +inf."""
+
+    @abstractmethod
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """Return the size of the numbers that cancel at x (m,), one for each row."""
+
+    def log_term(self, row: IntArray, x: FloatArray) -> FloatArray:
+        """Return the log weight of single points; discrete measures have them."""
+        raise NotImplementedError
+
+    def tail_is_finite(self, row: IntArray, slope: FloatArray) -> BoolArray:
+        """Return whether e^(slope x) times the base has a finite mass on an unbounded piece."""
+        return np.ones(row.shape, dtype=bool)
+
+
+class PoissonMeasure(Measure):
     """Whole numbers left, ..., right with weights e^(theta x) / x!; theta = eta_1 + slope."""
 
     discrete = True
 
     def __init__(self, eta: FloatArray) -> None:
-        self.theta = eta[:, :1]
+        self.theta = eta[:, 0]
 
-    def log_mass(self, left: FloatArray, right: FloatArray, slope: FloatArray) -> Pair:
-        """Return the bounds of the log mass; -inf for an empty interval."""
-        from scipy.special import gammainc, gammaincc, gammaln
+    def log_term(self, row: IntArray, x: FloatArray) -> FloatArray:
+        """Return theta x - log x!."""
+        from scipy.special import gammaln
 
-        theta = self.theta + slope
-        rate = np.exp(theta)
+        return np.asarray(self.theta[row] * x - gammaln(x + 1))
+
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """Return |theta| x."""
+        return np.asarray(np.abs(self.theta * x))
+
+    def log_mass(
+        self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
+    ) -> Pair:
+        """Return the bounds of the log mass."""
+        theta = self.theta[row] + slope
+        rate = np.exp(np.minimum(theta, 709.0))
+        low, high = self._by_terms(theta, rate, left, right)
+        mass, sound = self._by_gamma(rate, left, right)
+        sound &= theta < 709.0
+        error = 100 * ACCURACY + 1e-15 * np.sqrt(rate[sound])
+        middle = rate[sound] + np.log(mass[sound])
+        low[sound], high[sound] = middle - error, middle + error
+        return low, high
+
+    def _by_gamma(
+        self, rate: FloatArray, left: FloatArray, right: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return the probability of each piece under a Poisson law, and where it can be trusted."""
+        from scipy.special import gammainc, gammaincc
+
+        end = np.where(np.isfinite(right), right, 0.0) + 1
+        bounded = np.isfinite(right)
+        below_left = np.where(left > 0, gammaincc(np.maximum(left, 1.0), rate), 0.0)
+        above_left = np.where(left > 0, gammainc(np.maximum(left, 1.0), rate), 1.0)
+        below = np.where(bounded, gammaincc(end, rate), 1.0)
+        above = np.where(bounded, gammainc(end, rate), 0.0)
+        falling, rising = left > rate, bounded & (right < rate)
+        mass, larger = 1 - below_left - above, np.ones(rate.shape)
+        mass[falling], larger[falling] = (above_left - above)[falling], above_left[falling]
+        mass[rising], larger[rising] = (below - below_left)[rising], below[rising]
+        trusted = (rate <= RELIABLE_RATE) & (left <= RELIABLE_RATE) | (mass > 1e-3)
+        return mass, (mass > 1e-2 * larger) & (larger > 1e-280) & trusted
+
+    def _by_terms(
+        self, theta: FloatArray, rate: FloatArray, left: FloatArray, right: FloatArray
+    ) -> Pair:
+        """Bound the sum by its largest term, the number of terms and a geometric series."""
+        from scipy.special import gammaln
+
         bounded = np.isfinite(right)
         end = np.where(bounded, right, left)
-        number = right - left + 1
+        number = np.where(bounded, end - left + 1, np.inf)
         first = theta * left - gammaln(left + 1)
         last = np.where(bounded, theta * end - gammaln(end + 1), -np.inf)
-        falling, rising = left > rate, end < rate
-        rising &= bounded
-        start = np.maximum(left, 1e-300)
-        below_left = np.where(left > 0, gammaincc(start, rate), 0.0)
-        above_left = np.where(left > 0, gammainc(start, rate), 1.0)
-        below = np.where(bounded, gammaincc(end + 1, rate), 1.0)
-        above = np.where(bounded, gammainc(end + 1, rate), 0.0)
-        mass = np.where(
-            falling,
-            above_left - above,
-            np.where(rising, below - below_left, 1 - below_left - above),
-        )
-        larger = np.where(falling, above_left, np.where(rising, below, 1.0))
-        sound = (mass > 1e-2 * larger) & (larger > 1e-280) & np.isfinite(rate)
-        error = 100 * ACCURACY + 1e-15 * np.sqrt(np.where(sound, rate, 0.0))
-        middle = np.where(sound, rate, 0.0) + np.log(np.where(sound, mass, 1.0))
-        # elsewhere: the largest term, the number of terms, and a geometric series
         highest = np.maximum(first, last)
-        most = np.where(falling, first, np.where(rising, last, np.minimum(rate, highest + rate)))
-        ratio = np.where(falling, rate / (left + 1), np.where(rising, end / rate, 1.0))
-        count = np.minimum(number, 1.0 / np.maximum(1.0 - ratio, 1e-300))
-        all_least = np.where(bounded, np.log(np.maximum(end - left + 1, 1.0)), 0.0) + np.where(
-            bounded, np.minimum(first, last), -np.inf
-        )
-        low = np.where(sound, middle - error, np.maximum(highest, all_least))
-        high = np.where(sound, middle + error, most + np.log(np.maximum(count, 1.0)))
-        single = number == 1
-        low, high = np.where(single, first, low), np.where(single, first, high)
-        empty = number <= 0
-        return np.where(empty, -np.inf, low), np.where(empty, -np.inf, high)
+        most, ratio = np.minimum(rate, highest + rate), np.ones(rate.shape)
+        falling, rising = left > rate, bounded & (end < rate)
+        most[falling], ratio[falling] = first[falling], (rate / (left + 1))[falling]
+        most[rising], ratio[rising] = last[rising], (end / rate)[rising]
+        terms = np.minimum(number, 1.0 / np.maximum(1.0 - ratio, 1e-300))
+        with np.errstate(invalid="ignore"):
+            every = np.log(number) + np.minimum(first, last)
+        low = np.maximum(highest, np.where(bounded, every, -np.inf))
+        return low, np.maximum(most + np.log(terms), low)
 
 
-class ExponentialMeasure:
+class ExponentialMeasure(Measure):
     """x in [left, right] with weight e^(theta x); theta = eta_1 + slope."""
 
-    discrete = False
-
     def __init__(self, eta: FloatArray) -> None:
-        self.theta = eta[:, :1]
+        self.theta = eta[:, 0]
 
-    def log_mass(self, left: FloatArray, right: FloatArray, slope: FloatArray) -> Pair:
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """Return |theta| x."""
+        return np.asarray(np.abs(self.theta * x))
+
+    def tail_is_finite(self, row: IntArray, slope: FloatArray) -> BoolArray:
+        """Return whether half of the decay is left."""
+        return np.asarray(self.theta[row] + slope <= 0.5 * self.theta[row])
+
+    def log_mass(
+        self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
+    ) -> Pair:
         """Return the log of (e^(theta right) - e^(theta left)) / theta, +inf if infinite."""
-        theta = self.theta + slope
-        width = right - left
-        size = np.abs(theta)
+        theta = self.theta[row] + slope
+        size, width = np.abs(theta), right - left
+        value = np.full(theta.shape, np.inf)
         tail = ~np.isfinite(right)
-        highest = np.where(tail | (theta < 0), theta * left, theta * np.where(tail, 0.0, right))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            part = np.where(size * width < 1e-12, np.log(width),
-                            np.log(-np.expm1(-size * width)) - np.log(size))  # fmt: skip
-        value = np.where(tail & (theta >= 0), np.inf, highest + part)
-        value = np.where(width > 0, value, -np.inf)
+        decaying = tail & (theta < 0)
+        value[decaying] = (theta * left)[decaying] - np.log(size[decaying])
+        flat, sloped = ~tail & (size * width < 1e-12), ~tail & (size * width >= 1e-12)
+        highest = np.where(theta < 0, theta * left, theta * np.where(tail, 0.0, right))
+        value[flat] = highest[flat] + np.log(width[flat])
+        part = np.log(-np.expm1(-(size * np.where(tail, 1.0, width))[sloped]))
+        value[sloped] = highest[sloped] + part - np.log(size[sloped])
         return value - ACCURACY, value + ACCURACY
 
 
-class GaussianMeasure:
+class GaussianMeasure(Measure):
     """x in [left, right] with weight e^(eta_1 x^2 + theta x); theta = linear + slope."""
 
-    discrete = False
-
     def __init__(self, eta: FloatArray, linear: FloatArray) -> None:
-        self.sd = np.sqrt(-0.5 / eta[:, :1])
+        self.sd = np.sqrt(-0.5 / eta[:, 0])
         self.linear = linear
 
-    def log_mass(self, left: FloatArray, right: FloatArray, slope: FloatArray) -> Pair:
+    def magnitude(self, x: FloatArray) -> FloatArray:
+        """Return (x / sd)^2 + |linear| x."""
+        return np.asarray((x / self.sd) ** 2 + np.abs(self.linear * x))
+
+    def log_mass(
+        self, row: IntArray, left: FloatArray, right: FloatArray, slope: FloatArray
+    ) -> Pair:
         """Return the log of a difference of normal distribution functions."""
         from scipy.special import log_ndtr
 
-        theta = self.linear + slope
-        mean = theta * self.sd**2
-        a, b = (left - mean) / self.sd, (right - mean) / self.sd
+        theta, sd = self.linear[row] + slope, self.sd[row]
+        mean = theta * sd**2
+        scale = 0.5 * theta * mean + np.log(sd)
+        a, b = (left - mean) / sd, (right - mean) / sd
         flip = a > 0
-        a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            difference = np.where(b > a, log_ndtr(a) - log_ndtr(b), -1.0)
-            log_probability = log_ndtr(b) + np.log(-np.expm1(difference))
-        scale = 0.5 * theta * mean + np.log(self.sd) + 0.5 * np.log(2 * np.pi)
-        value = scale + log_probability
-        # a narrow interval, where the difference cancels: the smaller and the larger end
-        narrow = (b - a < 1e-3) & np.isfinite(a) & np.isfinite(b)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ends = [np.log(b - a) - 0.5 * z * z - 0.5 * np.log(2 * np.pi) + scale for z in (a, b)]
-        peak = np.where((a < 0) & (b > 0), np.log(np.maximum(b - a, 1e-300))
-                        - 0.5 * np.log(2 * np.pi) + scale, -np.inf)  # fmt: skip
-        low = np.where(narrow, np.minimum(*ends), value) - 100 * ACCURACY
-        high = np.where(narrow, np.maximum(np.maximum(*ends), peak), value) + 100 * ACCURACY
-        empty = ~(right > left)
-        return np.where(empty, -np.inf, low), np.where(empty, -np.inf, high)
+        a[flip], b[flip] = -b[flip], -a[flip]
+        low, high = np.empty(a.shape), np.empty(a.shape)
+        narrow = np.isfinite(a) & np.isfinite(b) & (b - a < 1e-3)
+        low[narrow], high[narrow] = _narrow(a[narrow], b[narrow])
+        rest = ~narrow
+        with np.errstate(divide="ignore"):
+            less = np.log(-np.expm1(np.minimum(log_ndtr(a[rest]) - log_ndtr(b[rest]), 0.0)))
+        low[rest] = high[rest] = log_ndtr(b[rest]) + less + 0.5 * LOG_2PI
+        return low + scale - 100 * ACCURACY, high + scale + 100 * ACCURACY
 
 
-Measure = PoissonMeasure | ExponentialMeasure | GaussianMeasure
+def _narrow(a: FloatArray, b: FloatArray) -> Pair:
+    """Bound log of the integral of e^(-z^2 / 2) over a short [a, b], where a difference cancels."""
+    with np.errstate(divide="ignore"):
+        width = np.log(b - a)
+    ends = -0.5 * np.minimum(a * a, b * b), -0.5 * np.maximum(a * a, b * b)
+    peak = np.where((a < 0) & (b > 0), 0.0, ends[0])
+    return width + ends[1], width + peak
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """Rows of e^g times a base measure on x > 0, g(x) = sum_r c_r x^(e_r) + q log x.
+
+    measure : Measure
+    coefficients (m, r), powers (r,) : c and e of the terms that the measure does not hold.
+    q : float
+    center (m,) : where most of the mass is.
+    at_zero : float, the log weight of x = 0 in a sum over the counts.
+    """
+
+    measure: Measure
+    coefficients: FloatArray
+    powers: FloatArray
+    q: float
+    center: FloatArray
+    at_zero: float = -np.inf
+
+    def g(self, row: IntArray, x: FloatArray) -> FloatArray:
+        """Return g(x) of row `row` (both (c,))."""
+        value = (self.coefficients[row] * x[:, None] ** self.powers).sum(axis=-1)
+        if self.q:
+            with np.errstate(divide="ignore"):
+                value = value + self.q * np.log(x)
+        return np.asarray(value)
+
+    def slope(self, row: IntArray, x: FloatArray) -> FloatArray:
+        """Return g'(x)."""
+        weights = (self.coefficients * self.powers)[row]
+        return np.asarray((weights * x[:, None] ** (self.powers - 1)).sum(axis=-1) + self.q / x)
+
+    def bend(self, row: IntArray, x: FloatArray) -> FloatArray:
+        """Return x^2 g''(x)."""
+        weights = (self.coefficients * self.powers * (self.powers - 1))[row]
+        return np.asarray((weights * x[:, None] ** self.powers).sum(axis=-1) - self.q)
+
+    def magnitude(self) -> FloatArray:
+        """Return the size of the numbers that cancel near the mass, (m,)."""
+        x = self.center
+        size = (np.abs(self.coefficients) * x[:, None] ** self.powers).sum(axis=1)
+        return np.asarray(size + (1 + self.q) * np.abs(np.log(x)) + self.measure.magnitude(x))
+
+    def inflections(self) -> FloatArray:
+        """Return the zeros of g'' of each row, ascending, padded with the last one (0 if none)."""
+        whole = math.lcm(*range(1, 2 * len(self.powers) + 3))
+        degrees = np.rint(self.powers * whole).astype(int)
+        common = math.gcd(whole, *degrees.tolist())
+        degrees = degrees // common
+        unit = whole // common
+        found = []
+        for row in self.coefficients * self.powers * (self.powers - 1):
+            polynomial = np.zeros(degrees.max(initial=0) + 1)
+            polynomial[degrees] = row
+            polynomial[0] -= self.q
+            roots = np.roots(polynomial[::-1])
+            real = roots.real[(np.abs(roots.imag) <= 1e-7 * np.abs(roots)) & (roots.real > 0)]
+            found.append(np.sort(real**unit))
+        width = max((len(row) for row in found), default=0)
+        out = np.zeros((len(found), width))
+        for number, row in enumerate(found):
+            out[number] = np.pad(row, (0, width - len(row)), constant_values=row.max(initial=0.0))
+        return out

@@ -19,10 +19,11 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting, preparation, storage
 from fstgrad.grm.design import Design, Term, build, terms_of
-from fstgrad.grm.families import BASES
+from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
+from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.progress import node_progress
-from fstgrad.grm.regression import NodeFit, NodeRegression
+from fstgrad.grm.regression import Intercepts, NodeFit, NodeRegression
 
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
 from sklearn.base import BaseEstimator, clone  # noqa: E402
@@ -45,8 +46,10 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     k : int
         The largest size of a set.
-    base : {"poisson", "exponential", "gaussian"}
-        The family of one variable given the others.
+    base : str or fstgrad.grm.families.Base
+        The family of one variable given the others: "poisson", "negative-binomial",
+        "hurdle-poisson", "hurdle-negative-binomial", "bernoulli", "exponential", "gaussian", or an
+        object such as `families.FiniteCounts(log_measure)`.
     alpha : float
         The weight of the l1 norm against the mean log-likelihood, > 0.
     interactions : {"strongest", "all"}
@@ -107,7 +110,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         k: int = 2,
-        base: Literal["poisson", "exponential", "gaussian"] = "poisson",
+        base: str | Base = "poisson",
         alpha: float = 0.01,
         *,
         interactions: Literal["strongest", "all"] = "strongest",
@@ -166,6 +169,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
                 f"give k <= {x.shape[1]}"
             )
+        self.families_ = preparation.families(x, resolve(self.base))
         varying = preparation.varying_columns(x, self.k)
         starts = self._starts(x.shape[1])
         sizes = preparation.candidates(self.candidate_sets, x.shape[1], self.k, self.names_)
@@ -228,12 +232,12 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = self.base != "gaussian"
+        tags.input_tags.positive_only = not resolve(self.base).whole_line
         return tags
 
     def _check_parameters(self) -> None:
         checks.positive_integer("k", self.k)
-        checks.one_of("base", self.base, list(BASES))
+        resolve(self.base)
         checks.positive_number("alpha", self.alpha)
         checks.one_of("interactions", self.interactions, ("strongest", "all"))
         checks.one_of("screening", self.screening, ("kkt", "none"))
@@ -255,7 +259,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
         x.eliminate_zeros()
-        BASES[self.base].check_values(x.data)
+        resolve(self.base).check_values(x.data)
         return x
 
     def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:
@@ -268,18 +272,22 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             )
         return [str(name) for name in given]
 
-    def _terms(self) -> tuple[list[Term], list[int]]:
-        """Return the terms of the model and the roots that have intercepts."""
+    def _terms(self) -> tuple[list[Term], Intercepts]:
+        """Return the terms of the model and the coordinates that have intercepts."""
         terms = terms_of(self.k, self.interactions)
-        return terms, [term.root for term in terms if term.size == 1]
+        free = resolve(self.base).free(self.k)
+        roots = {term.root - 1 for term in terms if term.size == 1}
+        coordinates = np.array(sorted(roots | set(free)), dtype=np.int64)
+        return terms, Intercepts(coordinates, ~np.isin(coordinates, free))
 
     def _starts(self, features: int) -> list[NodeFit] | None:
         before = getattr(self, "node_fits_", None)
         if not self.warm_start or before is None or len(before) != features:
             return None
-        roots = self._terms()[1]
-        same = (self.parameters_.k, self.parameters_.base) == (self.k, self.base)
-        same = same and before[0].intercepts.size == len(roots)
+        coordinates = self._terms()[1].coordinates
+        same = self.parameters_.k == self.k
+        same = same and isinstance(self.parameters_.family, type(resolve(self.base)))
+        same = same and before[0].intercepts.size == coordinates.size
         return before if same else None
 
     def _fit_nodes(
@@ -291,9 +299,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         stage: int,
     ) -> tuple[list[NodeFit], Design]:
         """Build the design and solve every node, in threads."""
-        base = BASES[self.base]
-        terms, roots = self._terms()
-        statistics = preparation.statistics(x, varying, base, self.k)
+        families = self.families_
+        terms, intercepts = self._terms()
+        statistics = preparation.statistics(x, varying, families[0], self.k)
         design = build(statistics, terms, sizes, self.max_memory)
         columns = x.tocsc()
         nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
@@ -302,8 +310,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         def solve(node: int) -> NodeFit:
             values = columns[:, [node]].toarray().ravel()
             regression = NodeRegression(
-                base, design if varying[node] else alone, node, base.statistics(values, self.k),
-                roots, self.alpha, self.tol, self.max_iter, self.screening,
+                families[node], design if varying[node] else alone, node,
+                families[node].statistics(values, self.k), intercepts, self.alpha,
+                self.tol, self.max_iter, self.screening,
             )  # fmt: skip
             return regression.fit(starts[node] if starts else None)
 
@@ -331,16 +340,19 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, fits: list[NodeFit], design: Design, size: int) -> IntArray:
         """Return the sets of `size` that any node chose."""
-        _, roots = self._terms()
-        model = fitting.symmetrize(fits, design, roots, self.k, self.base, "max")
+        model = fitting.symmetrize(fits, design, self._blank(), self._terms()[1].coordinates, "max")
         sets = [i.sets for i in model.interactions if i.term.size == size]
         return np.unique(np.concatenate(sets), axis=0)
 
+    def _blank(self) -> Parameters:
+        """Return the families without coefficients."""
+        width = self.k + self.families_[0].own
+        return Parameters(self.families_, self.k, np.zeros((len(self.families_), width)), ())
+
     def _store(self, fits: list[NodeFit], design: Design) -> None:
-        _, roots = self._terms()
         self.node_fits_ = fits
         self.parameters_ = fitting.symmetrize(
-            fits, design, roots, self.k, self.base, self.symmetrize
+            fits, design, self._blank(), self._terms()[1].coordinates, self.symmetrize
         )
         self._summaries(design.candidate_count())
         if not all(fit.converged for fit in fits):

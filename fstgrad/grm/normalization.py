@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError
 from fstgrad.grm.parameters import Parameters
 
 STARTS = 20
@@ -41,10 +42,22 @@ class Normalizability:
         return self.value is True
 
 
+def require(parameters: Parameters, purpose: str) -> None:
+    """Raise InfeasibleError where a counter-example shows that there is no normalizer."""
+    answer = is_normalizable(parameters)
+    if answer.value is False:
+        raise InfeasibleError(
+            f"{purpose}: the model has no normalizer ({answer.certificate}); fit with a larger "
+            'alpha or with symmetrize="joint" or "min", or take a base of counts; '
+            "is_normalizable() gives the direction"
+        )
+
+
 def is_normalizable(parameters: Parameters) -> Normalizability:
     """Return whether exp of the potential has a finite sum or integral."""
-    if parameters.base == "poisson":
-        return Normalizability(True, "the factorial of the Poisson base outgrows every power")
+    family = parameters.family
+    if family.always_normalizable:
+        return Normalizability(True, f"the {family.name} base outgrows every interaction")
     brackets = _brackets(parameters)
     if (brackets < 0).all():
         return Normalizability(
@@ -56,7 +69,7 @@ def is_normalizable(parameters: Parameters) -> Normalizability:
         values, vectors = np.linalg.eigh(matrix)
         if values[-1] < 0:
             return Normalizability(True, f"negative definite, largest eigenvalue {values[-1]:.6g}")
-        if parameters.base == "gaussian":
+        if family.whole_line:
             return Normalizability(
                 False, f"largest eigenvalue {values[-1]:.6g} >= 0", vectors[:, -1].copy()
             )
@@ -81,7 +94,7 @@ def _brackets(parameters: Parameters) -> FloatArray:
     """Return theta_s + sum_{S with s} |theta_S|+ / |S|, (p,)."""
     total = parameters.intercepts[:, 0].copy()
     for sets, values, size in _leading(parameters):
-        signed = parameters.base == "gaussian" and size % 2 == 0
+        signed = parameters.family.whole_line and size % 2 == 0
         amount = np.abs(values) if signed else np.maximum(values, 0.0)
         np.add.at(total, sets.ravel(), np.repeat(amount / size, size))
     return total
@@ -103,9 +116,12 @@ def _search(parameters: Parameters) -> tuple[FloatArray, float]:
     rng = np.random.default_rng(0)
     p = parameters.features
     best, best_x = -np.inf, np.zeros(p)
-    gaussian = parameters.base == "gaussian"
     for start in range(STARTS):
-        sign = np.where(rng.random(p) < 0.5, -1.0, 1.0) if gaussian and start else np.ones(p)
+        sign = (
+            np.where(rng.random(p) < 0.5, -1.0, 1.0)
+            if parameters.family.whole_line and start
+            else np.ones(p)
+        )
         done = minimize(
             _negative_quotient, rng.normal(size=p) * (start > 0), args=(parameters, sign),
             jac=True, method="L-BFGS-B",

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.grm.base import Base
 from fstgrad.grm.design import Term
-from fstgrad.grm.families import BASES, Base
 
 ROWS = 4_000_000  # entries of eta that are held at once
 
@@ -34,9 +34,16 @@ class Interactions:
 
 @dataclass(frozen=True)
 class Parameters:
-    """A model: base family, intercepts (p, k) for t_1, ..., t_k, and interactions."""
+    """A model of p variables.
 
-    base: str
+    families : the base of each node, all of one class.
+    k : the largest root.
+    intercepts : (p, k + e) float64, for t_1, ..., t_k and the e statistics of the family.
+    interactions : one entry for each term.
+    """
+
+    families: tuple[Base, ...]
+    k: int
     intercepts: FloatArray
     interactions: tuple[Interactions, ...]
 
@@ -46,14 +53,28 @@ class Parameters:
         return int(self.intercepts.shape[0])
 
     @property
-    def k(self) -> int:
-        """Return the largest root."""
-        return int(self.intercepts.shape[1])
-
-    @property
     def family(self) -> Base:
-        """The base family."""
-        return BASES[self.base]
+        """The base of the first node: what does not depend on the node is asked of it."""
+        return self.families[0]
+
+    @cached_property
+    def groups(self) -> list[tuple[Base, IntArray]]:
+        """The distinct families, each with its nodes."""
+        nodes: dict[Base, list[int]] = {}
+        for node, family in enumerate(self.families):
+            nodes.setdefault(family, []).append(node)
+        return [(family, np.array(found, dtype=np.int64)) for family, found in nodes.items()]
+
+    def log_base(self, x: FloatArray) -> FloatArray:
+        """Return B of every entry of x (n, p)."""
+        out = np.empty(x.shape)
+        for family, nodes in self.groups:
+            out[:, nodes] = family.log_base(x[:, nodes])
+        return out
+
+    def without_interactions(self) -> "Parameters":
+        """Return the independent model with the same intercepts."""
+        return Parameters(self.families, self.k, self.intercepts, ())
 
     @cached_property
     def flat(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
@@ -89,23 +110,32 @@ class Parameters:
         statistics = self.family.statistics(x, self.k)
         energy = np.einsum("npk,pk->n", statistics, self.intercepts)
         add_energies(statistics, *self.flat, energy)
-        return np.asarray(energy + self.family.log_base(x).sum(axis=1))
+        return np.asarray(energy + self.log_base(x).sum(axis=1))
 
     def conditional_log_likelihoods(self, x: FloatArray) -> FloatArray:
         """Return log p(x_s | all other x), (n, p), for x (n, p)."""
         eta = self.eta(x)
-        value = self.family.derivatives(eta.reshape(-1, self.k))[0].reshape(x.shape)
+        value = np.empty(x.shape)
+        for family, nodes in self.groups:
+            rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))
+            value[:, nodes] = family.derivatives(rows)[0].reshape(len(x), len(nodes))
         fit = np.einsum("npk,npk->np", eta, self.family.statistics(x, self.k))
-        return np.asarray(fit - value + self.family.log_base(x))
+        return np.asarray(fit - value + self.log_base(x))
+
+    def conditional_log_partition(self, node: int, x: FloatArray) -> FloatArray:
+        """Return A of the conditional of one node, (n,), for the others in x (n, p)."""
+        eta = np.ascontiguousarray(self.eta(x)[:, node])
+        return self.families[node].derivatives(eta)[0]
 
     def chunks(self, n: int) -> Iterator[slice]:
         """Cut n rows so that eta of a piece stays small."""
-        size = max(1, ROWS // (self.features * self.k))
+        size = max(1, ROWS // self.intercepts.size)
         return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def unflatten(
-    base: str,
+    families: tuple[Base, ...],
+    k: int,
     intercepts: FloatArray,
     sizes: IntArray,
     roots: IntArray,
@@ -118,4 +148,4 @@ def unflatten(
     for root, size in terms:
         mine = (sizes == size) & (roots == root)
         interactions.append(Interactions(Term(size, root), members[mine, :size], values[mine]))
-    return Parameters(base, intercepts, tuple(interactions))
+    return Parameters(families, k, intercepts, tuple(interactions))

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.families import Base
+from fstgrad.grm.base import Base
 
 
 def statistics(
@@ -26,6 +26,12 @@ def statistics(
         )
         for j in range(1, k + 1)
     }
+
+
+def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
+    """Return the family of every column, fitted to it where it has parameters of its own."""
+    columns = x.tocsc()
+    return tuple(base.fitted_to(columns[:, [node]].toarray().ravel()) for node in range(x.shape[1]))
 
 
 def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:

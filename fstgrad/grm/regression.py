@@ -6,33 +6,44 @@
 with the columns z of `fstgrad.grm.design`.  The penalty falls on every coefficient but Psi_(1)^(1).
 
 Newton steps as in QUIC: a quadratic model on a working set, solved by coordinate descent, and a
-line search on the true objective.  A is evaluated once for each step.  Between the solves one scan
-over all columns (O(non-zeros of the design)) finds the columns that violate the
-Karush-Kuhn-Tucker conditions; they join the working set.  At the end no column of the whole
-design violates them by more than `tol`: that residual is the certificate of the fit.
+line search on the true objective.  A is evaluated once for each step.  Where the line search finds
+no descent within a few halvings, the curvature of A along the step is far from the one at eta, and
+the step is taken again with a multiple of the mean curvature added (Levenberg, Marquardt).  Between
+the solves one scan over all columns (O(non-zeros of the design)) finds the columns that violate the
+Karush-Kuhn-Tucker conditions; they join the working set.  At the end no column of the whole design
+violates them by more than `tol`: that residual is the certificate of the fit.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm.base import Base, Derivatives
 from fstgrad.grm.design import Design
-from fstgrad.grm.families import Base
 
-MOST_NEWTON_STEPS = 50
-MOST_HALVINGS = 40
+MOST_NEWTON_STEPS = 200
+MOST_HALVINGS = 6  # of a step before its Hessian is damped
+MOST_DAMPING = 1e12
 MOST_SWEEPS = 200
 MOST_DENSE = 500  # non-zero coordinates of a Newton system that is solved densely
 ARMIJO = 1e-4
+
+
+class Intercepts(NamedTuple):
+    """The coordinates of eta, from 0, that have an intercept, and which of these are penalised."""
+
+    coordinates: IntArray
+    penalised: BoolArray
 
 
 @dataclass(frozen=True)
 class NodeFit:
     r"""The solution of one node regression.
 
-    intercepts : (m,) float64, the entries Psi_(j)^(1)_s for the roots j of the model.
+    intercepts : (m,) float64, those of the coordinates in `Intercepts`.
     term, key : (c,) int64, the block of the design and the combinatorial number of S \ {s}.
     values : (c,) float64, the coefficients theta_S that are not zero.
     kkt : float, the largest violation of the optimality conditions over all candidate columns.
@@ -73,14 +84,14 @@ class WorkingSet:
 class NodeRegression:
     """The problem of one node.
 
-    statistics : (n, k) float64, t(x_is).  roots : the roots of the intercepts, from 1.
+    statistics : (n, k + e) float64, t(x_is).
     """
 
     base: Base
     design: Design
     node: int
     statistics: FloatArray
-    roots: list[int]
+    intercepts: Intercepts
     alpha: float
     tol: float
     max_iter: int
@@ -109,9 +120,12 @@ class NodeRegression:
             objective, slopes, residual = self._solve(work, kkt)
             if self.steps == before and outside <= 0:
                 break  # rounding: neither a new column nor a step
-        used = np.flatnonzero(work.coef[len(self.roots) :]) + len(self.roots)
+        used = (
+            np.flatnonzero(work.coef[self.intercepts.coordinates.size :])
+            + self.intercepts.coordinates.size
+        )
         return NodeFit(
-            intercepts=work.coef[: len(self.roots)].copy(),
+            intercepts=work.coef[: self.intercepts.coordinates.size].copy(),
             term=work.block[used],
             key=self.design.keys(work.block[used], work.column[used]),
             values=work.coef[used],
@@ -125,7 +139,7 @@ class NodeRegression:
     def _start(self, start: NodeFit | None) -> WorkingSet:
         """Return the working set of the intercepts and what `start` uses."""
         if start is None:
-            intercepts = np.zeros(len(self.roots))
+            intercepts = np.zeros(self.intercepts.coordinates.size)
             intercepts[0] = self.base.independent(float(self.statistics[:, 0].mean()))
             none = np.empty(0, dtype=np.int64)
             return self._working_set(none, none, intercepts)
@@ -143,7 +157,7 @@ class NodeRegression:
         """Copy the columns (block, column), given in the order of `coef`, behind the intercepts."""
         from fstgrad.grm.kernels.regression import gather
 
-        n, fixed = self.design.samples, len(self.roots)
+        n, fixed = self.design.samples, self.intercepts.coordinates.size
         parts = [(np.tile(np.arange(n), fixed), np.ones(fixed * n))]
         order, lengths = [], [np.full(fixed, n)]
         for number, source in enumerate(self.design.blocks):
@@ -158,13 +172,14 @@ class NodeRegression:
             order.append(mine)
         moved = np.concatenate([np.arange(0), *order])
         root_of = np.array([b.term.root for b in self.design.blocks], dtype=np.int64)
-        root = np.concatenate([np.array(self.roots), root_of[block[moved]]]).astype(np.int64) - 1
+        root = np.concatenate([self.intercepts.coordinates, root_of[block[moved]] - 1])
+        penalised = np.concatenate([self.intercepts.penalised, np.ones(moved.size, dtype=bool)])
         return WorkingSet(
             block=np.concatenate([np.full(fixed, -1), block[moved]]),
             column=np.concatenate([np.full(fixed, -1), column[moved]]),
             coef=np.concatenate([coef[:fixed], coef[fixed:][moved]]),
-            penalty=np.where(root > 0, self.alpha, 0.0),
-            root=root,
+            penalty=np.where(penalised, self.alpha, 0.0),
+            root=root.astype(np.int64),
             indptr=np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64),
             rows=np.concatenate([part[0] for part in parts]),
             values=np.concatenate([part[1] for part in parts]),
@@ -182,35 +197,53 @@ class NodeRegression:
         add_columns(*work.matrix, work.coef, eta)
         value, mean, covariance = self.base.derivatives(eta)
         objective = self._objective(value, eta, work.coef, work.penalty)
+        damping = 0.0
         for _ in range(MOST_NEWTON_STEPS):
             gradient = gradients(*work.matrix, mean - self.statistics)
             slopes = violations(gradient, work.coef, work.penalty)
             worst = slopes.max()
-            if worst <= target:
+            if worst <= target or damping > MOST_DAMPING:
                 break
-            direction = self._direction(
-                work, covariance, gradient, max(0.25 * target, 0.05 * worst)
-            )
-            moved = np.zeros(eta.shape)
-            add_columns(*work.matrix, direction, moved)
-            predicted = gradient @ direction + work.penalty @ (
-                np.abs(work.coef + direction) - np.abs(work.coef)
-            )
-            size = 1.0
-            for _ in range(MOST_HALVINGS):
-                coef, trial = work.coef + size * direction, eta + size * moved
-                derivatives = self.base.derivatives(trial)
-                new = self._objective(derivatives[0], trial, coef, work.penalty)
-                if new <= objective + ARMIJO * size * predicted + 1e-15 * abs(objective):
-                    break
-                size /= 2
-            else:
-                break  # rounding: the objective cannot be lowered any more
+            curved = covariance + damping * covariance.mean(axis=0) if damping else covariance
+            direction = self._direction(work, curved, gradient, max(0.25 * target, 0.05 * worst))
+            trial = self._search(work, eta, objective, direction, gradient)
+            if trial is None:
+                damping = max(10.0 * damping, 1e-2)
+                continue
+            damping = 0.0 if damping < 1e-3 else damping / 5.0
             self.steps += 1
-            work.coef, eta, objective = coef, trial, new
-            value, mean, covariance = derivatives
+            work.coef, eta, objective, (value, mean, covariance) = trial
         gradient = gradients(*work.matrix, mean - self.statistics)
         return objective, violations(gradient, work.coef, work.penalty), mean - self.statistics
+
+    def _search(
+        self,
+        work: WorkingSet,
+        eta: FloatArray,
+        objective: float,
+        direction: FloatArray,
+        gradient: FloatArray,
+    ) -> tuple[FloatArray, FloatArray, float, Derivatives] | None:
+        """Return the coefficients, eta, objective and derivatives of a step that descends enough.
+
+        None where `MOST_HALVINGS` halvings find none.
+        """
+        from fstgrad.grm.kernels.regression import add_columns
+
+        moved = np.zeros(eta.shape)
+        add_columns(*work.matrix, direction, moved)
+        predicted = gradient @ direction + work.penalty @ (
+            np.abs(work.coef + direction) - np.abs(work.coef)
+        )
+        size = 1.0
+        for _ in range(MOST_HALVINGS):
+            coef, trial = work.coef + size * direction, eta + size * moved
+            derivatives = self.base.derivatives(trial)
+            new = self._objective(derivatives[0], trial, coef, work.penalty)
+            if new <= objective + ARMIJO * size * predicted + 1e-15 * abs(objective):
+                return coef, trial, new, derivatives
+            size /= 2
+        return None
 
     def _direction(
         self, work: WorkingSet, covariance: FloatArray, gradient: FloatArray, tolerance: float
@@ -293,7 +326,7 @@ class NodeRegression:
 
     def _grow(self, work: WorkingSet, found: list[IntArray]) -> WorkingSet:
         """Return the working set without its zeros and with the columns that violate."""
-        fixed = len(self.roots)
+        fixed = self.intercepts.coordinates.size
         kept = np.flatnonzero(work.coef[fixed:]) + fixed
         block = np.concatenate(
             [work.block[kept], *(np.full(f.size, number) for number, f in enumerate(found))]

@@ -7,10 +7,7 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
-from fstgrad.grm.families import tables
 from fstgrad.grm.parameters import Parameters
-
-FAMILY = {"poisson": 0, "exponential": 1, "gaussian": 2}
 
 
 @dataclass(frozen=True)
@@ -37,25 +34,26 @@ class Chains:
     def __init__(self, parameters: Parameters, chains: int) -> None:
         self.parameters = parameters
         self.state = np.zeros((chains, parameters.features))
-        self.statistics = np.zeros((chains, parameters.features, parameters.k))
+        self.statistics = np.broadcast_to(
+            parameters.family.statistics(0.0, parameters.k),
+            (chains, *parameters.intercepts.shape),
+        ).copy()
         self.pointer, self.touching = _incidence(parameters)
 
     def sweep(self, rng: np.random.Generator, weight: float = 1.0) -> None:
         """Draw every variable of every chain once, given the others."""
-        from fstgrad.grm.kernels.sampling import sweep
+        from fstgrad.grm.kernels.sampling import ChainArrays
 
         sizes, roots, members, values = self.parameters.flat
-        normal = self.parameters.base == "gaussian" and self.parameters.k <= 2
-        draws = rng.standard_normal if normal else rng.random
-        failed = sweep(
-            3 if normal else FAMILY[self.parameters.base], self.state, self.statistics,
-            self.parameters.intercepts, self.pointer, self.touching, sizes, roots, members,
-            weight * values, *tables(self.parameters.k), draws(self.state.shape),
+        arrays = ChainArrays(
+            self.state, self.statistics, self.parameters.intercepts, self.pointer, self.touching,
+            sizes, roots, members, weight * values,
         )  # fmt: skip
+        failed = self.parameters.family.sweep(arrays, self.parameters.families, rng)
         if failed >= 0:
             raise NotSupportedError(
-                f"the conditional of node {failed} cannot be drawn: its mode is above 20,000 or it "
-                "has no normalizer; see is_normalizable()"
+                f"the conditional of node {failed} cannot be drawn: its mean passes a million or "
+                "it has no normalizer; see is_normalizable()"
             )
 
 

@@ -9,14 +9,17 @@ import numpy as np
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting
 from fstgrad.grm.design import terms_of
+from fstgrad.grm.families import BASES, Base, from_description, resolve, to_description
 from fstgrad.grm.parameters import unflatten
 from fstgrad.io import Field, json_object, read_arrays, shown, write_npz
 
-FORMAT = "fstgrad.grm 1"
+FORMAT = "fstgrad.grm 2"
 WHAT = "a model that GeneralizedRootModel.save wrote"
 _ARRAYS = {
     "format": Field("text"),
     "settings": Field("text"),
+    "families": Field("text"),
+    "names_of_frame": Field("integer", (), lower=0),
     "names": Field("text", ("columns",)),
     "intercepts": Field("float", ("columns", None)),
     "sizes": Field("integer", ("sets",)),
@@ -26,7 +29,7 @@ _ARRAYS = {
     "candidates": Field("integer", (), lower=0),
 }
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
-    "k": int, "base": str, "alpha": (int, float), "interactions": str,
+    "k": int, "base": dict, "alpha": (int, float), "interactions": str,
     "candidate_sets": (str, list, type(None)), "screening": str, "symmetrize": str,
     "tol": (int, float), "max_iter": int, "n_jobs": (int, type(None)), "warm_start": bool,
     "max_memory": (int, float), "verbose": bool,
@@ -36,11 +39,15 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
 def save(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted `GeneralizedRootModel`."""
     settings = {**model.get_params(), "checkpoint": None}
+    settings["base"] = to_description(resolve(model.base))
+    families = [to_description(family) for family in model.families_]
     sizes, roots, members, values = model.parameters_.flat
     arrays = {
         "format": np.array(FORMAT),
         "settings": np.array(json.dumps(settings, default=plain)),
         "names": np.asarray(model.names_, dtype=str),
+        "names_of_frame": np.array(int(hasattr(model, "feature_names_in_"))),
+        "families": np.array(json.dumps({"families": families})),
         "intercepts": model.parameters_.intercepts,
         "sizes": sizes,
         "roots": roots,
@@ -66,6 +73,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
             raise InvalidInputError(f"its format is {shown(str(arrays['format']))}")
         model = kind(**_settings(str(arrays["settings"])))
         model._check_parameters()
+        model.families_ = _families(str(arrays["families"]), len(arrays["names"]), model.base)
         _check(arrays, model)
         fits = fitting.unpack(arrays)
         if sorted(fits) != list(range(len(arrays["names"]))):
@@ -73,9 +81,11 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     except InvalidInputError as error:
         raise InvalidInputError(f"{os.fspath(path)} is not {WHAT}: {error}") from error
     model.names_ = arrays["names"].tolist()
+    if arrays["names_of_frame"]:
+        model.feature_names_in_ = np.array(model.names_, dtype=object)
     model.parameters_ = unflatten(
-        model.base, arrays["intercepts"], arrays["sizes"], arrays["roots"], arrays["members"],
-        arrays["coefficients"],
+        model.families_, model.k, arrays["intercepts"], arrays["sizes"], arrays["roots"],
+        arrays["members"], arrays["coefficients"],
     )  # fmt: skip
     model.node_fits_ = [fits[node] for node in range(len(fits))]
     model._summaries(int(arrays["candidates"]))
@@ -91,7 +101,20 @@ def _settings(text: str) -> dict[str, Any]:
         for members in sets
     ):
         raise InvalidInputError("candidate_sets are no sets of columns")
-    return {**settings, "checkpoint": None}
+    base = from_description(settings["base"])
+    known = BASES.get(base.name) == base
+    return {**settings, "checkpoint": None, "base": base.name if known else base}
+
+
+def _families(text: str, columns: int, base: str | Base) -> tuple[Base, ...]:
+    """Return the family of each column."""
+    listed = json_object(text, {"families": list})["families"]
+    families = tuple(from_description(description) for description in listed)
+    if len(families) != columns:
+        raise InvalidInputError(f"it has {len(families)} families for {columns} columns")
+    if any(family.name != resolve(base).name for family in families):
+        raise InvalidInputError("its families are not of one kind")
+    return families
 
 
 def _check(arrays: dict[str, Any], model: Any) -> None:
@@ -100,7 +123,7 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     features, width = len(names), max(k, 2)
     if len(set(names.tolist())) < features:
         raise InvalidInputError("it has a name twice")
-    if arrays["intercepts"].shape[1] != k or arrays["members"].shape[1] != width:
+    if arrays["intercepts"].shape[1] != k + model.families_[0].own or arrays["members"].shape[1] != width:
         raise InvalidInputError(f"its arrays are not those of k={k}")
     sizes, roots = arrays["sizes"], arrays["roots"]
     if ((sizes < 1) | (sizes > k) | (roots < sizes) | (roots > k)).any():

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.families import BASES, Exponential, Gaussian, Poisson
-from fstgrad.grm.kernels import halfline, poisson
+from fstgrad.grm.kernels import halfline
 from tests.oracles import grm as oracle
 
-ALL = list(BASES.values())
-NAMES = list(BASES)
+NAMES = ["poisson", "exponential", "gaussian"]
+ALL = [BASES[name] for name in NAMES]
 
 
 def random_eta(rng, base, k, size):
@@ -209,5 +209,4 @@ def test_bad_eta(base, eta, message):
 
 def test_a_sum_that_is_not_log_concave_is_refused():
     with pytest.raises(InvalidInputError, match="bounds"):
-        Poisson().log_partition([12.0, -5000.0])
-    assert poisson.LIMIT == 20_000
+        Poisson().log_partition([30.0, -5000.0])

@@ -153,7 +153,8 @@ TRUE_TRIPLES = [(0, 3, 5), (2, 7, 8), (4, 8, 9)]
 def sampled_model(n, seed):
     """Draws of a known model with p = 10: four pairs and three triples."""
     parameters = Parameters(
-        "poisson",
+        (Poisson(),) * 10,
+        3,
         np.column_stack([np.full(10, 0.3), np.zeros((10, 2))]),
         (
             Interactions(design.Term(2, 2), np.array(TRUE_PAIRS), np.array([0.8, -0.8, 0.7, -0.7])),

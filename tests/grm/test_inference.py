@@ -1,5 +1,7 @@
 """A model's answers against sums over boxes of counts and closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,9 +17,11 @@ from tests.oracles import grm as oracle
 
 def parameters(base, intercepts, *terms):
     """Parameters from intercepts (p, k) and ((size, root), {set: theta}) terms."""
+    matrix = np.array(intercepts, dtype=float)
     return Parameters(
-        base,
-        np.array(intercepts, dtype=float),
+        (families.BASES[base],) * len(matrix),
+        matrix.shape[1],
+        matrix,
         tuple(
             Interactions(Term(*term), np.array(list(sets)), np.array(list(sets.values())))
             for term, sets in terms
@@ -53,7 +57,7 @@ def test_potential_is_the_sum_over_sets():
 @pytest.mark.parametrize("base", ["exponential", "gaussian"])
 def test_potential_of_the_other_bases(base):
     model = small_counts()
-    model = Parameters(base, model.intercepts, model.interactions)
+    model = replace(model, families=(families.BASES[base],) * 3)
     x = np.random.default_rng(0).normal(size=(5, 3))
     x = np.abs(x) if base == "exponential" else x
     expected = [oracle.potential(base, model.intercepts, PAIRS, row) for row in x]
@@ -78,7 +82,7 @@ def test_node_conditionals_are_those_of_the_joint():
 
 def test_rays_are_the_potential_along_a_direction():
     for base, v in (("poisson", [1.0, 2.0, 0.5]), ("gaussian", [1.0, -2.0, 0.5])):
-        model = Parameters(base, small_counts().intercepts, small_counts().interactions)
+        model = replace(small_counts(), families=(families.BASES[base],) * 3)
         ray = conditionals.radial_conditional(model, v)
         for z in (1.0, 2.0, 4.0):
             expected = model.log_potential(z * np.array(v)[None, :])[0]

@@ -15,11 +15,19 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import kernel
-from fstgrad.grm.kernels.poisson import finish
+from fstgrad.grm.kernels.moments import (
+    Moments,
+    add_moments,
+    clear,
+    empty_moments,
+    finish,
+    mirror,
+)  # fmt: skip
 
 WINDOW = 50.0  # nats below the maximum that still count
 CELL = 0.25  # of the scan for maxima
 MOST_POINTS = 1 << 17
+FARTHEST = 300.0  # log T at which a search gives up: the powers of e^v pass the range of floats
 
 
 @kernel
@@ -81,8 +89,11 @@ def maximum(left: float, right: float, eta: FloatArray, c: float) -> float:
 
 
 @kernel
-def window(eta: FloatArray, c: float, out: FloatArray) -> None:
-    """Fill out = (left end, right end, place of the maximum, length of the scan) of what counts."""
+def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
+    """Fill out = (left end, right end, place of the maximum, length of the scan) of what counts.
+
+    Returns False where the mass lies beyond the range of floats.
+    """
     k = eta.shape[0]
     total = 1.0
     for j in range(k):
@@ -101,6 +112,8 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> None:
         v, slope = after, after_slope
         if slope_bound(v, eta, c) < -1.0 and log_integrand(v, eta, c) < best - WINDOW:
             break
+        if v > FARTHEST:
+            return False
     end, level = v, best - WINDOW
     out[2], out[3] = best_v, end - start
     out[0], out[1] = best_v, best_v
@@ -121,63 +134,56 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> None:
             reach = after if high_after else crossing(after, inside, level, eta, c)
             out[1] = max(out[1], reach)
         v, slope = after, after_slope
+    return True
 
 
 @kernel
-def integrate(
-    eta: FloatArray, c: float, tolerance: float, sums: FloatArray, center: FloatArray
-) -> None:
-    """Fill `sums`, laid out as those of a Poisson series, about `center`, for one eta (k,).
+def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> bool:
+    """Fill the sums of one eta (k,); return False where there is no integral.
 
-    A leading coefficient >= 0 has no integral: the sums become infinite.
+    There is none where the first coefficient that is not zero is positive.
     """
     k = eta.shape[0]
+    clear(moments)
     lead = 0
     while lead < k and eta[lead] == 0.0:
         lead += 1
-    sums[:] = 0.0
     if lead == k or eta[lead] > 0:
-        sums[1] = np.inf
-        return
+        return False
     place = np.empty(4)
-    window(eta, c, place)
+    if not window(eta, c, place):
+        return False
     left, right = place[0], place[1]
-    sums[0] = log_integrand(place[2], eta, c)
-    sums[3] = abs(c * place[2])
+    moments.height[0] = log_integrand(place[2], eta, c)
+    moments.size[0] = abs(c * place[2])
     for j in range(k):
-        center[j] = math.exp(place[2] / (j + 1))
-        sums[3] += abs(eta[j]) * center[j]
-    add_points(eta, c, left, (right - left) / 32, 33, sums, center)
+        moments.center[j] = math.exp(place[2] / (j + 1))
+        moments.size[0] += abs(eta[j]) * moments.center[j]
+    add_points(eta, c, left, (right - left) / 32, 33, moments)
     points, last = 32, np.nan
     while points < MOST_POINTS:
-        before = sums[1] / points
-        add_points(
-            eta, c, left + 0.5 * (right - left) / points, (right - left) / points, points, sums,
-            center,
-        )  # fmt: skip
+        before = moments.mass[0] / points
+        width = (right - left) / points
+        add_points(eta, c, left + 0.5 * width, width, points, moments)
         points *= 2
-        last = abs(sums[1] / points - before)
-        if last <= tolerance * sums[1] / points:
+        last = abs(moments.mass[0] / points - before)
+        if last <= tolerance * moments.mass[0] / points:
             break
     step = (right - left) / points
-    sums[1] *= step
-    sums[4:] *= step
+    moments.mass[0] *= step
+    moments.first[:] *= step
+    moments.second[:] *= step
     # left of the scan e^(c v) decays from below the window, right of it at a rate above 1
     tails = math.exp(-WINDOW) * (4.0 / c + place[3])
-    sums[2] = last * (right - left) + tails
+    moments.left_out[0] = last * (right - left) + tails
+    return True
 
 
 @kernel
 def add_points(
-    eta: FloatArray,
-    c: float,
-    first: float,
-    step: float,
-    count: int,
-    sums: FloatArray,
-    center: FloatArray,
+    eta: FloatArray, c: float, first: float, step: float, count: int, moments: Moments
 ) -> None:
-    """Add the integrand and its moments about `center` at first, first + step, ..."""
+    """Add the integrand and its moments at first, first + step, ..."""
     k = eta.shape[0]
     at = np.empty(k)
     for number in range(count):
@@ -186,46 +192,13 @@ def add_points(
         for j in range(k):
             power = math.exp(v / (j + 1))
             h += eta[j] * power
-            at[j] = power - center[j]
-        weight = math.exp(h - sums[0])
-        sums[1] += weight
+            at[j] = power - moments.center[j]
+        weight = math.exp(h - moments.height[0])
+        moments.mass[0] += weight
         for i in range(k):
-            sums[4 + i] += weight * at[i]
+            moments.first[i] += weight * at[i]
             for j in range(i + 1):
-                sums[4 + k + i * k + j] += weight * at[i] * at[j]
-
-
-@kernel
-def merge(
-    sums: FloatArray,
-    center: FloatArray,
-    mirrored: FloatArray,
-    mirrored_center: FloatArray,
-) -> None:
-    """Add the integral over x < 0 of T = x^2; an even root carries the sign of x."""
-    k = center.shape[0]
-    if mirrored[0] > sums[0]:
-        scale = math.exp(sums[0] - mirrored[0])
-        sums[0], sums[3] = mirrored[0], max(sums[3], mirrored[3])
-        sums[1] *= scale
-        sums[2] *= scale
-        sums[4:] *= scale
-    scale = math.exp(mirrored[0] - sums[0])
-    sums[1] += scale * mirrored[1]
-    sums[2] += scale * mirrored[2]
-    for i in range(k):
-        sign_i = 1.0 if i % 2 == 0 else -1.0
-        shift_i = sign_i * mirrored_center[i] - center[i]
-        sums[4 + i] += scale * (sign_i * mirrored[4 + i] + shift_i * mirrored[1])
-        for j in range(i + 1):
-            sign_j = 1.0 if j % 2 == 0 else -1.0
-            shift_j = sign_j * mirrored_center[j] - center[j]
-            sums[4 + k + i * k + j] += scale * (
-                sign_i * sign_j * mirrored[4 + k + i * k + j]
-                + shift_i * sign_j * mirrored[4 + j]
-                + shift_j * sign_i * mirrored[4 + i]
-                + shift_i * shift_j * mirrored[1]
-            )
+                moments.second[i, j] += weight * at[i] * at[j]
 
 
 @kernel
@@ -243,25 +216,26 @@ def derivatives(
         T = x over x > 0.
     """
     m, k = eta.shape
-    sums, center = np.empty(4 + k + k * k), np.zeros(k)
-    mirrored, mirrored_center = np.empty(4 + k + k * k), np.zeros(k)
-    reflected = np.empty(k)
+    moments, mirrored, reflected = empty_moments(k), empty_moments(k), np.empty(k)
     c = 0.5 if two_sided else 1.0
     for row in range(m):
         if row > 0 and (eta[row] == eta[row - 1]).all():
             bounds[row], mean[row] = bounds[row - 1], mean[row - 1]
             covariance[row] = covariance[row - 1]
             continue
-        integrate(eta[row], c, tolerance, sums, center)
-        if two_sided and sums[1] < np.inf:
+        finite = integrate(eta[row], c, tolerance, moments)
+        if two_sided and finite:
             for j in range(k):
                 reflected[j] = eta[row, j] if j % 2 == 0 else -eta[row, j]
-            integrate(reflected, c, tolerance, mirrored, mirrored_center)
-            if mirrored[1] < np.inf:
-                merge(sums, center, mirrored, mirrored_center)
-            else:
-                sums[1] = np.inf
-        finish(sums, center, bounds[row], mean[row], covariance[row])
+            finite = integrate(reflected, c, tolerance, mirrored)
+            mirror(mirrored)
+            add_moments(moments, mirrored)
+        if finite:
+            finish(moments, bounds[row], mean[row], covariance[row])
+        else:
+            bounds[row] = np.inf
+            mean[row] = np.nan
+            covariance[row] = np.nan
 
 
 @kernel

@@ -1,33 +1,194 @@
-"""Draws from node conditionals and Gibbs sweeps over them."""
+"""Draws from node conditionals and Gibbs sweeps over them, one sweep for each kind of base."""
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.grm.kernels.counts import (
+    NODES,
+    Table,
+    interpolate,
+    log_term,
+    start_of_sum,
+    sum_counts,
+)  # fmt: skip
 from fstgrad.grm.kernels.halfline import log_integrand, window
-from fstgrad.grm.kernels.poisson import LIMIT, TABLE, root, series
+from fstgrad.grm.kernels.moments import Moments, empty_moments
 
 CELLS = 1024  # of the table of a density over the logarithm
+PARTS = 64  # of a panel of counts
+
+
+class ChainArrays(NamedTuple):
+    """The state of the chains and the interactions that their conditionals need.
+
+    state (c, p), statistics (c, p, k + e) : updated by a sweep.
+    intercepts (p, k + e).  pointer (p + 1,), touching : the sets that hold each node.
+    sizes, roots, members, values : the sets, as in `Parameters.flat`.
+    """
+
+    state: FloatArray
+    statistics: FloatArray
+    intercepts: FloatArray
+    pointer: IntArray
+    touching: IntArray
+    sizes: IntArray
+    roots: IntArray
+    members: IntArray
+    values: FloatArray
+
+
+class TableSet(NamedTuple):
+    """The arrays of several tables behind one another; which (p,) is the table of each node."""
+
+    which: IntArray
+    point: IntArray
+    panel: IntArray
+    points: FloatArray
+    quadrature: FloatArray
+    log_base: FloatArray
+    statistics: FloatArray
+    later: FloatArray
+    earlier: FloatArray
+    singles: IntArray
+    panels: IntArray
+    interpolation: FloatArray
+    bounded: BoolArray
+
+
+def stack_tables(tables: Sequence[Table], which: IntArray) -> TableSet:
+    """Return the tables in one set of arrays."""
+    whole = {
+        name: np.concatenate([getattr(table, name) for table in tables])
+        for name in (
+            "points", "quadrature", "log_base", "statistics", "later", "earlier", "panels",
+            "interpolation",
+        )
+    }  # fmt: skip
+    return TableSet(
+        which,
+        np.cumsum([0, *(len(table.points) for table in tables)]).astype(np.int64),
+        np.cumsum([0, *(len(table.panels) for table in tables)]).astype(np.int64),
+        singles=np.array([table.singles for table in tables], dtype=np.int64),
+        bounded=np.array([table.bounded for table in tables]),
+        **whole,
+    )
+
+
+@kernel
+def table_of(tables: TableSet, node: int) -> Table:
+    """Return the table of a node as views."""
+    number = tables.which[node]
+    a, b = tables.point[number], tables.point[number + 1]
+    c, d = tables.panel[number], tables.panel[number + 1]
+    return Table(
+        tables.points[a:b], tables.quadrature[a:b], tables.log_base[a:b], tables.statistics[a:b],
+        tables.later[a:b], tables.earlier[a:b], tables.singles[number], tables.panels[c:d],
+        tables.interpolation[c - number : d - number - 1], tables.bounded[number],
+    )  # fmt: skip
+
+
+@kernel
+def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> None:
+    """Fill eta (k + e,) with the natural parameters of a node given the others."""
+    eta[:] = chains.intercepts[node]
+    for at in range(chains.pointer[node], chains.pointer[node + 1]):
+        number = chains.touching[at]
+        j = chains.roots[number] - 1
+        product = chains.values[number]
+        for a in range(chains.sizes[number]):
+            if chains.members[number, a] != node:
+                product *= chains.statistics[chain, chains.members[number, a], j]
+        eta[j] += product
+
+
+@kernel
+def draw_in_panel(table: Table, panel: int, heights: FloatArray, top: float, u: float) -> float:
+    """Return the count at the share u of the mass of a panel with log terms `heights`.
+
+    The panel is cut into `PARTS` parts of equal length, in which counts are equally likely.
+    """
+    first = table.singles + panel * NODES
+    start, end = table.panels[panel], table.panels[panel + 1]
+    parts = min(PARTS, end - start)
+    mass, total = np.empty(parts), 0.0
+    for part in range(parts):
+        a, b = start + (end - start) * part // parts, start + (end - start) * (part + 1) // parts
+        middle = interpolate(0.5 * (a + b - 1), table, panel, heights, first)
+        mass[part] = (b - a) * math.exp(middle - top)
+        total += mass[part]
+    left = u * total
+    for part in range(parts):
+        if left <= mass[part] or part == parts - 1:
+            a = start + (end - start) * part // parts
+            b = start + (end - start) * (part + 1) // parts
+            share = min(left / mass[part], 1.0) if mass[part] > 0 else 0.0
+            return float(min(a + math.floor(share * (b - a)), b - 1))
+        left -= mass[part]
+    return float(end - 1)
 
 
 @kernel
 def draw_count(
-    eta: FloatArray, roots: FloatArray, log_factorial: FloatArray, sums: FloatArray, u: float
+    eta: FloatArray, table: Table, moments: Moments, heights: FloatArray, at: FloatArray, u: float
 ) -> float:
-    """Return the count at which the distribution function passes u; -1 where it is too wide."""
-    if not series(eta, roots, log_factorial, sums):
+    """Return the count at which the distribution function passes u; -1 beyond the table."""
+    if not sum_counts(eta, table, heights, at, moments):
         return -1.0
-    left = u * sums[1]
-    for x in range(LIMIT):
-        f = -log_factorial[x] if x <= TABLE else -math.lgamma(x + 1.0)
-        for j in range(eta.shape[0]):
-            f += eta[j] * (roots[x, j] if x <= TABLE else root(float(x), j + 1))
-        left -= math.exp(f - sums[0])
-        if left <= 0:
-            return float(x)
-    return float(LIMIT)
+    left, top = u * moments.mass[0], moments.height[0]
+    q = start_of_sum(eta, table)[0]
+    count, last = table.points.shape[0], 0.0
+    while q < min(table.singles, count):
+        weight = math.exp(log_term(eta, table, q) - top)
+        left -= weight
+        if weight > 0:
+            last = table.points[q]
+            if left <= 0:
+                return float(last)
+        q += 1
+    panel = (q - table.singles) // NODES
+    while q < count:
+        mass = 0.0
+        for i in range(NODES):
+            heights[i] = log_term(eta, table, q + i)
+            mass += table.quadrature[q + i] * math.exp(heights[i] - top)
+        if left <= mass:
+            return draw_in_panel(table, panel, heights, top, left / mass)
+        if mass < 1e-17 * moments.mass[0] and q > table.singles and last > 0:
+            return float(table.panels[panel])
+        last = float(table.panels[panel + 1] - 1)
+        left -= mass
+        q += NODES
+        panel += 1
+    return float(last)
+
+
+@kernel
+def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) -> int:
+    """Draw every node of every chain given the others, once; return the node that failed or -1."""
+    count, p, k = chains.statistics.shape
+    eta, moments, heights, at = np.empty(k), empty_moments(k), np.empty(NODES), np.empty(k)
+    for s in range(p):
+        table = table_of(tables, s)
+        for chain in range(count):
+            conditional(chains, chain, s, eta)
+            x = draw_count(eta, table, moments, heights, at, uniforms[chain, s])
+            if x < 0:
+                return s
+            chains.state[chain, s] = x
+            if x < table.singles:
+                chains.statistics[chain, s] = table.statistics[int(x)]
+                continue
+            panel = int(np.searchsorted(table.panels, int(x), side="right")) - 1
+            first = table.singles + panel * NODES
+            for j in range(k):
+                values = table.statistics[first : first + NODES, j]
+                chains.statistics[chain, s, j] = interpolate(x, table, panel, values, first)
+    return -1
 
 
 @kernel
@@ -39,9 +200,8 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
     lead = 0
     while lead < eta.shape[0] and eta[lead] == 0.0:
         lead += 1
-    if lead == eta.shape[0] or eta[lead] > 0:
+    if lead == eta.shape[0] or eta[lead] > 0 or not window(eta, c, place):
         return -np.inf
-    window(eta, c, place)
     step = (place[1] - place[0]) / CELLS
     height = log_integrand(place[2], eta, c)
     total = 0.0
@@ -72,94 +232,68 @@ def draw_table(place: FloatArray, table: FloatArray, u: float) -> float:
 
 
 @kernel
-def draw_positive(eta: FloatArray, place: FloatArray, table: FloatArray, u: float) -> float:
-    """Return a positive number with T = x; -1 where eta has no normalizer."""
-    if table_mass(eta, 1.0, place, table) == -np.inf:
-        return -1.0
-    return draw_table(place, table, u)
+def sweep_positive(chains: ChainArrays, uniforms: FloatArray) -> int:
+    """Draw every node of every chain, positive with T = x; return the node that failed or -1."""
+    count, p, k = chains.statistics.shape
+    eta, place, table = np.empty(k), np.empty(4), np.empty(CELLS + 1)
+    for chain in range(count):
+        for s in range(p):
+            conditional(chains, chain, s, eta)
+            if table_mass(eta, 1.0, place, table) == -np.inf:
+                return s
+            x = draw_table(place, table, uniforms[chain, s])
+            chains.state[chain, s] = x
+            for j in range(k):
+                chains.statistics[chain, s, j] = math.pow(x, 1.0 / (j + 1))
+    return -1
 
 
 @kernel
-def draw_real(
-    eta: FloatArray,
-    place: FloatArray,
-    table: FloatArray,
-    other_place: FloatArray,
-    other: FloatArray,
-    reflected: FloatArray,
-    u: float,
-) -> float:
-    """Return a real number with T = x^2; NaN where eta has no normalizer."""
-    for j in range(eta.shape[0]):
-        reflected[j] = eta[j] if j % 2 == 0 else -eta[j]
-    right = table_mass(eta, 0.5, place, table)
-    left = table_mass(reflected, 0.5, other_place, other)
-    if right == -np.inf or left == -np.inf:
-        return np.nan
-    share = 1.0 / (1.0 + math.exp(right - left)) if right - left < 700 else 0.0
-    if u < share:
-        return -math.sqrt(draw_table(other_place, other, u / share))
-    return math.sqrt(draw_table(place, table, (u - share) / (1.0 - share)))
+def set_real(chains: ChainArrays, chain: int, node: int, x: float) -> None:
+    """Store a real number: t_j = |x|^(2/j), with the sign of x for even j."""
+    chains.state[chain, node] = x
+    for j in range(chains.statistics.shape[2]):
+        value = math.pow(abs(x), 2.0 / (j + 1))
+        chains.statistics[chain, node, j] = -value if j % 2 == 1 and x < 0 else value
 
 
 @kernel
-def sweep(
-    family: int,
-    state: FloatArray,
-    statistics: FloatArray,
-    intercepts: FloatArray,
-    pointer: IntArray,
-    touching: IntArray,
-    sizes: IntArray,
-    term_roots: IntArray,
-    members: IntArray,
-    values: FloatArray,
-    roots: FloatArray,
-    log_factorial: FloatArray,
-    uniforms: FloatArray,
-) -> int:
-    """Draw every node of every chain given the others, once; return the node that failed or -1.
-
-    family : 0 Poisson, 1 exponential, 2 Gaussian, 3 Gaussian with k <= 2.
-    state (c, p), statistics (c, p, k) : updated.
-    pointer (p + 1,), touching : the sets that hold each node.
-    uniforms : (c, p); standard normal numbers for family 3.
-    """
-    chains, p, k = statistics.shape
-    eta, sums, reflected = np.empty(k), np.empty(4 + k + k * k), np.empty(k)
+def sweep_real(chains: ChainArrays, uniforms: FloatArray) -> int:
+    """Draw every node of every chain, real with T = x^2; return the node that failed or -1."""
+    count, p, k = chains.statistics.shape
+    eta, reflected = np.empty(k), np.empty(k)
     place, other_place = np.empty(4), np.empty(4)
     table, other = np.empty(CELLS + 1), np.empty(CELLS + 1)
-    for chain in range(chains):
+    for chain in range(count):
         for s in range(p):
-            eta[:] = intercepts[s]
-            for at in range(pointer[s], pointer[s + 1]):
-                number = touching[at]
-                j = term_roots[number] - 1
-                product = values[number]
-                for a in range(sizes[number]):
-                    if members[number, a] != s:
-                        product *= statistics[chain, members[number, a], j]
-                eta[j] += product
-            u = uniforms[chain, s]
-            if family == 0:
-                x = draw_count(eta, roots, log_factorial, sums, u)
-            elif family == 1:
-                x = draw_positive(eta, place, table, u)
-            elif family == 3:
-                x = np.nan
-                if eta[0] < 0:
-                    linear = eta[1] if k == 2 else 0.0
-                    x = -0.5 * linear / eta[0] + u * math.sqrt(-0.5 / eta[0])
-            else:
-                x = draw_real(eta, place, table, other_place, other, reflected, u)
-            if np.isnan(x) or (family < 2 and x < 0):
-                return s
-            state[chain, s] = x
+            conditional(chains, chain, s, eta)
             for j in range(k):
-                value = root(abs(x), j + 1)
-                if family >= 2:
-                    value *= value
-                    if j % 2 == 1 and x < 0:
-                        value = -value
-                statistics[chain, s, j] = value
+                reflected[j] = eta[j] if j % 2 == 0 else -eta[j]
+            right = table_mass(eta, 0.5, place, table)
+            left = table_mass(reflected, 0.5, other_place, other)
+            if right == -np.inf or left == -np.inf:
+                return s
+            share = 1.0 / (1.0 + math.exp(right - left)) if right - left < 700 else 0.0
+            u = uniforms[chain, s]
+            if u < share:
+                x = -math.sqrt(draw_table(other_place, other, u / share))
+            else:
+                x = math.sqrt(draw_table(place, table, (u - share) / (1.0 - share)))
+            set_real(chains, chain, s, x)
+    return -1
+
+
+@kernel
+def sweep_normal(chains: ChainArrays, normals: FloatArray) -> int:
+    """Draw every node of every chain of a Gaussian base with k <= 2, in closed form."""
+    count, p, k = chains.statistics.shape
+    eta = np.empty(k)
+    for chain in range(count):
+        for s in range(p):
+            conditional(chains, chain, s, eta)
+            if not eta[0] < 0:
+                return s
+            linear = eta[1] if k == 2 else 0.0
+            x = -0.5 * linear / eta[0] + normals[chain, s] * math.sqrt(-0.5 / eta[0])
+            set_real(chains, chain, s, x)
     return -1

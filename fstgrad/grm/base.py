@@ -1,0 +1,252 @@
+"""What a base family is: the univariate exponential family of one variable given the others.
+
+    p(x) = exp( sum_{j<=k} eta_j t_j(x) + sum_{i<=e} eta_{k+i} u_i(x) + B(x) - A(eta) ),
+
+with t_j(x) = T(x)^(1/j), through which the other variables act, and e statistics u_i of its own
+(the indicator of zero, say), which have an intercept only.  A, its gradient E[t] and its Hessian
+Cov[t] come from two independent routes: "direct" (a sum or a quadrature in compiled loops, with the
+largest error it can have) and "bounds" (piecewise-linear bounds, Section 5 of Inouye, Ravikumar and
+Dhillon 2016; `fstgrad.grm.bounds`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.grm import bounds
+from fstgrad.grm.measures import Integrand
+
+Method = Literal["direct", "bounds"]
+Derivatives = tuple[FloatArray, FloatArray, FloatArray]
+
+
+class Bounds(NamedTuple):
+    """A value between two bounds, arrays of one shape (or floats)."""
+
+    lower: FloatArray
+    value: FloatArray
+    upper: FloatArray
+
+
+class Base(ABC):
+    """A base family.  Families are values: equal where their parameters are."""
+
+    name: ClassVar[str]
+    own: ClassVar[int] = 0  # statistics beside t_1, ..., t_k
+    whole_line: ClassVar[bool] = False  # T(x) has two x, and even roots carry the sign of x
+    always_normalizable: ClassVar[bool] = False  # for every choice of the interactions
+    power: ClassVar[int] = 1  # of |x| in T
+    scale: str = "identity"  # "log" where T is a power of log(1 + x)
+
+    def log_partition(
+        self,
+        eta: npt.ArrayLike,
+        *,
+        method: Method = "direct",
+        domains: int = 10,
+        tol: float | None = None,
+    ) -> Bounds:
+        """Return A(eta) in nats between a lower and an upper bound.
+
+        Parameters
+        ----------
+        eta : (..., k + e) array-like
+            The coefficients of T, T^(1/2), ..., T^(1/k) and of the e statistics of the family.
+        method : {"direct", "bounds"}
+            "direct": the sum or the quadrature, whose bounds are its stated remainder and the
+            rounding.  "bounds": piecewise-linear bounds; the value is the middle.
+        domains : int
+            How many subdomains the bounds have.
+        tol : float, optional
+            Split subdomains further until upper - lower <= tol (or about 4096 of them).
+
+        Returns
+        -------
+        Bounds
+            (lower, value, upper), each (...) float64.
+
+        Raises
+        ------
+        InvalidInputError
+            eta is not finite, or has no normalizer: the first coefficient that is not zero must
+            be negative for the exponential and the Gaussian base.
+
+        Examples
+        --------
+        >>> from fstgrad.grm.families import Poisson
+        >>> interval = Poisson().log_partition([0.5])
+        >>> bool(abs(interval.value - np.exp(0.5)) < 1e-12)
+        True
+        """
+        array = self._checked(eta)
+        rows = array.reshape(-1, array.shape[-1])
+        checks.one_of("method", method, ("direct", "bounds"))
+        if method == "bounds":
+            lower, upper = bounds.log_moment(self.sides(rows, 0.0), domains=domains, tol=tol)
+            return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape[:-1])
+        interval, _, _ = self._direct(rows, 1e-13)
+        self._refuse_unknown(interval[:, 0], rows)
+        value, error = interval.T
+        return _shaped(Bounds(value - error, value, value + error), array.shape[:-1])
+
+    def gradient(self, eta: npt.ArrayLike) -> FloatArray:
+        """Return E[t], the gradient of A, (..., k + e)."""
+        array = self._checked(eta)
+        rows = array.reshape(-1, array.shape[-1])
+        interval, mean, _ = self._direct(rows, 1e-13)
+        self._refuse_unknown(interval[:, 0], rows)
+        return mean.reshape(array.shape)
+
+    def hessian(self, eta: npt.ArrayLike) -> FloatArray:
+        """Return Cov[t], the Hessian of A, (..., k + e, k + e)."""
+        array = self._checked(eta)
+        rows = array.reshape(-1, array.shape[-1])
+        interval, _, covariance = self._direct(rows, 1e-13)
+        self._refuse_unknown(interval[:, 0], rows)
+        return covariance.reshape((*array.shape, array.shape[-1]))
+
+    def gradient_bounds(
+        self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
+    ) -> Bounds:
+        """Return E[t], (..., k), between piecewise-linear bounds.
+
+        E[T^a] = exp(M(a) - M(0)) with M(a) = log of the integral of T^a exp(<eta, t> + B).
+        """
+        array = self._checked(eta)
+        rows = array.reshape(-1, array.shape[-1])
+        lower, upper = bounds.moments(
+            lambda a: self.sides(rows, a), self._signed(rows.shape[1]), domains=domains, tol=tol
+        )
+        return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), array.shape)
+
+    def hessian_bounds(
+        self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
+    ) -> Bounds:
+        """Return Cov[t], (..., k, k), between bounds made of those of E[t t'] and E[t]."""
+        array = self._checked(eta)
+        rows = array.reshape(-1, array.shape[-1])
+        lower, upper = bounds.covariances(
+            lambda a: self.sides(rows, a), self._signed(rows.shape[1]), domains=domains, tol=tol
+        )
+        return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
+
+    def derivatives(self, eta: FloatArray) -> Derivatives:
+        """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for the fit; A = +inf is infeasible."""
+        interval, mean, covariance = self._direct(eta, 1e-8)
+        return np.ascontiguousarray(interval[:, 0]), mean, covariance
+
+    def exponents(self, k: int) -> FloatArray:
+        """Return the powers of |x| in t_1, ..., t_k."""
+        return self.power / np.arange(1, k + 1)
+
+    def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
+        """Return t_1, ..., t_k and the own statistics, (..., k + e), of values x (...)."""
+        values = np.asarray(x, dtype=np.float64)[..., None]
+        return np.abs(values) ** self.exponents(k)
+
+    def free(self, k: int) -> list[int]:
+        """Return the coordinates of eta, from 0, whose intercepts are never penalised."""
+        return [0, *range(k, k + self.own)]
+
+    def fitted_to(self, values: FloatArray) -> "Base":
+        """Return the family of one column (n,); families with parameters of their own fit them."""
+        return self
+
+    def is_normal(self, k: int) -> bool:
+        """Return whether a model with this k is a multivariate normal law."""
+        return False
+
+    def describe(self) -> dict[str, Any]:
+        """Return the arguments of the constructor, for files."""
+        return {}
+
+    @abstractmethod
+    def log_base(self, x: npt.ArrayLike) -> FloatArray:
+        """Return B(x)."""
+
+    @abstractmethod
+    def independent(self, mean: float) -> float:
+        """Return eta_1 of the maximum likelihood with k = 1, given the mean of T."""
+
+    @abstractmethod
+    def check_values(self, values: FloatArray) -> None:
+        """Raise InvalidInputError unless all values are possible."""
+
+    @abstractmethod
+    def mean(self, eta: FloatArray) -> float:
+        """Return E[x] for one eta (c,)."""
+
+    @abstractmethod
+    def sweep(self, chains: Any, families: Sequence["Base"], rng: np.random.Generator) -> int:
+        """Draw every node of Gibbs chains given the others; return the node that failed or -1.
+
+        chains : fstgrad.grm.kernels.sampling.ChainArrays.  families : one for each node.
+        """
+
+    @abstractmethod
+    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+        """Return A with its error (n, 2), E[t] (n, c) and Cov[t] (n, c, c)."""
+
+    def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
+        """Return the integrands of T^a exp(<eta, t> + B) over x > 0 and, if needed, x < 0."""
+        raise NotSupportedError(
+            f'the {self.name} base has no piecewise-linear bounds; give method="direct"'
+        )
+
+    def _signed(self, k: int) -> list[bool]:
+        """Return which of t_1, ..., t_k carry the sign of x."""
+        return [self.whole_line and j % 2 == 0 for j in range(1, k + 1)]
+
+    def _checked(self, eta: npt.ArrayLike) -> FloatArray:
+        array = checks.real_array("eta", eta)
+        if array.ndim == 0 or array.shape[-1] <= self.own:
+            raise InvalidInputError(
+                f"eta has shape {array.shape}; the shape must be (..., k"
+                + (f" + {self.own})" if self.own else ")")
+            )
+        return np.ascontiguousarray(array)
+
+    def _refuse_unknown(self, value: FloatArray, rows: FloatArray) -> None:
+        bad = np.flatnonzero(~np.isfinite(value))
+        if bad.size:
+            raise InvalidInputError(
+                f"eta {rows[bad[0]].tolist()} passes what the direct sum of the {self.name} base "
+                "can do: too large a mean, or no normalizer; give smaller coefficients or "
+                'method="bounds"'
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return what tells two families of one class apart."""
+        return ()
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.describe().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def outputs(eta: FloatArray) -> Derivatives:
+    """Return room for A and its error (m, 2), E[t] (m, c) and Cov[t] (m, c, c)."""
+    m, c = eta.shape
+    return np.empty((m, 2)), np.empty((m, c)), np.empty((m, c, c))
+
+
+def mass_center(log_height: FloatArray, v: FloatArray) -> FloatArray:
+    """Return x = e^v at which heights (m, len(v)) on a logarithmic scale are largest, (m,)."""
+    return np.asarray(np.exp(v[np.argmax(np.nan_to_num(log_height, nan=-np.inf), axis=1)]))
+
+
+def _shaped(interval: Bounds, shape: tuple[int, ...]) -> Bounds:
+    """Reshape the three arrays; a single eta gives floats."""
+    return Bounds(*(part.reshape(shape)[()] for part in interval))

@@ -1,0 +1,371 @@
+"""The bases of counts: Poisson, negative binomial, hurdle, Bernoulli, and one of your own.
+
+All are tables of points (`fstgrad.grm.tables`) that the same compiled sums run over.  The statistic
+T is x ("identity") or log(1 + x)^2 ("log"): then pairs act on products of logarithms of counts, and
+every base whose tail falls at least geometrically can be normalised, whatever the interactions.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm import tables
+from fstgrad.grm.base import Base, Derivatives, mass_center, outputs
+from fstgrad.grm.dispersion import negative_binomial_fit
+from fstgrad.grm.measures import Integrand, PoissonMeasure
+
+if TYPE_CHECKING:
+    from fstgrad.grm.kernels.counts import Table
+
+Scale = Literal["identity", "log"]
+EMPTY = -100.0  # eta_1 of a count that never occurs, in place of log 0
+POISSON_LAST = 1 << 20  # counts in the table of the Poisson base; sums beyond are done at the mode
+TAIL = 400.0  # nats of decay that the table of a geometric tail spans
+
+
+class CountBase(Base):
+    """Counts 0, 1, 2, ... with a table; subclasses give B, and statistics of their own."""
+
+    scale: Scale = "identity"
+    always_normalizable = True
+
+    def exponents(self, k: int) -> FloatArray:
+        """Return the powers of x, or of log(1 + x), in t_1, ..., t_k."""
+        return (2 if self.scale == "log" else 1) / np.arange(1, k + 1)
+
+    def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
+        """Return t_1, ..., t_k and the statistics of the family, (..., k + e), of counts x."""
+        values = np.asarray(x, dtype=np.float64)[..., None]
+        shared = (np.log1p(values) if self.scale == "log" else values) ** self.exponents(k)
+        return np.concatenate([shared, self.own_statistics(values)], axis=-1)
+
+    def own_statistics(self, x: FloatArray) -> FloatArray:
+        """Return the statistics of the family, (..., e), of counts x (..., 1)."""
+        return np.empty((*x.shape[:-1], 0))
+
+    def free(self, k: int) -> list[int]:
+        """Return the unpenalised intercepts: T, on the log scale its root too, and the own ones."""
+        shared = [0, 1] if self.scale == "log" and k > 1 else [0]
+        return [*shared, *range(k, k + self.own)]
+
+    def independent(self, mean: float) -> float:
+        """Return 0: B itself is the fit of one variable, or the search starts there."""
+        return 0.0
+
+    def mean(self, eta: FloatArray) -> float:
+        """Return E[x] for one eta (c,)."""
+        table = self.table(eta.size - self.own)
+        height = table.log_base + table.statistics @ eta
+        weight = table.quadrature * np.exp(height - height.max())
+        return float(weight @ table.points / weight.sum())
+
+    def check_values(self, values: FloatArray) -> None:
+        """Raise InvalidInputError unless all values are whole numbers >= 0."""
+        wrong = np.flatnonzero((values < 0) | (values != np.floor(values)))
+        if wrong.size:
+            raise InvalidInputError(
+                f"X holds {values[wrong[0]]}; the {self.name} base models counts 0, 1, 2, ...: "
+                'Negative values in data, or fractions, need base="gaussian" or "exponential"'
+            )
+
+    def table(self, k: int) -> "Table":
+        """Return the points that sums over the counts run over."""
+        return _cached_table(self, k)
+
+    @abstractmethod
+    def build_table(self, k: int) -> "Table":
+        """Make the table of t_1, ..., t_k and the statistics of the family."""
+
+    def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
+        """Draw every node of Gibbs chains given the others."""
+        from fstgrad.grm.kernels.sampling import sweep_counts
+
+        k = chains.statistics.shape[2] - self.own
+        return int(
+            sweep_counts(chains, _stacked(tuple(families), k), rng.random(chains.state.shape))
+        )
+
+    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+        from fstgrad.grm.kernels.counts import derivatives
+
+        out = outputs(eta)
+        derivatives(np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out)
+        return out
+
+
+class Poisson(CountBase):
+    """Counts: x = 0, 1, 2, ..., T = x, B = -log x!; every eta has a normalizer."""
+
+    name = "poisson"
+
+    def log_base(self, x: npt.ArrayLike) -> FloatArray:
+        """Return -log x!."""
+        from scipy.special import gammaln
+
+        return -np.asarray(gammaln(np.asarray(x, dtype=np.float64) + 1.0))
+
+    def independent(self, mean: float) -> float:
+        """Return log mean; -100 in place of log 0."""
+        return float(np.log(mean)) if mean > 0 else EMPTY
+
+    def build_table(self, k: int) -> "Table":
+        """Return a table of counts to a million in panels of half a standard deviation."""
+        return tables.smooth_table(
+            self.log_base, lambda x: self.statistics(x, k), last=POISSON_LAST, width=np.sqrt,
+            base_limit=-np.inf, linear=np.eye(k)[0],
+        )  # fmt: skip
+
+    def mean(self, eta: FloatArray) -> float:
+        """Return E[x] for one eta (k,)."""
+        return float(self.gradient(eta)[0])
+
+    def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
+        """Return the integrand over x = 1, 2, ..., with the term of x = 0."""
+        powers = self.exponents(eta.shape[1])
+        v = np.linspace(-60, 60, 1201)
+        with np.errstate(over="ignore", invalid="ignore"):
+            height = eta @ (np.exp(v) ** powers[:, None]) + (1 + a) * v + self.log_base(np.exp(v))
+        return [
+            Integrand(
+                PoissonMeasure(eta), eta[:, 1:], powers[1:], a, mass_center(height, v),
+                at_zero=0.0 if a == 0 else -np.inf,
+            )
+        ]  # fmt: skip
+
+    def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
+        from fstgrad.grm.kernels.wide import wide_derivatives
+
+        out = super()._direct(eta, tolerance)
+        beyond = np.isinf(out[0][:, 0])
+        if beyond.any():
+            rows = np.ascontiguousarray(eta[beyond])
+            more = outputs(rows)
+            wide_derivatives(rows, self.table(eta.shape[1]), *more)
+            for whole, part in zip(out, more, strict=True):
+                whole[beyond] = part
+        return out
+
+
+class NegativeBinomial(CountBase):
+    """Overdispersed counts: B = the log of a negative binomial law, T = log(1 + x)^2.
+
+    The law has a mean m and a variance m + m^2 / r; a fit takes m and r from each column.  x itself
+    is a statistic of the family, so that fits match the mean of every column.
+
+    Parameters
+    ----------
+    law_mean, dispersion : float, optional
+        m and r, both > 0; a fit estimates them where they are not given.
+    """
+
+    name = "negative-binomial"
+    scale: Scale = "log"
+    own = 1
+
+    def __init__(self, law_mean: float | None = None, dispersion: float | None = None) -> None:
+        for name, value in (("law_mean", law_mean), ("dispersion", dispersion)):
+            if value is not None:
+                checks.positive_number(name, value)
+        self.law_mean = law_mean
+        self.dispersion = dispersion
+
+    def describe(self) -> dict[str, Any]:
+        """Return the mean and the dispersion of the law."""
+        return {"law_mean": self.law_mean, "dispersion": self.dispersion}
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.law_mean, self.dispersion)
+
+    def _law(self) -> tuple[float, float]:
+        if self.law_mean is None or self.dispersion is None:
+            raise InvalidInputError(
+                f"{self!r} has no law yet; give law_mean and dispersion, or call fitted_to(values)"
+            )
+        return float(self.law_mean), float(self.dispersion)
+
+    def fitted_to(self, values: FloatArray) -> "NegativeBinomial":
+        """Return the base whose law is the maximum likelihood fit to counts (n,)."""
+        if self.law_mean is not None and self.dispersion is not None:
+            return self
+        return NegativeBinomial(*negative_binomial_fit(values, positive_only=False))
+
+    def own_statistics(self, x: FloatArray) -> FloatArray:
+        """Return x."""
+        return x
+
+    def log_base(self, x: npt.ArrayLike) -> FloatArray:
+        """Return log of Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x."""
+        from scipy.special import gammaln
+
+        mean, r = self._law()
+        values = np.asarray(x, dtype=np.float64)
+        choose = gammaln(values + r) - gammaln(r) - gammaln(values + 1.0)
+        return np.asarray(choose - r * np.log1p(mean / r) - values * np.log1p(r / mean))
+
+    def build_table(self, k: int) -> "Table":
+        """Return a table that ends far out in the geometric tail."""
+        mean, r = self._law()
+        decay = float(np.log1p(r / mean))
+        return tables.smooth_table(
+            self.log_base, lambda x: self.statistics(x, k),
+            last=int(max(2 * tables.SINGLES, TAIL / decay)),
+            width=lambda x: np.sqrt(x + 0.01 * x * x),
+            base_limit=-decay, linear=np.eye(k + self.own)[k],
+        )  # fmt: skip
+
+
+class Hurdle(CountBase):
+    """Another family of counts whose zeros have a probability of their own (zero-inflated counts).
+
+    The statistic 1[x = 0] is added: its coefficient is positive where there are more zeros than the
+    other family has, negative where there are fewer.
+
+    Parameters
+    ----------
+    inner : CountBase
+    """
+
+    def __init__(self, inner: CountBase) -> None:
+        if not isinstance(inner, CountBase):
+            raise InvalidInputError(f"inner is {inner!r}; give a base of counts")
+        self.inner = inner
+        self.name = f"hurdle-{inner.name}"  # type: ignore[misc]
+        self.scale = inner.scale
+        self.own = inner.own + 1  # type: ignore[misc]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the parameters of the inner family."""
+        return {"inner": self.inner}
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.inner,)
+
+    def fitted_to(self, values: FloatArray) -> "Hurdle":
+        """Return the hurdle family whose inner law is fitted to the counts above 0."""
+        if isinstance(self.inner, NegativeBinomial) and self.inner.dispersion is None:
+            return Hurdle(NegativeBinomial(*negative_binomial_fit(values, positive_only=True)))
+        return Hurdle(self.inner.fitted_to(values))  # type: ignore[arg-type]
+
+    def own_statistics(self, x: FloatArray) -> FloatArray:
+        """Return the statistics of the inner family and 1[x = 0]."""
+        return np.concatenate([self.inner.own_statistics(x), (x == 0).astype(float)], axis=-1)
+
+    def log_base(self, x: npt.ArrayLike) -> FloatArray:
+        """Return B of the inner family."""
+        return self.inner.log_base(x)
+
+    def independent(self, mean: float) -> float:
+        """Return what the inner family does."""
+        return self.inner.independent(mean)
+
+    def build_table(self, k: int) -> "Table":
+        """Return the table of the inner family with one more statistic."""
+        return tables.with_zero_indicator(self.inner.table(k))
+
+
+class FiniteCounts(CountBase):
+    """Counts 0, ..., m - 1 with a log measure of your own.
+
+    Parameters
+    ----------
+    log_measure : (m,) array-like, or a function of counts
+        B(x) in nats up to a constant, -inf for counts that cannot occur.
+    largest : int, optional
+        m - 1, where `log_measure` is a function.
+    scale : {"identity", "log"}
+        T = x or T = log(1 + x)^2.
+
+    Examples
+    --------
+    >>> dice = FiniteCounts([-np.inf, 0, 0, 0, 0, 0, 0])
+    >>> bool(abs(dice.log_partition([0.0]).value - np.log(6)) < 1e-12)
+    True
+    """
+
+    name = "finite"
+
+    def __init__(
+        self,
+        log_measure: npt.ArrayLike | Callable[[FloatArray], npt.ArrayLike],
+        largest: int | None = None,
+        scale: Scale = "identity",
+    ) -> None:
+        values = log_measure
+        if callable(log_measure):
+            if largest is None:
+                raise InvalidInputError("log_measure is a function; give largest, the last count")
+            values = log_measure(np.arange(checks.positive_integer("largest", largest) + 1.0))
+        self.log_measure = checks.log_weights("log_measure", values, (None,))  # type: ignore[arg-type]
+        if len(self.log_measure) < 2 or not np.isfinite(self.log_measure).sum() > 1:
+            raise InvalidInputError("log_measure allows fewer than two counts; give more")
+        self.log_measure.flags.writeable = False
+        self.scale = checks.one_of("scale", scale, ("identity", "log"))  # type: ignore[assignment]
+
+    def describe(self) -> dict[str, Any]:
+        """Return the log measure and the scale."""
+        return {"log_measure": self.log_measure.tolist(), "scale": self.scale}
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.log_measure.tobytes(), self.scale)
+
+    def log_base(self, x: npt.ArrayLike) -> FloatArray:
+        """Return the log measure; -inf beyond the last count."""
+        values = np.asarray(x, dtype=np.float64)
+        at = np.clip(values, 0, len(self.log_measure) - 1).astype(np.int64)
+        return np.where(values < len(self.log_measure), self.log_measure[at], -np.inf)
+
+    def check_values(self, values: FloatArray) -> None:
+        """Raise InvalidInputError unless the measure allows all values."""
+        super().check_values(values)
+        wrong = np.flatnonzero(np.isneginf(self.log_base(values)))
+        if wrong.size:
+            raise InvalidInputError(
+                f"X holds {values[wrong[0]]}, which the measure of the {self.name} base forbids; "
+                f"its counts run from 0 to {len(self.log_measure) - 1}"
+            )
+
+    def build_table(self, k: int) -> "Table":
+        """Return all counts one by one."""
+        x = np.arange(float(len(self.log_measure)))
+        return tables.finite_table(self.log_measure, self.statistics(x, k))
+
+
+class Bernoulli(FiniteCounts):
+    """Absence and presence: x = 0, 1, T = x, B = 0."""
+
+    name = "bernoulli"
+
+    def __init__(self) -> None:
+        super().__init__(np.zeros(2))
+
+    def describe(self) -> dict[str, Any]:
+        """Return no arguments."""
+        return {}
+
+    def independent(self, mean: float) -> float:
+        """Return the log odds of the mean, within 100."""
+        if mean <= 0 or mean >= 1:
+            return EMPTY if mean <= 0 else -EMPTY
+        return float(np.log(mean / (1 - mean)))
+
+
+@lru_cache(maxsize=4096)
+def _cached_table(base: CountBase, k: int) -> "Table":
+    return base.build_table(k)
+
+
+@lru_cache(maxsize=16)
+def _stacked(families: tuple[CountBase, ...], k: int) -> Any:
+    """Return the tables of all nodes in one set of arrays, equal families once."""
+    from fstgrad.grm.kernels.sampling import stack_tables
+
+    distinct = {family: number for number, family in enumerate(dict.fromkeys(families))}
+    which = np.array([distinct[family] for family in families], dtype=np.int64)
+    return stack_tables([family.table(k) for family in distinct], which)
