@@ -123,7 +123,10 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     features, width = len(names), max(k, 2)
     if len(set(names.tolist())) < features:
         raise InvalidInputError("it has a name twice")
-    if arrays["intercepts"].shape[1] != k + model.families_[0].own or arrays["members"].shape[1] != width:
+    if (
+        arrays["intercepts"].shape[1] != k + model.families_[0].own
+        or arrays["members"].shape[1] != width
+    ):
         raise InvalidInputError(f"its arrays are not those of k={k}")
     sizes, roots = arrays["sizes"], arrays["roots"]
     if ((sizes < 1) | (sizes > k) | (roots < sizes) | (roots > k)).any():
