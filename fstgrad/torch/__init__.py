@@ -1,14 +1,16 @@
 """Objectives of fstgrad as PyTorch functions and modules.
 
 The gradient comes from the families' own exact passes, not from autograd through them.  Tensors may
-be float32 or float64, on the CPU or on a GPU; everything is computed in float64 and comes back in
-the dtype and on the device of the scores.
+be of any floating-point type, on the CPU or on a GPU; everything is computed in float64 and comes
+back in the dtype (half precision: float32) and on the device of the scores.
 
 Index
 -----
 Each function has a module with `reduction`, named after it.
 
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
+- n-best lists : `nbest_risk`; `NBestRiskLoss`.
+- chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
   `LatticeSoftmaxMarginLoss`, `LatticeRiskLoss`, `LatticeCRFLoss`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
@@ -18,13 +20,16 @@ Each function has a module with `reduction`, named after it.
 - Markov random fields : `mrf_nll`; `MRFLoss`.
 """
 
+from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import (
     CRFLoss,
     LatticeCRFLoss,
     LatticeRiskLoss,
     LatticeSoftmaxMarginLoss,
+    LinearChainLoss,
     MRFLoss,
+    NBestRiskLoss,
     RiskLoss,
     SoftmaxMarginLoss,
     SpanningTreeEntropyLoss,
@@ -34,6 +39,7 @@ from fstgrad.torch.modules import (
     SpanningTreeRiskLoss,
 )
 from fstgrad.torch.mrf import mrf_nll
+from fstgrad.torch.nbest import nbest_risk
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
     spanning_tree_entropy,
@@ -46,11 +52,14 @@ from fstgrad.torch.trees import (
 )
 
 __all__ = [
+    "CRF",
     "CRFLoss",
     "LatticeCRFLoss",
     "LatticeRiskLoss",
     "LatticeSoftmaxMarginLoss",
+    "LinearChainLoss",
     "MRFLoss",
+    "NBestRiskLoss",
     "RiskLoss",
     "SoftmaxMarginLoss",
     "SpanningTreeEntropyLoss",
@@ -62,7 +71,9 @@ __all__ = [
     "lattice_crf_nll",
     "lattice_risk",
     "lattice_softmax_margin",
+    "linear_chain_nll",
     "mrf_nll",
+    "nbest_risk",
     "risk",
     "softmax_margin",
     "spanning_tree_entropy",

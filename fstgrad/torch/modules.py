@@ -12,7 +12,7 @@ import torch
 
 from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
-from fstgrad.torch import lattices, mrf, strings, trees
+from fstgrad.torch import crf, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced
 
 
@@ -20,8 +20,9 @@ class ObjectiveModule(torch.nn.Module):
     """A function of this package with its settings.
 
     The settings are the function's `loss` or `graph` and all its keyword-only parameters but
-    `lengths`, under the same names, with the same defaults, beside `reduction`; `forward` takes the
-    other parameters, in the same order, `lengths` last.
+    tensors (`lengths`, `start`, `end`), under the same names, with the same defaults, beside
+    `reduction`; `forward` takes the other parameters in the same order, those that are keyword-only
+    last.
     """
 
     function: ClassVar[Callable[..., torch.Tensor]]
@@ -63,7 +64,7 @@ def _module(name: str, function: Callable[..., torch.Tensor]) -> type[ObjectiveM
     for parameter in parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             options = [parameter]
-        elif parameter.name == "lengths":
+        elif parameter.name in ("lengths", "start", "end"):
             inputs.append(parameter.name)
         elif parameter.name in ("loss", "graph") or parameter.kind is parameter.KEYWORD_ONLY:
             settings.append(parameter)
@@ -96,6 +97,8 @@ def _short(value: Any) -> str:
 SoftmaxMarginLoss = _module("SoftmaxMarginLoss", strings.softmax_margin)
 RiskLoss = _module("RiskLoss", strings.risk)
 CRFLoss = _module("CRFLoss", strings.crf_nll)
+NBestRiskLoss = _module("NBestRiskLoss", nbest.nbest_risk)
+LinearChainLoss = _module("LinearChainLoss", crf.linear_chain_nll)
 LatticeSoftmaxMarginLoss = _module("LatticeSoftmaxMarginLoss", lattices.lattice_softmax_margin)
 LatticeRiskLoss = _module("LatticeRiskLoss", lattices.lattice_risk)
 LatticeCRFLoss = _module("LatticeCRFLoss", lattices.lattice_crf_nll)

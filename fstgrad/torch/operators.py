@@ -54,6 +54,10 @@ class Objective:
         """
         raise NotImplementedError
 
+    def measure(self, constants: Arrays) -> Array:
+        """Return a table of numbers that do not depend on scores, float64."""
+        raise NotImplementedError
+
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Return, for each array of scores, H times the directions; float64, NotSupportedError."""
         raise NotSupportedError(
@@ -107,12 +111,18 @@ def values(
     for tensor in scores:
         check_floating(tensor)
     if not torch.compiler.is_compiling():
-        _refuse_transforms(scores)
+        refuse_transforms(scores)
     key = objective if isinstance(objective, str) else _lend(objective)
     found: list[torch.Tensor] = _values(
         [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants], key
     )
     return found[0]
+
+
+def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return the table of an objective's `measure`, float64, of the shape and device of `like`."""
+    found: torch.Tensor = _measured(like.detach(), [c.detach() for c in constants], objective)
+    return found
 
 
 def widened(scores: torch.Tensor) -> torch.Tensor:
@@ -180,7 +190,8 @@ def _objective(key: str) -> Objective:
     return found
 
 
-def _refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
+def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
+    """NotSupportedError within the transforms of torch.func that differentiate."""
     if any(torch._C._functorch.is_gradtrackingtensor(tensor) for tensor in scores):
         raise NotSupportedError(
             "torch.func cannot differentiate objectives that are computed outside of PyTorch; use "
@@ -188,7 +199,22 @@ def _refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
         )
 
 
-# one operator for all objectives: they differ in the key alone
+# the operators of all objectives: these differ in the key alone
+
+
+@torch.library.custom_op(
+    "fstgrad::measured",
+    mutates_args=(),
+    schema="(Tensor like, Tensor[] constants, str key) -> Tensor",
+)
+def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
+    found = _objective(key).measure([to_numpy(t) for t in constants])
+    return from_host(found, torch.empty(0, dtype=torch.float64, device=like.device))
+
+
+@_measured.register_fake
+def _(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
+    return like.new_empty(like.shape, dtype=torch.float64)
 
 
 @torch.library.custom_op(

@@ -1,0 +1,266 @@
+"""LinearChains: a batch of chains with emissions (B, T, n) and one table of transitions (n, n).
+
+p(y) = exp(sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t]) / Z, the linear-chain
+conditional random field (Lafferty, McCallum, Pereira 2001).  The same distributions as
+`StringDistribution` of order 2 with scores[t, x, y] = emissions[t, y] + transitions[x, y], without
+that table: one position of the whole batch is one matrix product.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.errors import InfeasibleError, InvalidInputError
+
+BLOCK = 32  # items of one call of the kernel: fixed, so that bits do not depend on threads
+_SAFE = 1e-250  # see `forward_backward`: what is lost is below 1e-50 of the whole
+
+Each = Callable[[int, Callable[[int], None]], None]
+
+
+@dataclass(frozen=True)
+class Solved:
+    """log Z, marginals and the two factors of the pair marginals.
+
+    Attributes
+    ----------
+    log_z : (B,) nats
+    node : (B, T, n), 0 beyond the lengths
+    before, after : (T, B, n), see `kernels.linear_chain.forward_backward`
+    is_wide : (B,) bool
+        Items whose weights span more than the range of floats; their factors are 0.
+    """
+
+    log_z: FloatArray
+    node: FloatArray
+    before: FloatArray
+    after: FloatArray
+    is_wide: BoolArray
+
+
+def one_by_one(count: int, run: Callable[[int], None]) -> None:
+    """Call run(0) .. run(count - 1)."""
+    for i in range(count):
+        run(i)
+
+
+class LinearChains:
+    """B linear chains that share their transitions.
+
+    Parameters
+    ----------
+    emissions : (B, T, n) float32 or float64, log-weights in nats; -inf forbids
+    transitions : (n, n), the log-weight of y after x at [x, y]
+    lengths : (B,) int, 1 .. T
+    each : function that calls a task for every number below a count, perhaps in threads
+
+    Raises
+    ------
+    InvalidInputError
+        NaN, +inf, shapes that do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chains = LinearChains(np.zeros((1, 3, 2)), np.zeros((2, 2)), np.array([3]))
+    >>> round(float(chains.solve().log_z[0] / np.log(2)), 12)  # 8 equal strings
+    3.0
+    """
+
+    def __init__(
+        self,
+        emissions: npt.NDArray[np.floating],
+        transitions: npt.NDArray[np.floating],
+        lengths: IntArray,
+        each: Each = one_by_one,
+    ) -> None:
+        if emissions.ndim != 3 or min(emissions.shape[1:]) == 0:
+            raise InvalidInputError(f"emissions has the shape {emissions.shape}; give (B, T, n)")
+        _, length, n = emissions.shape
+        if transitions.shape != (n, n):
+            raise InvalidInputError(
+                f"transitions has the shape {transitions.shape}; emissions are for {n} symbols: "
+                f"give ({n}, {n})"
+            )
+        for i, size in enumerate(np.asarray(lengths).tolist()):
+            if not 1 <= size <= length:
+                raise InvalidInputError(f"item {i} has length {size}; give 1 to {length}")
+        self.emissions = np.ascontiguousarray(emissions, dtype=np.float64)
+        self.transitions = np.ascontiguousarray(transitions, dtype=np.float64)
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.each = each
+        self._inside = np.arange(length) < self.lengths[:, None]
+        self._largest = self._maxima("emissions", self.emissions)
+        self._steepest = float(self._maxima("transitions", self.transitions).max())
+
+    def solve(self) -> Solved:
+        """Return log Z and marginals; O(B T n^2) in matrix products.
+
+        Raises
+        ------
+        InfeasibleError
+            Every string of an item has a score of -inf.
+        """
+        from fstgrad.strings.kernels import linear_chain
+
+        items, length, n = self.emissions.shape
+        before, after = np.zeros((2, length, items, n))
+        node, log_z = np.zeros((items, length, n)), np.zeros(items)
+        least = np.ones(items)
+        step = np.exp(self.transitions - _finite(self._steepest))
+
+        def run(block: int) -> None:
+            part = slice(block * BLOCK, min(items, (block + 1) * BLOCK))
+            shifted = self.emissions[part] - _finite(self._largest[part])[..., None]
+            shifted[~self._inside[part]] = -np.inf
+            weights = np.ascontiguousarray(np.exp(shifted).swapaxes(0, 1))
+            parts = np.zeros((2, *weights.shape))
+            linear_chain.forward_backward(
+                weights, step, self.lengths[part], *parts, node[part], log_z[part], least[part]
+            )
+            before[:, part], after[:, part] = parts
+
+        self.each(-(-items // BLOCK), run)
+        shift = np.where(self._inside, self._largest, 0.0).sum(axis=1)
+        log_z += shift + (self.lengths - 1) * _finite(self._steepest)
+        is_wide = ~(least >= _SAFE)
+        for i in np.flatnonzero(is_wide):
+            before[:, i] = after[:, i] = 0.0
+            log_z[i], node[i], _ = self._solve_wide(int(i))
+        return Solved(log_z, node, before, after, is_wide)
+
+    def pair_sums(self, solved: Solved, weights: FloatArray) -> FloatArray:
+        """Return sum_i weights[i] E[number of steps from x to y in item i], (n, n)."""
+        return self.step_sums(solved.before, solved.after, solved.is_wide, weights)
+
+    def step_sums(
+        self, before: FloatArray, after: FloatArray, is_wide: BoolArray, weights: FloatArray
+    ) -> FloatArray:
+        """Return `pair_sums` from the factors of the pair marginals."""
+        n = len(self.transitions)
+        left = (before[:-1] * weights[:, None]).reshape(-1, n)
+        total: FloatArray = left.T @ after[1:].reshape(-1, n)
+        total *= np.exp(self.transitions - _finite(self._steepest))
+        for i in np.flatnonzero(is_wide):
+            total += weights[i] * self._solve_wide(int(i))[2]
+        return total
+
+    def best(self) -> tuple[IntArray, FloatArray]:
+        """Return the best strings (B, T), -1 beyond the lengths, and their log-weights (B,)."""
+        from fstgrad.strings.kernels import linear_chain
+
+        items = len(self.emissions)
+        found, scores = np.full(self.emissions.shape[:2], -1), np.empty(items)
+
+        def run(block: int) -> None:
+            part = slice(block * BLOCK, min(items, (block + 1) * BLOCK))
+            scores[part] = linear_chain.best_strings(
+                self.emissions[part], self.transitions, self.lengths[part], found[part]
+            )
+
+        self.each(-(-items // BLOCK), run)
+        self._check_feasible(scores)
+        return found, scores
+
+    def kbest(self, k: int) -> tuple[IntArray, FloatArray]:
+        """Return the k best strings (B, k, T), -1 beyond the lengths, and log-weights (B, k).
+
+        Where an item has fewer strings the log-weights are -inf and the strings -1.
+        """
+        from fstgrad.strings.kernels import linear_chain
+
+        items, length, _ = self.emissions.shape
+        found, scores = np.full((items, k, length), -1), np.empty((items, k))
+
+        def run(i: int) -> None:
+            size = int(self.lengths[i])
+            scores[i] = linear_chain.best_lists(
+                self.emissions[i], self.transitions, size, k, found[i]
+            )
+            found[i, scores[i] == -np.inf] = -1
+
+        self.each(items, run)
+        self._check_feasible(scores[:, 0])
+        return found, scores
+
+    def sample(self, k: int, rng: np.random.Generator) -> IntArray:
+        """Return k independent strings of each item (B, k, T), -1 beyond the lengths."""
+        items, length, n = self.emissions.shape
+        found, points = np.full((items, k, length), -1), rng.random((items, k, length))
+
+        def run(i: int) -> None:
+            log_before = self._log_before(i)
+            symbols = np.zeros(k, dtype=np.int64)
+            for t in reversed(range(self.lengths[i])):
+                rows = np.broadcast_to(log_before[t], (k, n))
+                if t + 1 < self.lengths[i]:
+                    rows = rows + self.transitions[:, symbols].T
+                share = np.cumsum(np.exp(rows - rows.max(axis=1, keepdims=True)), axis=1)
+                point = points[i, :, t, None] * share[:, -1:]
+                symbols = (share <= point).sum(axis=1)
+                found[i, :, t] = symbols
+
+        self.each(items, run)
+        return found
+
+    def _log_before(self, i: int) -> FloatArray:
+        """Return the log-weights of prefixes by their last symbol, (l, n)."""
+        own = self.emissions[i, : self.lengths[i]]
+        rows = np.empty_like(own)
+        for t, emission in enumerate(own):
+            rows[t] = emission
+            if t > 0:
+                rows[t] += _log_sum(rows[t - 1][:, None] + self.transitions)
+        if rows[-1].max() == -np.inf:
+            raise self._infeasible(i)
+        return rows
+
+    def _solve_wide(self, i: int) -> tuple[float, FloatArray, FloatArray]:
+        """Return log Z, marginals (T, n) and sums of pair marginals (n, n) on logarithms."""
+        before = self._log_before(i)
+        log_z = float(_log_sum(before[-1][:, None])[0])
+        node, pairs = np.zeros(self.emissions.shape[1:]), np.zeros_like(self.transitions)
+        ahead = np.zeros(len(self.transitions))
+        for t in reversed(range(len(before))):
+            node[t] = np.exp(before[t] + ahead - log_z)
+            if t > 0:
+                steps = self.transitions + (self.emissions[i, t] + ahead)
+                pairs += np.exp(before[t - 1][:, None] + steps - log_z)
+                ahead = _log_sum(steps.T)
+        return log_z, node, pairs
+
+    def _maxima(self, name: str, table: FloatArray) -> FloatArray:
+        """Return the largest of each row, after a look at what is no log-weight."""
+        maxima: FloatArray = table.max(axis=-1)
+        seen = np.where(self._inside, maxima, 0.0) if name == "emissions" else maxima
+        if not (seen < np.inf).all():
+            place = tuple(int(j) for j in np.argwhere(~(seen < np.inf))[0])
+            raise InvalidInputError(f"{name}[{place}] holds NaN or +inf; give log-weights")
+        return seen
+
+    def _check_feasible(self, scores: FloatArray) -> None:
+        if np.isneginf(scores).any():
+            raise self._infeasible(int(np.flatnonzero(np.isneginf(scores))[0]))
+
+    def _infeasible(self, i: int) -> InfeasibleError:
+        return InfeasibleError(
+            f"item {i} has no string of finite score (Z = 0): allow more symbols in emissions or "
+            "more steps in transitions"
+        )
+
+
+def _finite(values: npt.ArrayLike) -> FloatArray:
+    """Return values, 0 where they are -inf."""
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isneginf(array), 0.0, array)
+
+
+def _log_sum(table: FloatArray) -> FloatArray:
+    """Return the log-sum-exp over the first axis."""
+    largest = _finite(table.max(axis=0))
+    with np.errstate(divide="ignore"):
+        total: FloatArray = np.log(np.exp(table - largest).sum(axis=0)) + largest
+    return total

@@ -1,0 +1,325 @@
+"""The linear-chain conditional random field on emissions (B, T, n) and transitions (n, n)."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fstgrad.checks import Seed, generator, one_of, positive_integer
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.strings.linear_chain import LinearChains
+from fstgrad.torch.operators import check_floating, from_host, refuse_transforms, to_numpy, widened
+from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.strings import IGNORE_INDEX
+from fstgrad.torch.threads import each
+
+
+class CRF:
+    """p(y) = exp(sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t]) / Z for each item.
+
+    A distribution over the tag sequences of a batch; log Z and its gradients by one compiled
+    forward-backward pass, decoding without a loop in Python.  No table (B, T, n, n) is made.
+
+    Parameters
+    ----------
+    emissions : (B, T, n) floating point, log-weights in nats; -inf forbids
+    transitions : (n, n), the log-weight of y after x at [x, y]; -inf or -1e4 forbids
+    mask : (B, T) bool, optional
+        Positions that belong to the sequences: any that are True, padding may lie anywhere.
+    start, end : (n,), optional
+        Added to the emissions of the first and of the last position.
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch as fgt
+    >>> emissions = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]], requires_grad=True)
+    >>> crf = fgt.CRF(emissions, torch.zeros(2, 2))
+    >>> crf.decode().tolist()
+    [[0, 1]]
+    >>> crf.nll(torch.tensor([[0, 1]])).backward()
+    >>> [round(x, 4) for x in emissions.grad[0, 0].tolist()]  # softmax([1, 0]) - [1, 0]
+    [-0.2689, 0.2689]
+    """
+
+    def __init__(
+        self,
+        emissions: torch.Tensor,
+        transitions: torch.Tensor,
+        mask: torch.Tensor | None = None,
+        *,
+        start: torch.Tensor | None = None,
+        end: torch.Tensor | None = None,
+    ) -> None:
+        for tensor in (emissions, transitions):
+            check_floating(tensor)
+        if emissions.ndim != 3:
+            raise InvalidInputError(
+                f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
+            )
+        if mask is not None and (mask.shape != emissions.shape[:2] or mask.dtype != torch.bool):
+            raise InvalidInputError(
+                f"mask is {mask.dtype} {tuple(mask.shape)}; give a bool tensor "
+                f"{tuple(emissions.shape[:2])}, True where a position belongs to its sequence"
+            )
+        self.emissions, self.transitions, self.mask = emissions, transitions, mask
+        self.start, self.end = start, end
+
+    def log_partition(self) -> torch.Tensor:
+        """Return log Z (B,) in nats; differentiable once."""
+        return self._log_partition(self._compact(self.mask)).to(self._dtype)
+
+    def nll(
+        self, gold: torch.Tensor, *, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
+    ) -> torch.Tensor:
+        """Return -log p(gold) in nats; differentiable once, in emissions, transitions, start, end.
+
+        Parameters
+        ----------
+        gold : (B, T) integer
+        reduction : {"mean", "sum", "none"}
+            Over the items.
+        ignore_index : int
+            Without a mask, positions of gold that hold it do not belong to the sequences.
+        """
+        one_of("reduction", reduction, REDUCTIONS)
+        if gold.shape != self.emissions.shape[:2]:
+            raise InvalidInputError(
+                f"gold has the shape {tuple(gold.shape)}; emissions are "
+                f"{tuple(self.emissions.shape)}"
+            )
+        mask = self.mask if self.mask is not None else gold != ignore_index
+        chain = self._compact(mask)
+        tags = gold.gather(1, chain.order) if chain.order is not None else gold
+        if not torch.compiler.is_compiling():
+            self._check_tags(tags, chain.inside)
+        tags = tags.masked_fill(~chain.inside, 0)
+        score = _where(chain.inside, chain.emissions.gather(2, tags[..., None])[..., 0])
+        steps = widened(self.transitions)[tags[:, :-1], tags[:, 1:]]
+        total = score.double().sum(1) + _where(chain.inside[:, 1:], steps).double().sum(1)
+        if not torch.compiler.is_compiling() and bool((total == -torch.inf).any()):
+            raise InfeasibleError(
+                f"gold[{int((total == -torch.inf).nonzero()[0])}] has a score of -inf: emissions "
+                "or transitions forbid it"
+            )
+        return reduced((self._log_partition(chain) - total).to(self._dtype), reduction)
+
+    def log_prob(self, tags: torch.Tensor) -> torch.Tensor:
+        """Return log p(tags) (B,) in nats."""
+        return -self.nll(tags, reduction="none")
+
+    def marginals(self) -> torch.Tensor:
+        """Return p(y_t = tag) (B, T, n), 0 where the mask is False; not differentiable."""
+        chain = self._compact(self.mask)
+        _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
+        return self._placed(node, chain, 0.0).to(self.emissions.dtype)
+
+    @torch.compiler.disable
+    def decode(self) -> torch.Tensor:
+        """Return the best tags (B, T), -100 where the mask is False; ties go to smaller tags."""
+        chain = self._compact(self.mask)
+        return self._placed(self._tensor(self._chains(chain).best()[0]), chain, IGNORE_INDEX)
+
+    @torch.compiler.disable
+    def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
+
+        Where an item has fewer sequences, log p is -inf and the tags are -100.
+        """
+        chain = self._compact(self.mask)
+        chains = self._chains(chain)
+        tags, scores = chains.kbest(positive_integer("k", k))
+        log_probs = torch.from_numpy(scores - chains.solve().log_z[:, None])
+        return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
+
+    @torch.compiler.disable
+    def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
+        """Return k independent tag sequences of each item (B, k, T), -100 as padding."""
+        chain = self._compact(self.mask)
+        drawn = self._chains(chain).sample(positive_integer("k", k), generator(rng))
+        return self._lists(drawn, chain)
+
+    @torch.compiler.disable
+    def mbr(self) -> torch.Tensor:
+        """Return the tags of the fewest expected errors (B, T): the largest marginal of each."""
+        tags = self.marginals().argmax(dim=2)
+        return tags if self.mask is None else tags.masked_fill(~self.mask, IGNORE_INDEX)
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return widened(self.emissions).dtype
+
+    def _steps(self) -> torch.Tensor:
+        return widened(self.transitions)
+
+    def _compact(self, mask: torch.Tensor | None) -> "_Chain":
+        """Return the emissions of the positions that count, moved to the front."""
+        emissions = widened(self.emissions)
+        items, length, n = emissions.shape
+        if mask is None:
+            order, lengths = None, torch.full((items,), length, device=emissions.device)
+        else:
+            order, lengths = torch.argsort(~mask, dim=1, stable=True), mask.sum(dim=1)
+            emissions = emissions.gather(1, order[..., None].expand(items, length, n))
+        place = torch.arange(length, device=emissions.device)
+        inside = place < lengths[:, None]
+        if self.start is not None:
+            emissions = emissions + _where((place == 0)[:, None], widened(self.start))
+        if self.end is not None:
+            last = place == lengths[:, None] - 1
+            emissions = emissions + _where(last[..., None], widened(self.end))
+        return _Chain(emissions, lengths, inside, order)
+
+    def _log_partition(self, chain: "_Chain") -> torch.Tensor:
+        if not torch.compiler.is_compiling():
+            refuse_transforms([chain.emissions, self.transitions])
+        found: torch.Tensor = _solve(chain.emissions, self._steps(), chain.lengths)[0]
+        return found
+
+    def _chains(self, chain: "_Chain") -> LinearChains:
+        return LinearChains(*map(to_numpy, (chain.emissions, self._steps(), chain.lengths)), each)
+
+    def _check_tags(self, tags: torch.Tensor, inside: torch.Tensor) -> None:
+        n = self.emissions.shape[2]
+        wrong = inside & ((tags < 0) | (tags >= n))
+        if bool(wrong.any()):
+            i = int(wrong.nonzero()[0, 0])
+            raise InvalidInputError(
+                f"gold[{i}] has the tag {int(tags[wrong][0])}; emissions are for {n} tags: give 0 "
+                f"to {n - 1}, or False in the mask"
+            )
+
+    def _tensor(self, tags: Any) -> torch.Tensor:
+        found = torch.from_numpy(np.where(tags < 0, IGNORE_INDEX, tags))
+        return found.to(self.emissions.device)
+
+    def _lists(self, tags: Any, chain: "_Chain") -> torch.Tensor:
+        """Return lists of tags (B, k, T) at the positions where they belong."""
+        rows = self._tensor(tags).transpose(1, 2)
+        return self._placed(rows, chain, IGNORE_INDEX).transpose(1, 2)
+
+    def _placed(self, table: torch.Tensor, chain: "_Chain", rest: float) -> torch.Tensor:
+        """Return a compact table (B, T, ...) with every position where it was."""
+        if chain.order is None:
+            return table
+        order = chain.order.reshape(*chain.order.shape, *(1,) * (table.ndim - 2)).expand_as(table)
+        return torch.full_like(table, rest).scatter(1, order, table)
+
+
+def linear_chain_nll(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    gold: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    *,
+    start: torch.Tensor | None = None,
+    end: torch.Tensor | None = None,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+) -> torch.Tensor:
+    """Return `CRF(emissions, transitions, mask).nll(gold)` in nats."""
+    crf = CRF(emissions, transitions, mask, start=start, end=end)
+    return crf.nll(gold, reduction=reduction, ignore_index=ignore_index)
+
+
+class _Chain(NamedTuple):
+    """Emissions (B, T, n) of which the first `lengths` count, and where they came from (B, T)."""
+
+    emissions: torch.Tensor
+    lengths: torch.Tensor
+    inside: torch.Tensor
+    order: torch.Tensor | None
+
+
+def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return values, 0 outside of the mask, where -inf is no NaN."""
+    return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
+
+
+@torch.library.custom_op(
+    "fstgrad::chains",
+    mutates_args=(),
+    schema="(Tensor emissions, Tensor transitions, Tensor lengths) "
+    "-> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def _solve(
+    emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return log Z (B,) float64, marginals like the emissions, and what stays on the CPU."""
+    solved = LinearChains(*map(to_numpy, (emissions, transitions, lengths)), each).solve()
+    log_z = from_host(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
+    factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
+    return (log_z, from_host(solved.node, emissions), *factors)  # type: ignore[return-value]
+
+
+@_solve.register_fake
+def _(
+    emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    items, length, n = emissions.shape
+    factor = torch.empty(length, items, n, dtype=torch.float64)
+    return (
+        emissions.new_empty(items, dtype=torch.float64),
+        emissions.new_empty(emissions.shape),
+        factor,
+        torch.empty_like(factor),
+        torch.empty(items, dtype=torch.bool),
+    )
+
+
+@torch.library.custom_op(
+    "fstgrad::chain_steps",
+    mutates_args=(),
+    schema="(Tensor emissions, Tensor transitions, Tensor lengths, Tensor before, Tensor after, "
+    "Tensor is_wide, Tensor weights) -> Tensor",
+)
+def _step_sums(
+    emissions: torch.Tensor,
+    transitions: torch.Tensor,
+    lengths: torch.Tensor,
+    before: torch.Tensor,
+    after: torch.Tensor,
+    is_wide: torch.Tensor,
+    weights: torch.Tensor,
+) -> torch.Tensor:
+    """Return sum_i weights[i] E[steps from x to y], like the transitions."""
+    chains = LinearChains(*map(to_numpy, (emissions, transitions, lengths)), each)
+    parts = map(to_numpy, (before, after, is_wide, weights))
+    return from_host(chains.step_sums(*parts), transitions)
+
+
+@_step_sums.register_fake
+def _(emissions: torch.Tensor, transitions: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+    return transitions.new_empty(transitions.shape)
+
+
+def _remember(ctx: Any, inputs: Sequence[torch.Tensor], output: Sequence[torch.Tensor]) -> None:
+    ctx.save_for_backward(*inputs, *output[1:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+    if any(direction is not None for direction in upstream[1:]):
+        raise _no_second_derivative()
+    weights = upstream[0]
+    if weights is None:
+        return None, None, None
+    emissions, transitions, lengths, node, *factors = ctx.saved_tensors
+    by_emission = weights[:, None, None].to(node.dtype) * node
+    if not ctx.needs_input_grad[1]:
+        return by_emission, None, None
+    return by_emission, _step_sums(emissions, transitions, lengths, *factors, weights), None
+
+
+def _no_second_derivative(*_: Any) -> NotSupportedError:
+    return NotSupportedError(
+        "CRF has first derivatives only; crf_nll on scores (B, L, n+1, n) has two"
+    )
+
+
+def _refuse(ctx: Any, *upstream: torch.Tensor) -> None:
+    raise _no_second_derivative()
+
+
+_solve.register_autograd(_backward, setup_context=_remember)
+_step_sums.register_autograd(_refuse)

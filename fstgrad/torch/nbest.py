@@ -1,0 +1,175 @@
+"""Minimum risk over n-best lists: the hypotheses of a beam search, their scores, any loss."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import Loss
+from fstgrad.losses.cache import AutomatonCache
+from fstgrad.torch.operators import (
+    Array,
+    Arrays,
+    Objective,
+    check_floating,
+    keep,
+    measured,
+    widened,
+)
+from fstgrad.torch.reductions import Reduction, reduced
+from fstgrad.torch.string_objectives import IGNORED, check_ids
+from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
+
+Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
+
+_TARGETS = AutomatonCache()
+
+
+def nbest_risk(
+    log_probs: torch.Tensor,
+    hypotheses: Hypotheses,
+    references: Gold,
+    loss: Loss,
+    lengths: Lengths = None,
+    *,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+) -> torch.Tensor:
+    """Return sum_j p_j L(hypothesis_j, reference) in nats with p = softmax(log_probs).
+
+    Minimum word error rate training: the log-probabilities of a beam are renormalised over the
+    list, and the gradient is p_j (L_j - risk), exact.  Twice differentiable.
+
+    Parameters
+    ----------
+    log_probs : (B, N), or (N,) for one list; floating point
+        Log-weights of the hypotheses; -inf leaves one out.  Not normalised.
+    hypotheses : (B, N, L) integer tensor, or B lists of up to N sequences
+        Without a batch axis for one list.  Entries of a tensor that are `ignore_index` are left
+        out; a hypothesis may be empty.
+    references : (B, L') integer tensor, or B sequences
+    loss : Loss
+        Any: its value for every hypothesis comes from the compiled kernels.  Hypotheses of
+        infinite loss are left out of the softmax.
+    lengths : (B,), optional
+        Numbers of hypotheses; later entries of a list are ignored.  Lists know their own.
+    reduction : {"mean", "sum", "none"}
+        Over the lists.
+    ignore_index : int
+
+    Raises
+    ------
+    InvalidInputError
+        Shapes do not fit, or no hypothesis of a list has a finite loss.
+
+    Notes
+    -----
+    Prabhavalkar et al. 2018, "Minimum word error rate training for attention-based
+    sequence-to-sequence models", eq. 3.
+
+    Examples
+    --------
+    >>> import torch, fstgrad as fg, fstgrad.torch
+    >>> abc = fg.Alphabet(["the", "cat", "sat"])
+    >>> scores = torch.zeros(2, requires_grad=True)
+    >>> beam = [["the", "cat"], ["the", "sat"]]
+    >>> value = fstgrad.torch.nbest_risk(scores, beam, ["the", "cat"], fg.EditDistance(abc))
+    >>> value.backward()
+    >>> value.item(), scores.grad.tolist()
+    (0.5, [-0.25, 0.25])
+    """
+    check_floating(log_probs)
+    if log_probs.ndim not in (1, 2):
+        raise InvalidInputError(f"log_probs has the shape {tuple(log_probs.shape)}; give (B, N)")
+    single = log_probs.ndim == 1
+    if single:
+        log_probs = log_probs[None]
+        hypotheses = hypotheses[None] if isinstance(hypotheses, torch.Tensor) else [hypotheses]
+        references = references[None] if isinstance(references, torch.Tensor) else [references]
+    ids, counts = _as_table(hypotheses, loss, log_probs, ignore_index)
+    golds = as_ids(references, loss, ignore_index, is_batch=True)
+    if len(golds) != len(log_probs):
+        raise InvalidInputError(
+            f"log_probs has {len(log_probs)} lists; references has {len(golds)}"
+        )
+    if lengths is not None:
+        counts = torch.as_tensor(lengths)
+    losses = measured(keep(NbestLosses, loss), log_probs, [ids, golds, counts])
+    scores = widened(log_probs).to(torch.float64)
+    finite = losses.isfinite()
+    shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
+    found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(widened(log_probs).dtype)
+    return found[0] if single and reduction == "none" else reduced(found, reduction)
+
+
+class NbestLosses(Objective):
+    """The losses (B, N) of hypotheses (B, N, L) against references (B, L'); +inf for padding."""
+
+    def __init__(self, loss: Loss) -> None:
+        self.loss = loss
+
+    def measure(self, constants: Arrays) -> Array:
+        """Return the losses in nats."""
+        table, golds, counts = constants
+        n = len(self.loss.alphabet)
+        check_ids(list(golds), n)
+        result = np.full(table.shape[:2], np.inf)
+        for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):
+            count = int(counts[i])
+            if not 0 < count <= len(rows):
+                raise InvalidInputError(
+                    f"lengths[{i}] is {count}; hypotheses[{i}] has room for {len(rows)}"
+                )
+            target = gold[gold != IGNORED]
+            if len(target) == 0:
+                raise InvalidInputError(f"references[{i}] is empty; give at least one symbol")
+            result[i, :count] = self._losses(rows[:count], target)
+            if not np.isfinite(result[i, :count]).any():
+                raise InvalidInputError(
+                    f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
+                    "use a loss with smoothing > 0"
+                )
+        return result
+
+    def _losses(self, rows: IntArray, target: IntArray) -> FloatArray:
+        """Return the losses of padded hypotheses (N, L), those of one length together."""
+        against = _TARGETS.target_loss(self.loss, target)
+        sizes = np.count_nonzero(rows != IGNORED, axis=1)
+        found = np.empty(len(rows))
+        for size in np.unique(sizes):
+            same = np.flatnonzero(sizes == size)
+            block = rows[same]
+            found[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
+        return found
+
+
+def _as_table(
+    hypotheses: Hypotheses, loss: Loss, log_probs: torch.Tensor, ignore_index: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids (B, N, L), `IGNORED` where there is nothing, and numbers of hypotheses (B,)."""
+    if isinstance(hypotheses, torch.Tensor):
+        if hypotheses.shape[:2] != log_probs.shape or hypotheses.ndim != 3:
+            raise InvalidInputError(
+                f"hypotheses has the shape {tuple(hypotheses.shape)}, log_probs "
+                f"{tuple(log_probs.shape)}; give (B, N, L) and (B, N)"
+            )
+        ids = as_ids(hypotheses, loss, ignore_index, is_batch=True)
+        return ids, torch.full(log_probs.shape[:1], log_probs.shape[1])
+    if len(hypotheses) != len(log_probs):
+        raise InvalidInputError(
+            f"log_probs has {len(log_probs)} lists; hypotheses has {len(hypotheses)}"
+        )
+    counts = [len(own) for own in hypotheses]
+    if max(counts) > log_probs.shape[1]:
+        raise InvalidInputError(
+            f"a list has {max(counts)} hypotheses; log_probs has {log_probs.shape[1]} columns"
+        )
+    every = [y for own in hypotheses for y in own]
+    flat = as_ids(every, loss, ignore_index, is_batch=True)  # type: ignore[arg-type]
+    ids = torch.full((*log_probs.shape, flat.shape[1]), IGNORED)
+    rows = [j + i * log_probs.shape[1] for i, count in enumerate(counts) for j in range(count)]
+    ids.view(-1, flat.shape[1])[rows] = flat
+    return ids, torch.tensor(counts)
