@@ -140,9 +140,17 @@ class LinearChains:
         self, before: FloatArray, after: FloatArray, is_wide: BoolArray, weights: FloatArray
     ) -> FloatArray:
         """Return `pair_sums` from the factors of the pair marginals."""
+        from fstgrad.strings.kernels import linear_chain
+
         n = len(self.transitions)
-        left = (before[:-1] * weights[:, None]).reshape(-1, n)
-        total: FloatArray = left.T @ after[1:].reshape(-1, n)
+        left = np.ascontiguousarray((before[:-1] * weights[:, None]).reshape(-1, n).T)
+        right, total = after[1:].reshape(-1, n), np.zeros((n, n))
+
+        def run(block: int) -> None:
+            part = slice(block * BLOCK, (block + 1) * BLOCK)
+            linear_chain.add_product(left[part], right, total[part])
+
+        self.each(-(-n // BLOCK), run)
         total *= np.exp(self.transitions - _finite(self._steepest))
         for i in np.flatnonzero(is_wide):
             total += weights[i] * self._solve_wide(int(i))[2]

@@ -10,7 +10,43 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, sum_kernel
+from fstgrad.compiler import fused_kernel, kernel, sum_kernel
+
+
+@fused_kernel
+def add_product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Add left (M, K) times right (K, N) to `out`; each entry is summed in the order of K.
+
+    Four rows and four columns of `left` at a time.  Matrices here are too small for the threads of
+    a BLAS, which cost more than they save and could change the last bits.
+    """
+    rows, inner = left.shape
+    for i in range(0, rows - 3, 4):
+        out0, out1, out2, out3 = out[i], out[i + 1], out[i + 2], out[i + 3]
+        for k in range(0, inner - 3, 4):
+            a, b, c, d = left[i, k], left[i, k + 1], left[i, k + 2], left[i, k + 3]
+            e, f, g, h = left[i + 1, k], left[i + 1, k + 1], left[i + 1, k + 2], left[i + 1, k + 3]
+            o, p, q, r = left[i + 2, k], left[i + 2, k + 1], left[i + 2, k + 2], left[i + 2, k + 3]
+            s, t, u, v = left[i + 3, k], left[i + 3, k + 1], left[i + 3, k + 2], left[i + 3, k + 3]
+            row0, row1, row2, row3 = right[k], right[k + 1], right[k + 2], right[k + 3]
+            for j in range(right.shape[1]):
+                w, x, y, z = row0[j], row1[j], row2[j], row3[j]
+                out0[j] = out0[j] + a * w + b * x + c * y + d * z
+                out1[j] = out1[j] + e * w + f * x + g * y + h * z
+                out2[j] = out2[j] + o * w + p * x + q * y + r * z
+                out3[j] = out3[j] + s * w + t * x + u * y + v * z
+        for k in range(inner - inner % 4, inner):
+            row = right[k]
+            for m in range(i, i + 4):
+                factor, own = left[m, k], out[m]
+                for j in range(right.shape[1]):
+                    own[j] += factor * row[j]
+    for m in range(rows - rows % 4, rows):
+        own = out[m]
+        for k in range(inner):
+            factor, row = left[m, k], right[k]
+            for j in range(right.shape[1]):
+                own[j] += factor * row[j]
 
 
 @sum_kernel
@@ -26,7 +62,8 @@ def forward_backward(
 ) -> None:
     """Write the marginals and log Z of each item; O(T B n^2).
 
-    before : (T, B, n), the weights of prefixes by their last symbol; sums to 1 at each position
+    before : (T, B, n), zeros at first
+        The weights of prefixes by their last symbol; they sum to 1 at each position.
     after : (T, B, n), position t >= 1: P(x at t-1, y at t) = before[t-1, x] step[x, y] after[t, y]
     node : (B, T, n), the marginals
     log_z : (B,), without what was taken out of the weights and of `step`
@@ -40,7 +77,7 @@ def forward_backward(
         if t == 0:
             before[0] = weights[0]
         else:
-            np.dot(before[t - 1], step, before[t])
+            add_product(before[t - 1], step, before[t])
         for i in range(items):
             total = 0.0
             if t < lengths[i]:
@@ -67,7 +104,8 @@ def forward_backward(
                 after[t, i, y] *= 1.0 / most if most > 0.0 else 0.0
         if t == 0:
             return
-        np.dot(after[t], turned, ahead)
+        ahead[:] = 0.0
+        add_product(after[t], turned, ahead)
         for i in range(items):
             total = 0.0
             for x in range(n):
