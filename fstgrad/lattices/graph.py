@@ -18,6 +18,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
+from fstgrad.lattices import kernels
 
 EPSILON = -1  # the label of an arc that reads nothing
 
@@ -74,10 +75,8 @@ class Graph:
 
     def beta(self, weight: FloatArray) -> FloatArray:
         """Return the log-sums (S,) over the paths to the end; `weight` (A,) in nats."""
-        from fstgrad.lattices.kernels import log_sums_ahead
-
         beta = np.zeros(self.num_states)
-        log_sums_ahead(beta, self.first_out, self.nextstate, weight)
+        kernels.sums.log_sums_ahead(beta, self.first_out, self.nextstate, weight)
         return beta
 
 
@@ -129,11 +128,9 @@ class Flow:
     @cached_property
     def visit(self) -> FloatArray:
         """(S,) the probability of passing each state."""
-        from fstgrad.lattices.kernels import visits
-
         visit = np.zeros(self.graph.num_states)
         visit[0] = 1.0
-        visits(visit, self.graph.source, self.graph.nextstate, self.share)
+        kernels.sums.visits(visit, self.graph.source, self.graph.nextstate, self.share)
         return visit
 
     @cached_property
@@ -147,24 +144,22 @@ class Flow:
         Arcs that no path passes have 0.  This is the first-order expectation semiring (Eisner
         2002), with weights and means kept apart.
         """
-        from fstgrad.lattices.kernels import means_after, means_before
-
         source, nextstate = self.graph.source, self.graph.nextstate
         passed = self.visit[nextstate]
         arriving = np.divide(
             self.posterior, passed, out=np.zeros(len(source)), where=self.posterior > 0
         )
         before, after = np.zeros(self.graph.num_states), np.zeros(self.graph.num_states)
-        means_before(before, source, nextstate, arriving, value)
-        means_after(after, source, nextstate, self.share, value)
+        kernels.sums.means_before(before, source, nextstate, arriving, value)
+        kernels.sums.means_after(after, source, nextstate, self.share, value)
         given = before[source] + value + after[nextstate]
         return float(after[0]), np.where(self.posterior > 0, given, 0.0)
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
         """Return k paths (k, longest): the arcs of each, then -1."""
-        from fstgrad.lattices.kernels import walks
-
         graph = self.graph
         steps = np.full((k, graph.longest), -1, dtype=np.int64)
-        walks(steps, rng.random(steps.shape), graph.first_out, graph.nextstate, self.share)
+        kernels.sums.walks(
+            steps, rng.random(steps.shape), graph.first_out, graph.nextstate, self.share
+        )
         return steps

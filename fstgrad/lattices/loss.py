@@ -273,7 +273,7 @@ class _Pairs:
             before = [self._rows[p] for p in graph.source[group].tolist()]
             rows = np.concatenate(before)
             blocks.append(
-                rows if symbol_class == EPSILON else self._form.advanced(rows, symbol_class)
+                rows if symbol_class == EPSILON else self._form.advance(rows, symbol_class)
             )
             for p, part in zip(graph.source[group].tolist(), before, strict=True):
                 sources.append(self._first[p] + np.arange(len(part)))

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
+from fstgrad.lattices import kernels
 from fstgrad.lattices.graph import EPSILON, Graph
 
 Rows = npt.NDArray[Any]  # (N, K)
@@ -37,7 +38,7 @@ class RowForm(Protocol):
     def closed(self, rows: Rows) -> Rows:
         """Return the rows after M's epsilon arcs too."""
 
-    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+    def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Return closed rows after a symbol of the class."""
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
@@ -64,25 +65,19 @@ class TropicalRows:
 
     def closed(self, rows: Rows) -> Rows:
         """Follow the epsilon arcs."""
-        from fstgrad.lattices.kernels import advanced
-
         epsilon = self._machine.epsilon
-        return advanced(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
+        return kernels.rows.advance(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
 
-    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+    def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Read a symbol."""
-        from fstgrad.lattices.kernels import advanced
-
         arcs = self._machine.arcs[symbol_class]
-        return advanced(rows, arcs.source, arcs.nextstate, arcs.weight, True)
+        return kernels.rows.advance(rows, arcs.source, arcs.nextstate, arcs.weight, True)
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:
         """Drop the cells that cannot win and subtract the least."""
-        from fstgrad.lattices.kernels import pruned
-
         rows = np.ascontiguousarray(rows)
         offset, alive = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
-        pruned(rows, self._gaps(state), self._lower[state], offset, alive)
+        kernels.rows.prune(rows, self._gaps(state), self._lower[state], offset, alive)
         return rows, offset, alive
 
     def _gaps(self, state: int) -> IntArray:
@@ -112,7 +107,7 @@ class CountingRows:
         """Rows of sums have no epsilon arcs left to follow."""
         return rows
 
-    def advanced(self, rows: Rows, symbol_class: int) -> Rows:
+    def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Read a symbol."""
         return np.ascontiguousarray(self._machine.advance(rows.T, symbol_class).T)
 
@@ -130,8 +125,6 @@ def pair_bounds(
     gap[q, j, k] >= c_k(y) - c_j(y) for all continuations y of q on which cell j is finite.
     O(K (arcs of M)) for each label that leads into a state.
     """
-    from fstgrad.lattices.kernels import pair_closure, pair_step
-
     size = machine.num_states
     gap = np.full((graph.num_states, size, size), -INF)
     lower, _ = cell_bounds(graph, classes, machine)
@@ -142,7 +135,7 @@ def pair_bounds(
     scratch, before = np.empty((size, size), dtype=np.int64), np.empty((size, size), dtype=np.int64)
     epsilon = machine.epsilon
     for state in reversed(range(graph.num_states)):
-        pair_closure(gap[state], epsilon.source, epsilon.nextstate, epsilon.weight)
+        kernels.rows.pair_closure(gap[state], epsilon.source, epsilon.nextstate, epsilon.weight)
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             sources = np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]])
@@ -150,7 +143,7 @@ def pair_bounds(
                 gap[sources] = np.maximum(gap[sources], gap[state])
                 continue
             arcs = machine.arcs[symbol_class]
-            pair_step(
+            kernels.rows.pair_step(
                 gap[state], lower[state], arcs.source, arcs.nextstate, arcs.weight, scratch, before
             )
             for source in sources:
@@ -165,8 +158,6 @@ def cell_bounds(
 
     The greatest one is an upper bound: of the continuation that costs most.
     """
-    from fstgrad.lattices.kernels import advanced
-
     size = machine.num_states
     bounds = np.full((graph.num_states, 2, size), INF)
     bounds[:, 1] = -INF
@@ -178,13 +169,15 @@ def cell_bounds(
         epsilon.weight[::-1].copy(),
     )
     for state in reversed(range(graph.num_states)):
-        bounds[state] = advanced(bounds[state], *back, False)
+        bounds[state] = kernels.rows.advance(bounds[state], *back, False)
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             before = bounds[state]
             if symbol_class != EPSILON:
                 arcs = machine.arcs[symbol_class]
-                before = advanced(before, arcs.nextstate, arcs.source, arcs.weight, True)
+                before = kernels.rows.advance(
+                    before, arcs.nextstate, arcs.source, arcs.weight, True
+                )
             for source in np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]]):
                 np.minimum(bounds[source, 0], before[0], out=bounds[source, 0])
                 np.maximum(bounds[source, 1], before[1], out=bounds[source, 1])

@@ -6,6 +6,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
+from fstgrad.strings import kernels
 
 
 class Chain:
@@ -66,9 +67,7 @@ class Chain:
 
     def draw(self, uniforms: FloatArray) -> IntArray:
         """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1)."""
-        from fstgrad.strings.kernels import chain
-
-        return chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
+        return kernels.chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
 
     def places(self, strings: IntArray) -> IntArray:
         """Return the place (k, l) in the flat table of scores that each position of a string uses.

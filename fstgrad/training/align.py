@@ -25,6 +25,7 @@ from fstgrad.checks import (
     positive_number,
 )
 from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.training import kernels
 
 Symbols = tuple[str, ...]
 Pair = tuple[Symbols, Symbols]
@@ -145,7 +146,6 @@ class Aligner:
         InfeasibleError
             A pair has no alignment: one side is too long for the other.
         """
-        from fstgrad.training.kernels import expected_links
 
         most_y = max([self.max_y, *self.longest.values()])
         self._x, self._y, self._number = _Numbering(self.max_x), _Numbering(most_y), {}
@@ -157,7 +157,7 @@ class Aligner:
         history: list[float] = []
         for _ in range(self.iterations):
             counts = np.full(len(kinds), self.smoothing)
-            expected_links(*corpus.links, corpus.kind, log_p, counts, log_z)
+            kernels.alignments.expected_links(*corpus.links, corpus.kind, log_p, counts, log_z)
             self._check_aligned(read, log_z)
             history.append(float(log_z.sum()))
             log_p = self._normalized(counts, kinds)
@@ -195,16 +195,15 @@ class Aligner:
         InfeasibleError
             A pair has no alignment of links that were seen in the data.
         """
-        from fstgrad.training.kernels import best_links, expected_links
 
         pairs = [(tuple(x), tuple(y)) for x, y in pairs]
         corpus = self._corpus(pairs, grow=False)
         log_p = np.append(self.log_p_, -np.inf)  # the last number: a link that was never seen
         weight = log_p[corpus.kind]
         own = np.arange(len(weight))  # each link is a kind of its own: counts are posteriors
-        chosen = best_links(*corpus.links, own, weight)
+        chosen = kernels.alignments.best_links(*corpus.links, own, weight)
         posterior, log_z = np.zeros(len(weight)), np.empty(corpus.pairs)
-        expected_links(*corpus.links, own, weight, posterior, log_z)
+        kernels.alignments.expected_links(*corpus.links, own, weight, posterior, log_z)
         return [
             self._aligned(i, pair, corpus, chosen, posterior, float(log_z[i]))
             for i, pair in enumerate(pairs)
@@ -241,7 +240,6 @@ class Aligner:
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
         """Return the links of pairs; kinds that are not known get numbers, or the number K."""
-        from fstgrad.training.kernels import lay_links
 
         if not pairs:
             raise InvalidInputError("pairs is empty; give at least one pair")
@@ -250,7 +248,7 @@ class Aligner:
         symbols = [symbol for x, _ in pairs for symbol in x]
         most = np.array([self.longest.get(symbol, self.max_y) for symbol in symbols], dtype=int)
         empties = np.array([self.empty_x, self.empty_y])
-        source, goal, u, v, first_link, first_node = lay_links(
+        source, goal, u, v, first_link, first_node = kernels.alignments.lay_links(
             xs, x_first, most, ys, y_first, empties
         )
         width = int(v.max(initial=0)) + 2

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, IntArray, positive_integer
 from fstgrad.errors import InvalidInputError
+from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
 
 Template = Callable[[Sequence[str], int, int], Iterable[str]]
@@ -181,14 +182,12 @@ class TemplateFeatures(Features):
 
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
         """Return the score table of strings of a length given x; w is not looked through."""
-        from fstgrad.training.kernels import gather
-
         weights = np.ascontiguousarray(w, dtype=np.float64)
         if weights.shape != self.shape:
             raise InvalidInputError(f"w has shape {weights.shape}; the shape must be {self.shape}")
         rows, *grams = self._split(weights)
         single = np.empty((positive_integer("length", length), len(self.alphabet)))
-        gather(*self._active(x, length), rows, single)
+        kernels.templates.gather(*self._active(x, length), rows, single)
         table = np.empty((length, *context_shape(self.alphabet, self.order)))
         table[:] = single.reshape(length, *(1,) * (self.order - 1), -1)
         for gram in grams:
@@ -197,12 +196,10 @@ class TemplateFeatures(Features):
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the adjoint; only the rows of the active names and the q-grams are touched."""
-        from fstgrad.training.kernels import scatter
-
         rows, *grams = self._split(out)
         contexts = tuple(range(1, self.order))
         single = np.ascontiguousarray(table.sum(axis=contexts))
-        scatter(*self._active(x, len(table)), single, rows)
+        kernels.templates.scatter(*self._active(x, len(table)), single, rows)
         total = table.sum(axis=0)
         for r, gram in enumerate(grams, start=2):
             gram += total.sum(axis=tuple(range(self.order - r)))

@@ -36,8 +36,8 @@ def test_passes(seed):
     np.testing.assert_allclose(flow.visit, twins.visits(graph, flow.share), atol=1e-12)
     value = np.random.default_rng(seed).normal(size=lattice.num_arcs)
     for kernel, twin in (
-        (kernels.means_after, twins.means_after),
-        (kernels.means_before, twins.means_before),
+        (kernels.sums.means_after, twins.means_after),
+        (kernels.sums.means_before, twins.means_before),
     ):
         mean = np.zeros(lattice.num_states)
         kernel(mean, graph.source, graph.nextstate, flow.share, value)
@@ -62,26 +62,28 @@ def test_rows_and_steps_of_pairs(kind, seed):
     lower = np.where(rng.random(size) < 0.2, INF, rng.integers(0, 9, size))
     epsilons = twins.closure(size, eps.source, eps.nextstate, eps.weight)
     np.testing.assert_array_equal(
-        kernels.advanced(row, eps.source, eps.nextstate, eps.weight, False),
+        kernels.rows.advance(row, eps.source, eps.nextstate, eps.weight, False),
         twins.advanced(row, epsilons),
     )
     scratch, before = np.empty((2, size, size), dtype=np.int64)
     for arcs in machine.arcs:
         step = twins.matrix(size, arcs.source, arcs.nextstate, arcs.weight)
         np.testing.assert_array_equal(
-            kernels.advanced(row, arcs.source, arcs.nextstate, arcs.weight, True),
+            kernels.rows.advance(row, arcs.source, arcs.nextstate, arcs.weight, True),
             twins.advanced(row, step),
         )
-        kernels.pair_step(gap, lower, arcs.source, arcs.nextstate, arcs.weight, scratch, before)
+        kernels.rows.pair_step(
+            gap, lower, arcs.source, arcs.nextstate, arcs.weight, scratch, before
+        )
         np.testing.assert_array_equal(twins.saturated(before), twins.pair_bounds(gap, lower, step))
     closed = gap.copy()
-    kernels.pair_closure(closed, eps.source, eps.nextstate, eps.weight)
+    kernels.rows.pair_closure(closed, eps.source, eps.nextstate, eps.weight)
     np.testing.assert_array_equal(
         twins.saturated(closed), twins.pair_bounds(gap, np.zeros(size, dtype=np.int64), epsilons)
     )
     mine = row.copy()
     offset, alive = np.zeros(5, dtype=np.int64), np.zeros(5, dtype=bool)
-    kernels.pruned(mine, gap, lower, offset, alive)
+    kernels.rows.prune(mine, gap, lower, offset, alive)
     for i in range(5):
         expected = twins.pruned(row[i], gap, lower)
         assert alive[i] == (expected is not None)

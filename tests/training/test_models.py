@@ -60,7 +60,7 @@ def test_the_adjoint_is_the_adjoint(order):
 
 
 def test_kernels_equal_numpy():
-    from fstgrad.training.kernels import gather, scatter
+    from fstgrad.training.kernels.templates import gather, scatter
 
     rng = np.random.default_rng(0)
     starts, ids = np.array([0, 3, 3, 5]), np.array([1, 1, 4, 0, 1])

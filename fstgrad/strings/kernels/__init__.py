@@ -1,1 +1,9 @@
-"""Compiled loops over A o B, each beside a readable numpy twin in `passes` or `chain`."""
+"""Compiled loops of the passes over strings.
+
+A module is loaded when it is first named, as in `kernels.passes`: importing the package does not
+load the compiler.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

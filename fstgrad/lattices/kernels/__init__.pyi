@@ -1,0 +1,2 @@
+from . import rows as rows
+from . import sums as sums

@@ -1,0 +1,122 @@
+"""Rows of a loss along a lattice, in the tropical semiring."""
+
+import numpy as np
+
+from fstgrad.automata.semiring import INF
+from fstgrad.checks import BoolArray, IntArray
+from fstgrad.compiler import kernel
+
+
+@kernel
+def advance(
+    rows: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray, clear: bool
+) -> IntArray:
+    """Return the tropical rows (N, K) after these arcs; without `clear`, with the rows themselves.
+
+    Without `clear` the arcs must be in topological order: epsilon arcs.
+    """
+    result = np.full_like(rows, INF) if clear else rows.copy()
+    origin = rows if clear else result
+    for n in range(len(rows)):
+        for arc in range(len(source)):
+            before = origin[n, source[arc]]
+            if before < INF // 2:
+                after = before + weight[arc]
+                if after < result[n, nextstate[arc]]:
+                    result[n, nextstate[arc]] = after
+    return result
+
+
+@kernel
+def pair_step(
+    gap: IntArray,
+    lower: IntArray,
+    source: IntArray,
+    nextstate: IntArray,
+    weight: IntArray,
+    scratch: IntArray,
+    result: IntArray,
+) -> None:
+    """Fill result[j, k] with the bound on c_k - c_j before a symbol, from `gap` after it.
+
+    result[j, k] = max over arcs j -> j' of min over arcs k -> k' of w_k - w_j + gap[j', k'];
+    cells j' that cannot finish (`lower`) do not count.  What is infinite stays above half of INF
+    in magnitude, as no sum of weights comes near it.
+    """
+    size = len(gap)
+    ahead = gap.T.copy()
+    scratch[:] = INF
+    result[:] = -INF
+    for arc in range(len(source)):
+        for i in range(size):
+            bound = ahead[nextstate[arc], i] + weight[arc]
+            scratch[source[arc], i] = min(scratch[source[arc], i], bound)
+    ahead[:] = scratch.T
+    for arc in range(len(source)):
+        if lower[nextstate[arc]] < INF // 2:
+            for k in range(size):
+                bound = ahead[nextstate[arc], k] - weight[arc]
+                result[source[arc], k] = max(result[source[arc], k], bound)
+
+
+@kernel
+def pair_closure(gap: IntArray, source: IntArray, nextstate: IntArray, weight: IntArray) -> None:
+    """Let both cells of a pair follow epsilon arcs first, in place; arcs in topological order."""
+    size = len(gap)
+    turned = gap.T.copy()
+    for arc in range(len(source) - 1, -1, -1):
+        for j in range(size):
+            bound = turned[nextstate[arc], j] + weight[arc]
+            turned[source[arc], j] = min(turned[source[arc], j], bound)
+    gap[:] = turned.T
+    for arc in range(len(source) - 1, -1, -1):
+        for k in range(size):
+            bound = gap[nextstate[arc], k] - weight[arc]
+            gap[source[arc], k] = max(gap[source[arc], k], bound)
+
+
+@kernel
+def prune(
+    rows: IntArray, gap: IntArray, lower: IntArray, offset: IntArray, alive: BoolArray
+) -> None:
+    """Bring tropical rows (N, K) to their canonical form in place.
+
+    A cell j goes if it cannot finish, or if v_k + gap[j, k] <= v_j for a cell k that stays.  What
+    is left is reduced by its minimum, `offset`.
+    """
+    size = rows.shape[1]
+    kept = np.empty(size, dtype=np.int64)
+    for n in range(len(rows)):
+        row = rows[n]
+        pivot, best = -1, INF // 2
+        for j in range(size):
+            if row[j] >= INF // 2 or lower[j] >= INF // 2:
+                row[j] = INF
+            elif row[j] + lower[j] < best:
+                pivot, best = j, row[j] + lower[j]
+        alive[n] = pivot >= 0
+        offset[n] = 0
+        if pivot < 0:
+            continue
+        count = 0
+        for j in range(size):
+            if row[j] < INF // 2:
+                if j != pivot and row[pivot] + gap[j, pivot] <= row[j]:
+                    row[j] = INF
+                else:
+                    kept[count] = j
+                    count += 1
+        for a in range(count):
+            j = kept[a]
+            for b in range(count):
+                k = kept[b]
+                if k != j and row[k] < INF // 2 and row[k] + gap[j, k] <= row[j]:
+                    row[j] = INF
+                    break
+        smallest = INF
+        for a in range(count):
+            smallest = min(smallest, row[kept[a]])
+        offset[n] = smallest
+        for a in range(count):
+            if row[kept[a]] < INF // 2:
+                row[kept[a]] -= smallest

@@ -1,0 +1,4 @@
+from . import chain as chain
+from . import log_passes as log_passes
+from . import passes as passes
+from . import tangents as tangents

@@ -1,0 +1,2 @@
+from . import alignments as alignments
+from . import templates as templates
