@@ -146,7 +146,6 @@ class Aligner:
         InfeasibleError
             A pair has no alignment: one side is too long for the other.
         """
-
         most_y = max([self.max_y, *self.longest.values()])
         self._x, self._y, self._number = _Numbering(self.max_x), _Numbering(most_y), {}
         read = [(tuple(x), tuple(y)) for x, y in pairs]
@@ -195,7 +194,6 @@ class Aligner:
         InfeasibleError
             A pair has no alignment of links that were seen in the data.
         """
-
         pairs = [(tuple(x), tuple(y)) for x, y in pairs]
         corpus = self._corpus(pairs, grow=False)
         log_p = np.append(self.log_p_, -np.inf)  # the last number: a link that was never seen
@@ -240,7 +238,6 @@ class Aligner:
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
         """Return the links of pairs; kinds that are not known get numbers, or the number K."""
-
         if not pairs:
             raise InvalidInputError("pairs is empty; give at least one pair")
         xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
