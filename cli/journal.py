@@ -5,7 +5,9 @@ bytes of the lines of these rows, and a digest of the settings and of the rows. 
 checkpoint are cut off when a run continues, and their rows are computed again.
 """
 
+import fcntl
 import hashlib
+import os
 import pathlib
 import signal
 import sys
@@ -14,13 +16,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import IO
-from zipfile import BadZipFile
-
-import numpy as np
 
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import Row, write_arrays
+from fstgrad.io import Field, Row, read_arrays, write_arrays
 from fstgrad.training.batch import Sums
+
+_ARRAYS = {
+    "gradient": Field("float", None),
+    "numbers": Field("float", (3,)),
+    "counts": Field("integer", (4,), lower=0),
+    "digests": Field("text", (2,)),
+}
 
 
 class Journal:
@@ -93,47 +99,66 @@ class Journal:
             self._file.close()
 
     def _open(self, path: pathlib.Path) -> None:
-        size = 0
-        if self._checkpoint.exists():
-            size = self._read_checkpoint()
-        elif path.exists() and path.stat().st_size:
-            raise InvalidInputError(
-                f"{path} has lines but no checkpoint {self._checkpoint}; give another file, or "
-                "remove this one"
-            )
-        path.touch()
+        """Open and lock the file of lines at the end of those that the checkpoint covers."""
+        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            _lock(self._file, path)
+            size = self._covered(path)
+            self._file.truncate(size)
+            self._file.seek(size)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _covered(self, path: pathlib.Path) -> int:
+        """Return the bytes of the lines that the checkpoint covers."""
+        if not self._checkpoint.exists():
+            if path.stat().st_size:
+                raise InvalidInputError(
+                    f"{path} has lines but no checkpoint {self._checkpoint}; give another file, "
+                    "or remove this one"
+                )
+            return 0
+        size = self._read_checkpoint()
         if path.stat().st_size < size:
             raise InvalidInputError(
                 f"{path} is shorter than its checkpoint says; remove {self._checkpoint} and "
                 f"{path} to begin anew"
             )
-        self._file = path.open("r+b")
-        self._file.truncate(size)
-        self._file.seek(size)
+        return size
 
     def _read_checkpoint(self) -> int:
         """Take over the sums of an earlier run; return the bytes of its lines."""
-        try:
-            with (
-                self._checkpoint.open("rb") as file,
-                np.load(file, allow_pickle=False) as archive,
-            ):
-                gradient, numbers = archive["gradient"], archive["numbers"]
-                counts, digests = archive["counts"], archive["digests"]
-        except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile) as error:
-            raise InvalidInputError(
-                f"{self._checkpoint} is not a checkpoint ({error}); remove it to begin anew"
-            ) from error
-        if str(digests[0]) != self._settings:
+        what = f"a checkpoint; remove it and {self.path} to begin anew"
+        arrays = read_arrays(self._checkpoint, _ARRAYS, what=what)
+        settings, rows_digest = arrays["digests"].tolist()
+        gradient = arrays["gradient"]
+        if settings != self._settings or gradient.shape != self.sums.gradient.shape:
             raise InvalidInputError(
                 f"{self._checkpoint} is of a run with other options or weights; repeat those of "
                 "that run, or give another file"
             )
-        value, variance, gap = (float(number) for number in numbers)
-        done, failed, self.rows, size = (int(count) for count in counts)
+        value, variance, gap = arrays["numbers"].tolist()
+        done, failed, self.rows, size = arrays["counts"].tolist()
         self.sums = Sums(gradient, value, variance, done, failed, gap)
-        self._expected = str(digests[1])
-        return size
+        self._expected = rows_digest
+        return int(size)
+
+
+def _lock(file: IO[bytes], path: pathlib.Path) -> None:
+    """Take a file for this process, as long as it is open.
+
+    Raises
+    ------
+    InvalidInputError
+        Another process has it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise InvalidInputError(
+            f"{path} is being written by another run; wait for it, or give another file"
+        ) from error
 
 
 @contextmanager

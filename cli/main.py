@@ -107,7 +107,7 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
-            warnings.simplefilter("ignore", RuntimeWarning)  # of numpy, about single numbers
+            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # numpy's
         try:
             status = fstgrad.main(args=args, prog_name="fstgrad", standalone_mode=False)
             return (status if isinstance(status, int) else 0), ""

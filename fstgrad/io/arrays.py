@@ -51,7 +51,7 @@ class Field:
         Given back as float64, int64, bool or str.
     shape : tuple
         A number is that length, None any length, a text any length that all fields with the same
-        text share.
+        text share; None in place of the tuple is any shape.
     lower, upper : float
         The range of numbers, ends included.
     finite : bool
@@ -59,7 +59,7 @@ class Field:
     """
 
     kind: Literal["float", "integer", "flag", "text"]
-    shape: tuple[int | str | None, ...] = ()
+    shape: tuple[int | str | None, ...] | None = ()
     lower: float = -math.inf
     upper: float = math.inf
     finite: bool = True
@@ -227,13 +227,14 @@ def _checked(name: str, arrays: dict[str, Array], field: Field, lengths: dict[st
         array.size == 0 and field.kind != "text"
     ):
         raise InvalidInputError(f"{name} has dtype {array.dtype}, not {field.kind}")
-    wanted = [lengths.get(n) if isinstance(n, str) else n for n in field.shape]
+    shape = array.shape if field.shape is None else field.shape
+    wanted = [lengths.get(n) if isinstance(n, str) else n for n in shape]
     if array.ndim != len(wanted) or any(
         want not in (None, have) for want, have in zip(wanted, array.shape, strict=True)
     ):
         text = ", ".join("any" if n is None else str(n) for n in wanted)
         raise InvalidInputError(f"{name} has shape {array.shape}, not ({text})")
-    for length, have in zip(field.shape, array.shape, strict=True):
+    for length, have in zip(shape, array.shape, strict=True):
         if isinstance(length, str):
             lengths[length] = have
     if field.kind in ("flag", "text"):

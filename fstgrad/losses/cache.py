@@ -1,9 +1,10 @@
 """AutomatonCache: compiled losses by (loss, target, length, cap), in memory and on disk."""
 
+import functools
 import hashlib
 import os
 import pathlib
-import zipfile
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +18,28 @@ from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.checks import positive_integer
-from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    MemoryLimitError,
+    StateLimitError,
+)
+from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
 
 MAX_BYTES = 2**30
 _WORKING_COPIES = 3  # an automaton in use holds its arrays again, laid out for the passes
 _PATIENCE = 10  # passes by an unused entry before it may go
+_ARRAYS = {
+    "class_of": Field("integer", (None,), lower=0),
+    "initial": Field("float"),
+    "capped": Field("flag"),
+    "final": Field("float", (None,), finite=False),
+    "sizes": Field("integer", (None, 2), lower=1, upper=2**31),
+    "nextstate": Field("integer", ("arcs",), lower=-1),
+    "cost": Field("float", ("arcs",)),
+    "checksum": Field("text"),
+}
 _SMALL = 1_000  # bytes counted for an entry besides its arrays
 
 
@@ -66,7 +83,12 @@ class AutomatonCache:
         self.max_bytes = positive_integer("max_bytes", max_bytes, minimum=0)
         self.directory = None if directory is None else pathlib.Path(directory)
         if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidInputError(
+                    f"directory {os.fspath(directory)!r} cannot be made: {error}"
+                ) from error
         self.nbytes = self.misses = 0
         self._requests = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
@@ -172,65 +194,79 @@ class _Entry:
 
 
 def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
-    """Write an automaton as an npz file of arrays, whole or not at all."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        np.savez(
-            file,
-            class_of=b.class_of,
-            initial=b.initial,
-            capped=b.cap is not None,
-            final=b.final,
-            sizes=np.array([level.nextstate.shape for level in b.levels]),
-            target=np.concatenate([level.nextstate.ravel() for level in b.levels]),
-            cost=np.concatenate([level.cost.ravel() for level in b.levels]),
-        )
-    partial.replace(path)
+    """Write an automaton and a checksum as an npz file of arrays, whole or not at all."""
+    arrays: dict[str, Any] = {
+        "class_of": b.class_of,
+        "initial": np.float64(b.initial),
+        "capped": np.bool_(b.cap is not None),
+        "final": b.final,
+        "sizes": np.array([level.nextstate.shape for level in b.levels]),
+        "nextstate": np.concatenate([level.nextstate.ravel() for level in b.levels]),
+        "cost": np.concatenate([level.cost.ravel() for level in b.levels]),
+    }
+    write_arrays(path, **arrays, checksum=_checksum(arrays))
 
 
 def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | None:
     """Return the automaton of a file; None where the file is missing, damaged or does not fit."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        sizes = arrays["sizes"]
-        ends = np.cumsum(sizes[:, 0] * sizes[:, 1])[:-1]
-        levels = tuple(
-            Level(target.reshape(shape), cost.reshape(shape))
-            for target, cost, shape in zip(
-                np.split(arrays["target"], ends), np.split(arrays["cost"], ends), sizes, strict=True
-            )
-        )
-        final, class_of = arrays["final"], arrays["class_of"]
-        widths = [*sizes[1:, 0], len(final)]
-        fits = (
-            class_of.shape == (len(alphabet),)
-            and class_of.max() < sizes[:, 1].min()
-            and class_of.min() >= 0
-            and all(
-                level.nextstate.min() >= -1 and level.nextstate.max() < width
-                for level, width in zip(levels, widths, strict=True)
-            )
-        )
-        cap = STORED_CAP if arrays["capped"] else None
-        return (
-            LossAutomaton(alphabet, class_of, levels, float(arrays["initial"]), final, cap)
-            if fits
-            else None
-        )
-    except (OSError, ValueError, KeyError, IndexError, TypeError, EOFError, zipfile.BadZipFile):
+        arrays = read_arrays(path, _ARRAYS, what="a compiled loss")
+    except (OSError, InvalidInputError, MemoryLimitError):
         return None
+    if str(arrays.pop("checksum")) != _checksum(arrays) or not _fits(arrays, len(alphabet)):
+        return None
+    ends = np.cumsum(arrays["sizes"].prod(axis=1))[:-1]
+    levels = tuple(
+        Level(nextstate.reshape(shape), cost.reshape(shape))
+        for nextstate, cost, shape in zip(
+            np.split(arrays["nextstate"], ends),
+            np.split(arrays["cost"], ends),
+            arrays["sizes"],
+            strict=True,
+        )
+    )
+    cap = STORED_CAP if arrays["capped"] else None
+    return LossAutomaton(
+        alphabet, arrays["class_of"], levels, float(arrays["initial"]), arrays["final"], cap
+    )
+
+
+def _fits(arrays: dict[str, Any], symbols: int) -> bool:
+    """Whether every arc leads to a state of the next level, and every symbol has a class."""
+    sizes, class_of, nextstate = arrays["sizes"], arrays["class_of"], arrays["nextstate"]
+    if len(class_of) != symbols or sizes[0, 0] != 1 or class_of.max() >= sizes[:, 1].min():
+        return False
+    counts = sizes.prod(axis=1)
+    widths = np.append(sizes[1:, 0], len(arrays["final"]))
+    return bool(counts.sum() == len(nextstate) and (nextstate < np.repeat(widths, counts)).all())
+
+
+def _checksum(arrays: dict[str, Any]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        digest.update(repr((name, array.dtype.str, array.shape)).encode() + array.tobytes())
+    return digest.hexdigest()
 
 
 def _from_file(
     path: pathlib.Path, alphabet: Alphabet, compiled: Callable[[], LossAutomaton]
 ) -> LossAutomaton:
-    """Return the automaton of a file, compiled and written if it is not there."""
+    """Return the automaton of a file, compiled and, if that is possible, written if not there."""
     stored = load_automaton(path, alphabet)
     if stored is None:
         stored = compiled()
-        save_automaton(path, stored)
+        try:
+            save_automaton(path, stored)
+        except (OSError, InvalidInputError) as error:
+            _warn(f"compiled losses cannot be kept in {path.parent} ({error})")
     return stored
+
+
+@functools.cache
+def _warn(message: str) -> None:
+    """Warn once a process for each message."""
+    warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _key(kind: str, loss: Loss, ids: bytes, *settings: object) -> str:

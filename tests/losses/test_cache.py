@@ -104,7 +104,7 @@ def test_a_file_with_states_out_of_range_is_refused(tmp_path):
     assert load_automaton(path, fg.Alphabet("ab")) is None
     with np.load(path) as archive:
         arrays = dict(archive)
-    for name in ("target", "class_of", "sizes"):
+    for name in ("nextstate", "class_of", "sizes"):
         np.savez(path, **(arrays | {name: arrays[name] + 7}))
         assert load_automaton(path, ABC) is None
     assert load_automaton(tmp_path / "none.npz", ABC) is None
