@@ -1,0 +1,105 @@
+"""Context-dependent rewriting: rules of replacement as transducers (pynini's cdrewrite)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pynini
+
+from fstgrad.checks import IntArray
+from fstgrad.errors import FstError
+from fstgrad.openfst.arrays import FstArrays
+from fstgrad.openfst.binary import Fst, from_arrays, to_arrays
+
+Part = tuple[IntArray, bool]  # labels, and whether any number of them may follow each other
+Pair = tuple[Sequence[int], Sequence[int]]
+
+
+def alternatives(pairs: Sequence[Pair]) -> Fst:
+    """Return the transducer that reads the labels of one side of a pair and writes the other."""
+    return pynini.union(*(pynini.cross(_string(read), _string(written)) for read, written in pairs))
+
+
+def parts(sequence: Sequence[Part]) -> Fst:
+    """Return the acceptor of one label of each part in turn; of any number where it is starred."""
+    whole = pynini.accep("")
+    for labels, is_starred in sequence:
+        one = _loop_or_step(labels, is_loop=is_starred)
+        whole = whole + one
+    return whole
+
+
+def anything(labels: IntArray) -> Fst:
+    """Return the acceptor of all strings over the labels."""
+    return _loop_or_step(labels, is_loop=True)
+
+
+def seen_through(context: Fst, expansion: Fst) -> Fst:
+    """Return the strings that `expansion` can turn into a string of the context."""
+    return pynini.project(pynini.compose(expansion, context), "input").optimize()
+
+
+def at_edge(context: Fst, side: Literal["before", "after"]) -> Fst:
+    """Return the context behind the beginning of the string, or before its end."""
+    whole: Fst
+    whole = pynini.accep("[BOS]") + context if side == "before" else context + pynini.accep("[EOS]")
+    return whole
+
+
+def rewrite(
+    replacement: Fst,
+    before: Fst,
+    after: Fst,
+    strings: Fst,
+    *,
+    direction: Literal["ltr", "rtl", "sim"],
+    is_obligatory: bool,
+) -> Fst:
+    """Return the transducer that replaces between contexts.
+
+    Parameters
+    ----------
+    replacement : Fst
+        What is read and what is written for it.
+    before, after : Fst
+        Unweighted acceptors; from `at_edge` they hold at an edge of the string only.
+    strings : Fst
+        The acceptor of all strings.
+    direction : {"ltr", "rtl", "sim"}
+        The order in which places are found where they overlap.
+    is_obligatory : bool
+        Whether every place is replaced, or any choice of them.
+
+    Raises
+    ------
+    FstError
+        OpenFst cannot compile the rule.
+    """
+    mode = "obl" if is_obligatory else "opt"
+    try:
+        return pynini.cdrewrite(replacement, before, after, strings, direction=direction, mode=mode)
+    except (pynini.FstOpError, pynini.FstArgError) as error:
+        raise FstError(f"the rule cannot be compiled ({error}); simplify its contexts") from error
+
+
+def chained(machines: Sequence[Fst]) -> FstArrays:
+    """Return the composition of transducers, small, labels kept as they are."""
+    whole = machines[0]
+    for machine in machines[1:]:
+        whole = pynini.compose(whole.arcsort("olabel"), machine).optimize()
+    return to_arrays(whole.optimize())
+
+
+def _string(labels: Sequence[int]) -> Fst:
+    size = len(labels)
+    final = np.full(size + 1, np.inf)
+    final[size] = 0.0
+    at, label = np.arange(size), np.array(labels, dtype=np.int64)
+    return from_arrays(FstArrays("standard", 0, final, at, label, label, at + 1, np.zeros(size)))
+
+
+def _loop_or_step(labels: IntArray, *, is_loop: bool) -> Fst:
+    size = len(labels)
+    final = np.array([0.0]) if is_loop else np.array([np.inf, 0.0])
+    at, to = np.zeros(size, dtype=np.int64), np.full(size, 0 if is_loop else 1)
+    return from_arrays(FstArrays("standard", 0, final, at, labels, labels, to, np.zeros(size)))

@@ -1,0 +1,16 @@
+"""Grammars of rules: text that is read, checked and compiled, and runs no code.
+
+Reading order: `syntax` (what a line is), `ruleset` (a file as classes, features and rules),
+`compilation` (rules to a transducer).
+
+>>> from fstgrad.transducers.rules import RuleSet
+>>> rules = RuleSet.parse("alphabet = abc\\na -> b 0.25 / _ c")
+>>> [rule.name for rule in rules.rules]
+['a -> b / _ c']
+"""
+
+from fstgrad.transducers.rules.compilation import RuleTransducer, compile_rules
+from fstgrad.transducers.rules.ruleset import RuleSet
+from fstgrad.transducers.rules.syntax import Example, Rule
+
+__all__ = ["Example", "Rule", "RuleSet", "RuleTransducer", "compile_rules"]

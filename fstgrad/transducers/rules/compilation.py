@@ -1,0 +1,233 @@
+"""From rules to a transducer: places are marked, then every mark becomes what its rule writes.
+
+A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair of
+contexts) puts a mark in the place of what a rule reads; contexts see through marks to what was
+there, so they are those of the hypothesis and the order of optional rules does not matter.  Writing
+copies symbols, edits them at the settings' costs, and writes for each mark the name of a rule, at
+its cost, and what the rule writes.  Rules that may apply anywhere need no mark.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstError, InvalidInputError
+from fstgrad.openfst import Fst, FstArrays, from_arrays
+from fstgrad.openfst import rewriting as r
+from fstgrad.transducers.rules.ruleset import RuleSet
+from fstgrad.transducers.rules.syntax import Context, Rule
+
+Strings = tuple[tuple[int, ...], tuple[int, ...]]
+_MOST_LABELS = 50_000  # pynini's own symbols are above these
+_MOST_ARCS = 2_000_000
+
+
+class RuleTransducer(NamedTuple):
+    """A compiled grammar of rules.
+
+    Attributes
+    ----------
+    fst : FstArrays in "log64"; label i + 1 is symbol i, and on the output side label n + 1 + k
+        names rule k: its arc carries the cost and writes nothing.
+    names : the names of the rules.
+    lines : the line of each rule.
+    sizes : how many symbols each rule reads and writes.
+    """
+
+    fst: FstArrays
+    names: tuple[str, ...]
+    lines: tuple[int, ...]
+    sizes: tuple[tuple[int, int], ...]
+
+
+class _Group(NamedTuple):
+    """Rules of one place: their contexts, and whether and in which direction they must apply."""
+
+    before: Context
+    after: Context
+    is_obligatory: bool
+    direction: str
+
+
+def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTransducer:
+    """Return the transducer of a grammar of rules.
+
+    Parameters
+    ----------
+    rules : RuleSet
+    alphabet : Alphabet, optional
+        That of the rules if left out.  Rules with other symbols are left out.
+
+    Raises
+    ------
+    InvalidInputError
+        Neither names an alphabet.
+    FstError
+        The transducer would be too large.
+    """
+    abc = alphabet or rules.alphabet
+    if abc is None:
+        raise InvalidInputError(
+            f"{rules.name} has no alphabet; add a line 'alphabet = ...', or name one here"
+        )
+    number = {symbol: i for i, symbol in enumerate(abc, start=1)}
+    pairs = [_encoded(rule, number) for rule in rules.rules]
+    marks = _Marks(len(abc) + len(rules.rules))
+    groups: dict[_Group, dict[tuple[int, ...], int]] = {}
+    for rule, own in zip(rules.rules, pairs, strict=True):
+        if not rule.is_free:
+            group = _Group(rule.before, rule.after, rule.is_obligatory, rule.direction)
+            for read, _ in own:
+                marks.add(groups.setdefault(group, {}), read)
+    if marks.last > _MOST_LABELS:
+        raise FstError(f"{rules.name}: {marks.last:,} symbols and marks; use smaller classes")
+    writing, table = _writing(rules, abc, pairs, groups, marks)
+    everything = np.array([*number.values(), *marks.reads], dtype=np.int64)
+    expansion = _expansion(abc, marks)
+    marking = [
+        r.rewrite(
+            r.alternatives([(read, (mark,)) for read, mark in sites.items()]),
+            _context(group.before, number, "before", expansion),
+            _context(group.after, number, "after", expansion),
+            r.anything(everything),
+            direction=group.direction,  # type: ignore[arg-type]
+            is_obligatory=group.is_obligatory,
+        )
+        for group, sites in groups.items()
+        if sites
+    ]
+    fst = r.chained([*marking, writing])
+    if fst.num_arcs > _MOST_ARCS:
+        raise FstError(f"{rules.name}: {fst.num_arcs:,} arcs; use smaller classes or contexts")
+    return RuleTransducer(
+        _with_exact_costs(fst, table),
+        tuple(rule.name for rule in rules.rules),
+        tuple(rule.line for rule in rules.rules),
+        tuple((len(rule.pairs[0][0]), len(rule.pairs[0][1])) for rule in rules.rules),
+    )
+
+
+class _Marks:
+    """The labels of marks, above those of symbols and rules, and what each stands for."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.reads: dict[int, tuple[int, ...]] = {}
+
+    def add(self, sites: dict[tuple[int, ...], int], read: tuple[int, ...]) -> None:
+        """Give what is read in a place its mark."""
+        if read not in sites:
+            self.last += 1
+            sites[read] = self.last
+            self.reads[self.last] = read
+
+
+def _encoded(rule: Rule, number: dict[str, int]) -> list[Strings]:
+    """Return the pairs of a rule as labels; those with other symbols are left out."""
+    return [
+        (tuple(number[s] for s in read), tuple(number[s] for s in written))
+        for read, written in rule.pairs
+        if number.keys() >= {*read, *written}
+    ]
+
+
+def _writing(
+    rules: RuleSet,
+    abc: Alphabet,
+    pairs: Sequence[Sequence[Strings]],
+    groups: dict[_Group, dict[tuple[int, ...], int]],
+    marks: _Marks,
+) -> tuple[Fst, FloatArray]:
+    """Return what follows marking, costs being numbers of the table, and the table of costs."""
+    loops = _Loops()
+    for a in range(1, len(abc) + 1):
+        loops.add((a,), (a,), 0.0)
+        for edit, read, written in (("delete", (a,), ()), ("insert", (), (a,))):
+            if edit in rules.edits:
+                loops.add(read, written, rules.edits[edit])
+        for b in range(1, len(abc) + 1):
+            cost = rules.substitution(abc.symbols[a - 1], abc.symbols[b - 1])
+            if a != b and cost is not None:
+                loops.add((a,), (b,), cost)
+    for k, (rule, own) in enumerate(zip(rules.rules, pairs, strict=True)):
+        group = _Group(rule.before, rule.after, rule.is_obligatory, rule.direction)
+        for read, written in own:
+            first = read if rule.is_free else (groups[group][read],)
+            loops.add(first, (len(abc) + 1 + k, *written), rule.cost)
+    return loops.fst(), np.array(list(loops.costs))
+
+
+class _Loops:
+    """Ways from one state back to it; the cost of each is on its first arc.
+
+    Weights are numbers of costs, 0 for the cost 0: small integers, which float32 holds, so that
+    optimization keeps different costs apart and the exact costs can be put in their place.
+    """
+
+    def __init__(self) -> None:
+        self.costs = {0.0: 0}
+        self.states = 1
+        self.arcs: list[tuple[int, int, int, int, int]] = []
+
+    def add(self, read: Sequence[int], written: Sequence[int], cost: float) -> None:
+        """Add a way that reads and writes labels, the first ones together."""
+        weight = self.costs.setdefault(cost, len(self.costs))
+        size = max(len(read), len(written))
+        state = 0
+        for at in range(size):
+            after = 0 if at == size - 1 else self.states
+            self.states += at < size - 1
+            labels = (read[at] if at < len(read) else 0, written[at] if at < len(written) else 0)
+            self.arcs.append((state, *labels, weight if at == 0 else 0, after))
+            state = after
+
+    def fst(self) -> Fst:
+        """Return the FST."""
+        source, ilabel, olabel, weight, nextstate = np.array(self.arcs, dtype=np.int64).T
+        final = np.full(self.states, np.inf)
+        final[0] = 0.0
+        return from_arrays(
+            FstArrays("standard", 0, final, source, ilabel, olabel, nextstate, weight.astype(float))
+        )
+
+
+def _expansion(abc: Alphabet, marks: _Marks) -> Fst:
+    """Return the transducer from strings with marks to what was there before."""
+    loops = _Loops()
+    for a in range(1, len(abc) + 1):
+        loops.add((a,), (a,), 0.0)
+    for mark, read in marks.reads.items():
+        loops.add((mark,), read, 0.0)
+    return loops.fst()
+
+
+def _context(context: Context, number: dict[str, int], side: str, expansion: Fst) -> Fst:
+    """Return the acceptor of a context that sees through marks."""
+    own = r.parts([(_labels(symbols, number), starred) for symbols, starred in context.parts])
+    if context.is_anchored:
+        return r.at_edge(r.seen_through(own, expansion), side)  # type: ignore[arg-type]
+    if not context.parts:
+        return own
+    rest = r.anything(np.array(list(number.values()), dtype=np.int64))
+    return r.seen_through(rest + own if side == "before" else own + rest, expansion)
+
+
+def _labels(symbols: Iterable[str], number: dict[str, int]) -> IntArray:
+    return np.array(sorted(number[s] for s in symbols if s in number), dtype=np.int64)
+
+
+def _with_exact_costs(fst: FstArrays, table: FloatArray) -> FstArrays:
+    """Return the FST with costs in place of their numbers, in "log64"."""
+    return FstArrays(
+        "log64",
+        fst.start,
+        fst.final,
+        fst.source,
+        fst.ilabel,
+        fst.olabel,
+        fst.nextstate,
+        table[np.rint(fst.weight).astype(np.int64)],
+    )

@@ -1,0 +1,364 @@
+"""A file of rules: its alphabet, classes and features, and the rules with these resolved."""
+
+import difflib
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.errors import FstError, FstgradError, InvalidInputError
+from fstgrad.transducers.rules.syntax import (
+    ANY,
+    BOUNDARY,
+    DIRECTIONS,
+    MODES,
+    NOTHING,
+    Context,
+    Direction,
+    Example,
+    Rule,
+    RuleLine,
+    Token,
+    is_rule,
+    number,
+    parse_example,
+    parse_rule,
+)
+
+_EDITS = ("insert", "delete", "substitute")
+_SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
+_MOST_PAIRS = 100_000
+
+
+@dataclass(frozen=True)
+class RuleSet:
+    """A grammar of rules.
+
+    Attributes
+    ----------
+    name : what errors call it, the path of its file.
+    description : the comments at the top.
+    alphabet : its own, or None.
+    rules : in the order of the file.
+    examples : rows that it should give.
+    edits : the costs of "insert", "delete" and "substitute"; those that are missing are forbidden.
+    features : the features of symbols.
+    feature_cost : the cost of each feature in which two symbols differ; None for none.
+    """
+
+    name: str
+    description: str
+    alphabet: Alphabet | None
+    rules: tuple[Rule, ...]
+    examples: tuple[Example, ...]
+    edits: dict[str, float]
+    features: dict[str, frozenset[str]]
+    feature_cost: float | None
+
+    @classmethod
+    def parse(cls, text: str, name: str = "rules") -> "RuleSet":
+        """Return the grammar of a text.
+
+        Raises
+        ------
+        FstError
+            Lines that are wrong; each is named with what is wrong with it.
+        """
+        reader = _Reader(name)
+        lines = [line.strip() for line in text.removeprefix("\ufeff").splitlines()]
+        for pass_ in (reader.settings, reader.classes, reader.rules_and_examples):
+            for line_number, line in enumerate(lines, start=1):
+                if line and not line.startswith("# ") and line != "#":
+                    reader.read(pass_, line_number, line)
+        if reader.errors:
+            errors = [f"{name}:{line}: {said}" for line, said in sorted(reader.errors.items())]
+            raise FstError("; ".join(errors))
+        top = itertools.takewhile(lambda line: line.startswith("#"), lines)
+        return cls(
+            name,
+            "\n".join(line.removeprefix("#").removeprefix(" ") for line in top),
+            reader.alphabet,
+            tuple(reader.rules),
+            tuple(reader.examples),
+            {key: cost for key, cost in reader.edits.items() if cost is not None},
+            reader.features,
+            reader.feature_cost,
+        )
+
+    def substitution(self, read: str, written: str) -> float | None:
+        """Return the cost of one symbol for another by the settings; None where it is forbidden."""
+        cost = self.edits.get("substitute")
+        if self.feature_cost is None or not {read, written} <= self.features.keys():
+            return cost
+        a, b = self.features[read], self.features[written]
+        near = self.feature_cost * max(len(a - b), len(b - a))
+        return near if cost is None else min(near, cost)
+
+
+@dataclass
+class _Reader:
+    """What has been read of a file so far, and what was wrong."""
+
+    name: str
+    alphabet: Alphabet | None = None
+    edits: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(_EDITS, 1.0))
+    feature_cost: float | None = None
+    mode: str = "optional"
+    direction: str = "ltr"
+    class_of: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    features: dict[str, frozenset[str]] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
+    errors: dict[int, str] = field(default_factory=dict)
+    names: dict[str, int] = field(default_factory=dict)
+
+    def read(self, pass_: object, line_number: int, line: str) -> None:
+        """Let one pass see a line; what is wrong is kept."""
+        if line_number in self.errors:
+            return
+        try:
+            pass_(line_number, line)  # type: ignore[operator]
+        except FstgradError as error:
+            self.errors[line_number] = f"{error} (in {line[:60]!r})"
+
+    def settings(self, line_number: int, line: str) -> None:
+        """First pass: settings, and the names of classes."""
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if line.startswith("?") or is_rule(line) or not equals:
+            return
+        if key not in _SETTINGS:
+            self.names.setdefault(key, line_number)
+            return
+        if key == "alphabet":
+            self.alphabet = Alphabet(value.split() if " " in value else value)
+        elif key in ("mode", "direction"):
+            options = MODES if key == "mode" else DIRECTIONS
+            if value not in options:
+                raise InvalidInputError(f"{key} is {value!r}; choose one of {', '.join(options)}")
+            setattr(self, key, value)
+        elif key == "feature":
+            self.feature_cost = number("feature", value)
+        else:
+            cost = None if value == "none" else number(key, value)
+            self.edits.update(dict.fromkeys(_EDITS if key == "edit" else (key,), cost))
+
+    def classes(self, line_number: int, line: str) -> None:
+        """Second pass: classes, which may be made of earlier ones, and features."""
+        if line.startswith("?") or is_rule(line):
+            return
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if equals and key and " " not in key:
+            if key in _SETTINGS:
+                return
+            self._check_name(key)
+            members = [m for token in value.split() for m in self._members(Token(token), key)]
+            if not members:
+                raise InvalidInputError(f"the class {key} has no symbols; list them after '='")
+            self.class_of[key] = tuple(dict.fromkeys(members))
+            return
+        symbol, colon, value = (part.strip() for part in line.partition(" :"))
+        if not colon:
+            near = difflib.get_close_matches(line.split()[0], [*_SETTINGS, *self.class_of])
+            hint = f"; did you mean {', '.join(near)}" if near else ""
+            raise InvalidInputError(
+                "neither a rule (READ -> WRITTEN COST), a class (NAME = a b), a feature line "
+                f"(a : x y), a setting nor an example (? x => y 1){hint}"
+            )
+        self._check_symbol(symbol)
+        self.features[symbol] = frozenset(value.split())
+
+    def rules_and_examples(self, line_number: int, line: str) -> None:
+        """Third pass: rules, and examples."""
+        if line.startswith("?"):
+            example = parse_example(line, line_number)
+            for text in (example.hypothesis, example.target):
+                is_text = self.alphabet is None or self.alphabet.is_characters
+                for symbol in text if is_text else text.split():
+                    self._check_symbol(symbol)
+            self.examples.append(example)
+        elif is_rule(line):
+            parts = parse_rule(line)
+            self.rules.append(self._rule(line_number, parts))
+            if parts.both:
+                turned = parts._replace(left_side=parts.right_side, right_side=parts.left_side)
+                self.rules.append(self._rule(line_number, turned))
+
+    def _rule(self, line_number: int, parts: RuleLine) -> Rule:
+        pairs = self._pairs(parts.left_side, parts.right_side)
+        if len(pairs) > _MOST_PAIRS:
+            raise InvalidInputError(f"{len(pairs):,} pairs of strings; use smaller classes")
+        before, after = self._context(parts.before, 0), self._context(parts.after, -1)
+        mode, direction = parts.mode or self.mode, parts.direction or self.direction
+        obligatory = mode == "obligatory"
+        if obligatory and not pairs[0][0]:
+            raise InvalidInputError(
+                "an obligatory insertion applies everywhere, its own result included; let it be "
+                "optional, or read a symbol"
+            )
+        name = parts.name or _text(parts)
+        rule = Rule(
+            line_number, name, pairs, parts.cost, before, after, obligatory,
+            cast(Direction, direction),
+        )  # fmt: skip
+        same = [old for old in self.rules if replace(old, line=0, name="", cost=0.0)
+                == replace(rule, line=0, name="", cost=0.0)]  # fmt: skip
+        if same:
+            raise InvalidInputError(f"the rule of line {same[0].line} again; keep one of them")
+        return rule
+
+    def _pairs(
+        self, read: Sequence[Token], written: Sequence[Token]
+    ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+        """Return what the two sides stand for, member by member."""
+        left, right = self._side(read), self._side(written)
+        if not left and not right:
+            raise InvalidInputError("nothing is read and nothing written; name a symbol")
+        if len(left) == len(right) == 1 and len(left[0][1]) > 1:
+            return self._alternatives(left[0], right[0])
+        open_ = [k for k, (_, members) in enumerate(left) if len(members) > 1]
+        found = []
+        for chosen in itertools.product(*(members for _, members in left)):
+            spare = [(left[k][0], chosen[k]) for k in open_]
+            result = []
+            for name, members in right:
+                same = next((pair for pair in spare if pair[0] == name), None)
+                if len(members) > 1 and same is None:
+                    raise InvalidInputError(
+                        f"the class {name} is written but not read; a class on the right of a "
+                        "longer rule is the member that was read"
+                    )
+                if same is not None and len(members) > 1:
+                    spare.remove(same)
+                result.append(members[0] if same is None or len(members) == 1 else same[1])
+            found.append((tuple(chosen), tuple(result)))
+        return tuple(found)
+
+    def _alternatives(
+        self, left: tuple[str, tuple[str, ...]], right: tuple[str, tuple[str, ...]]
+    ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+        """Return each member of one class with each other one; of bundles, those that fit."""
+        if left[0].startswith("[") and right[0].startswith("["):
+            taken, given = set(left[0][1:-1].split()), set(right[0][1:-1].split())
+            pairs = [
+                ((a,), (b,))
+                for a in left[1]
+                for b in right[1]
+                if a != b and self.features[b] == (self.features[a] - taken) | given
+            ]
+        else:
+            pairs = [((a,), (b,)) for a in left[1] for b in right[1] if a != b]
+        if not pairs:
+            raise InvalidInputError(
+                f"no symbol of {left[0]} has a partner in {right[0]}; check their members"
+            )
+        return tuple(pairs)
+
+    def _side(self, side: Iterable[Token]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the symbols and classes of a side, each with its name and its members."""
+        found: list[tuple[str, tuple[str, ...]]] = []
+        for token in side:
+            if token == Token(NOTHING):
+                if self.alphabet is not None and NOTHING in self.alphabet:
+                    raise InvalidInputError(
+                        '0 is a symbol of the alphabet; write "0" for the digit, and nothing at '
+                        "all for nothing"
+                    )
+                continue
+            if self._is_class(token):
+                found.append((token.text, self._members(token)))
+            else:
+                found += [(symbol, (symbol,)) for symbol in self._members(token)]
+        return found
+
+    def _context(self, words: Sequence[Token], edge: int) -> Context:
+        """Return a context; `edge` is where its boundary may stand, 0 or -1."""
+        rest, anchored = list(words), False
+        if rest and rest[edge] == Token(BOUNDARY):
+            rest.pop(edge)
+            anchored = True
+        parts: list[tuple[frozenset[str], bool]] = []
+        for token in rest:
+            if token == Token(BOUNDARY):
+                raise InvalidInputError(
+                    "# stands inside a context; it is the edge of the string (the symbol # is "
+                    'written "#")'
+                )
+            starred = not token.quoted and token.text.endswith("*") and len(token.text) > 1
+            plain = Token(token.text[:-1]) if starred else token
+            if self._is_class(plain) or plain.text.startswith("^"):
+                parts.append((self._set(plain), starred))
+            else:
+                parts += [(frozenset([s]), starred) for s in self._members(plain)]
+        return Context(tuple(parts), anchored)
+
+    def _set(self, token: Token) -> frozenset[str]:
+        if not token.text.startswith("^"):
+            return frozenset(self._members(token))
+        return frozenset(self._members(Token(ANY))) - set(self._members(Token(token.text[1:])))
+
+    def _is_class(self, token: Token) -> bool:
+        is_bundle = token.text.startswith("[") and token.text.endswith("]")
+        return not token.quoted and (token.text in self.class_of or token.text == ANY or is_bundle)
+
+    def _members(self, token: Token, inside: str = "") -> tuple[str, ...]:
+        """Return the symbols that a word stands for."""
+        text = token.text
+        if token.quoted or not self._is_class(token):
+            if not token.quoted and text in self.names:
+                circle = "itself" if text == inside else f"the class {text}, which comes later"
+                raise InvalidInputError(f"the class is made of {circle}; put {text} first")
+            if not token.quoted and self.alphabet is not None and text in self.alphabet:
+                return (text,)
+            if not (self.alphabet is None or self.alphabet.is_characters):
+                symbols = tuple(text.split()) if token.quoted else (text,)
+            else:
+                symbols = tuple(text)
+            for symbol in symbols:
+                self._check_symbol(symbol, text)
+            return symbols
+        if text == ANY:
+            if self.alphabet is None:
+                raise InvalidInputError("ANY needs an alphabet; add a line 'alphabet = ...'")
+            return self.alphabet.symbols
+        if text in self.class_of:
+            return self.class_of[text]
+        bundle = set(text[1:-1].split())
+        found = tuple(symbol for symbol, own in self.features.items() if bundle <= own)
+        if not found:
+            known = sorted({feature for own in self.features.values() for feature in own})
+            near = [n for f in bundle - set(known) for n in difflib.get_close_matches(f, known)]
+            raise InvalidInputError(f"no symbol has the features {text}{_mean(near or known)}")
+        return found
+
+    def _check_symbol(self, symbol: str, inside: str = "") -> None:
+        if self.alphabet is None or symbol in self.alphabet:
+            return
+        known = [*self.alphabet.symbols, *self.class_of]
+        near = difflib.get_close_matches(inside, self.class_of) or difflib.get_close_matches(
+            symbol, known
+        )
+        raise InvalidInputError(f"{symbol!r} is not in the alphabet{_mean(near)}")
+
+    def _check_name(self, name: str) -> None:
+        if name in self.class_of:
+            raise InvalidInputError(f"the class {name} is there already; choose another name")
+        if name == ANY or name == NOTHING or name == BOUNDARY:
+            raise InvalidInputError(f"{name} has a meaning of its own; choose another name")
+        if self.alphabet is not None and name in self.alphabet:
+            raise InvalidInputError(f"{name} is a symbol of the alphabet; choose another name")
+
+
+def _mean(near: Sequence[str]) -> str:
+    return f"; did you mean {', '.join(dict.fromkeys(near))}" if near else ""
+
+
+def _text(parts: RuleLine) -> str:
+    """Return a rule as text without its cost."""
+    sides = [" ".join(t.text for t in side) or NOTHING
+             for side in (parts.left_side, parts.right_side)]  # fmt: skip
+    text = " -> ".join(sides)
+    if parts.before or parts.after:
+        words = [*(t.text for t in parts.before), "_", *(t.text for t in parts.after)]
+        text += " / " + " ".join(words)
+    return text
