@@ -31,6 +31,7 @@ from .losses import NGram as NGram
 from .losses import NGramSum as NGramSum
 from .losses import NoLoss as NoLoss
 from .losses import OptimalStringAlignment as OptimalStringAlignment
+from .losses import RuleLoss as RuleLoss
 from .losses import SmithWaterman as SmithWaterman
 from .losses import SubstitutionMatrix as SubstitutionMatrix
 from .losses import TransducerLoss as TransducerLoss

@@ -2,22 +2,17 @@
 
 Reading order: `aligner` (a transducer as pairs of strings are aligned; `kernels` are its loops),
 `ties` (which arcs share a weight, which weights sum to 1), `em` and `fit` (maximum likelihood),
-`result` and `tables` (what was learned, as a transducer and as a table).
+`result` and `tables` (what was learned, as a transducer and as a table), `explain` (alignments).
 """
 
 from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.explain import Alignment, Explanation, Operation, explain
 from fstgrad.costs.fit import Schedule, fit_costs
 from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import aligner_of
 from fstgrad.costs.tables import CostRow, with_costs
 
 __all__ = [
-    "Aligner",
-    "CostFit",
-    "CostRow",
-    "Pairs",
-    "Schedule",
-    "aligner_of",
-    "fit_costs",
-    "with_costs",
-]
+    "Aligner", "Alignment", "CostFit", "CostRow", "Explanation", "Operation", "Pairs", "Schedule",
+    "aligner_of", "explain", "fit_costs", "with_costs",
+]  # fmt: skip

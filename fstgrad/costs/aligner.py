@@ -1,7 +1,7 @@
 """A transducer in the form in which many pairs of strings are aligned, and its silent cycles."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -96,6 +96,7 @@ class Aligner:
     rule : (A,) int64, the number of the rule that an arc names in `rules`; -1 for none.
     cost : (A + S,) float64, the costs of the events; +inf where no path ends.
     rules : names.
+    sizes : how many symbols each rule reads and writes.
     """
 
     alphabet: Alphabet
@@ -106,10 +107,17 @@ class Aligner:
     nextstate: IntArray
     rule: IntArray
     cost: FloatArray
-    rules: tuple[str, ...] = field(default=())
+    rules: tuple[str, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def from_fst(cls, fst: FstArrays, alphabet: Alphabet, rules: Sequence[str] = ()) -> "Aligner":
+    def from_fst(
+        cls,
+        fst: FstArrays,
+        alphabet: Alphabet,
+        rules: Sequence[str] = (),
+        sizes: Sequence[tuple[int, int]] = (),
+    ) -> "Aligner":
         """Return the aligner of a transducer with the labels of `alphabet`.
 
         States on no path are left out.  On the output side, label n + 1 + k names rule k and is
@@ -136,6 +144,7 @@ class Aligner:
             np.maximum(named, -1)[order],
             np.concatenate([trimmed.weight[order], trimmed.final]),
             tuple(rules),
+            tuple(sizes),
         )
 
     @property
@@ -222,6 +231,17 @@ class Aligner:
             raise _negative_cycle()
         return events, float(value)
 
+    def best_sums(self, x: SequenceLike, y: SequenceLike, weight: FloatArray) -> FloatArray:
+        """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node."""
+        from fstgrad.costs import kernels
+
+        pair = Pairs.encode(self.alphabet, [(x, y)])
+        self._check_room(pair, tables=2)
+        table, value = kernels.best_sums(pair.labels, self._arcs, weight, self.start)
+        if np.isnan(value):
+            raise _negative_cycle()
+        return np.asarray(table)
+
     def to_fst(self, cost: FloatArray) -> FstArrays:
         """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
         kept = np.isfinite(cost[: self.num_arcs])
@@ -237,6 +257,15 @@ class Aligner:
             nextstate,
             weight,
         )
+
+    @cached_property
+    def arcs_into(self) -> dict[tuple[int, int, int], list[int]]:
+        """The arcs by (nextstate, ilabel, olabel)."""
+        found: dict[tuple[int, int, int], list[int]] = {}
+        ends = zip(self.nextstate.tolist(), self.ilabel.tolist(), self.olabel.tolist(), strict=True)
+        for arc, key in enumerate(ends):
+            found.setdefault(key, []).append(arc)
+        return found
 
     def _check_room(self, pairs: Pairs, tables: int) -> None:
         x, y = (int(np.diff(first).max()) + 1 for first in (pairs.x_first, pairs.y_first))

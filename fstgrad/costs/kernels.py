@@ -121,6 +121,20 @@ def best_path(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple
 
 
 @kernel
+def best_sums(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[FloatArray, float]:
+    """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node.
+
+    And that of a whole alignment of the one pair, as `best_path` does.
+    """
+    x, x_first, y, y_first = pairs
+    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
+    _keys(x, y, arcs, found)
+    parent = np.empty(table.shape, np.int64)
+    _, value = _best((len(x), len(y)), found, arcs, weight, start, table, parent)
+    return table, value
+
+
+@kernel
 def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArray, IntArray]:
     """Return room for the nodes of the longest strings: log-sums, and the keys of their arcs."""
     longest = np.array([1, 1])

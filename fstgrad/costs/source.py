@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 from fstgrad.alphabet import Alphabet
 from fstgrad.costs.aligner import Aligner
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.losses import TransducerLoss
+from fstgrad.losses import RuleLoss, TransducerLoss
 from fstgrad.openfst import Fst, compose, to_arrays
 
 
@@ -61,7 +61,7 @@ def aligner_of(source: Source, alphabet: Alphabet | None = None) -> Aligner:
         raise NotSupportedError(
             "costs are those of a transducer; give a loss with log=True and smoothing=0"
         )
-    marked = getattr(loss, "marked", None)
-    if marked is not None:
-        return Aligner.from_fst(marked, loss.alphabet, loss.rules)  # type: ignore[attr-defined]
+    if isinstance(loss, RuleLoss):
+        compiled = loss.compiled
+        return Aligner.from_fst(compiled.fst, loss.alphabet, compiled.names, compiled.sizes)
     return Aligner.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)

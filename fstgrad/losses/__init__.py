@@ -11,6 +11,7 @@ Index
 - `EditDistance`, `Hamming`, `OptimalStringAlignment`, `LongestCommonSubsequence` : symbols
   inserted, deleted, substituted, transposed.
 - `WordErrorRate`, `CharacterErrorRate` : edit distance a symbol of the target.
+- `RuleLoss` : a grammar of rules, text that runs no code.
 - `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
 - `LossReport` : what `loss.check(samples)` found.
@@ -31,6 +32,7 @@ from fstgrad.losses.edit import (
 from fstgrad.losses.matrices import SubstitutionMatrix
 from fstgrad.losses.ngram import GappyNGram, MismatchNGram, NGram, NGramSum
 from fstgrad.losses.report import LossReport
+from fstgrad.losses.rules import RuleLoss
 from fstgrad.losses.transducer import TransducerLoss
 
 __all__ = [
@@ -51,6 +53,7 @@ __all__ = [
     "NGramSum",
     "NoLoss",
     "OptimalStringAlignment",
+    "RuleLoss",
     "ScaledLoss",
     "SmithWaterman",
     "SubstitutionMatrix",

@@ -1,10 +1,10 @@
-"""Grammars of rules: text that is read, checked and compiled, and runs no code.
+r"""Grammars of rules: text that is read, checked and compiled, and runs no code.
 
 Reading order: `syntax` (what a line is), `ruleset` (a file as classes, features and rules),
 `compilation` (rules to a transducer).
 
 >>> from fstgrad.transducers.rules import RuleSet
->>> rules = RuleSet.parse("alphabet = abc\\na -> b 0.25 / _ c")
+>>> rules = RuleSet.parse("alphabet = abc\na -> b 0.25 / _ c")
 >>> [rule.name for rule in rules.rules]
 ['a -> b / _ c']
 """

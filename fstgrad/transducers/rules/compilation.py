@@ -1,7 +1,7 @@
 """From rules to a transducer: places are marked, then every mark becomes what its rule writes.
 
-A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair of
-contexts) puts a mark in the place of what a rule reads; contexts see through marks to what was
+A hypothesis is rewritten in two steps.  Marking (pynini's cdrewrite, one transducer for each pair
+of contexts) puts a mark in the place of what a rule reads; contexts see through marks to what was
 there, so they are those of the hypothesis and the order of optional rules does not matter.  Writing
 copies symbols, edits them at the settings' costs, and writes for each mark the name of a rule, at
 its cost, and what the rule writes.  Rules that may apply anywhere need no mark.
@@ -32,12 +32,14 @@ class RuleTransducer(NamedTuple):
     ----------
     fst : FstArrays in "log64"; label i + 1 is symbol i, and on the output side label n + 1 + k
         names rule k: its arc carries the cost and writes nothing.
+    alphabet : of both sides.
     names : the names of the rules.
     lines : the line of each rule.
     sizes : how many symbols each rule reads and writes.
     """
 
     fst: FstArrays
+    alphabet: Alphabet
     names: tuple[str, ...]
     lines: tuple[int, ...]
     sizes: tuple[tuple[int, int], ...]
@@ -99,11 +101,13 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         for group, sites in groups.items()
         if sites
     ]
-    fst = r.chained([*marking, writing])
+    plain = r.anything(np.array(list(number.values()), dtype=np.int64))
+    fst = r.chained([plain, *marking, writing])
     if fst.num_arcs > _MOST_ARCS:
         raise FstError(f"{rules.name}: {fst.num_arcs:,} arcs; use smaller classes or contexts")
     return RuleTransducer(
         _with_exact_costs(fst, table),
+        abc,
         tuple(rule.name for rule in rules.rules),
         tuple(rule.line for rule in rules.rules),
         tuple((len(rule.pairs[0][0]), len(rule.pairs[0][1])) for rule in rules.rules),

@@ -131,7 +131,7 @@ class _Reader:
             self.names.setdefault(key, line_number)
             return
         if key == "alphabet":
-            self.alphabet = Alphabet(value.split() if " " in value else value)
+            self.alphabet = _alphabet(value)
         elif key in ("mode", "direction"):
             options = MODES if key == "mode" else DIRECTIONS
             if value not in options:
@@ -148,7 +148,7 @@ class _Reader:
         if line.startswith("?") or is_rule(line):
             return
         key, equals, value = (part.strip() for part in line.partition("="))
-        if equals and key and " " not in key:
+        if equals and key and " " not in key and not value.startswith(">"):
             if key in _SETTINGS:
                 return
             self._check_name(key)
@@ -305,10 +305,11 @@ class _Reader:
         """Return the symbols that a word stands for."""
         text = token.text
         if token.quoted or not self._is_class(token):
-            if not token.quoted and text in self.names:
+            is_symbol = self.alphabet is not None and text in self.alphabet
+            if not token.quoted and text in self.names and not is_symbol:
                 circle = "itself" if text == inside else f"the class {text}, which comes later"
                 raise InvalidInputError(f"the class is made of {circle}; put {text} first")
-            if not token.quoted and self.alphabet is not None and text in self.alphabet:
+            if not token.quoted and is_symbol:
                 return (text,)
             if not (self.alphabet is None or self.alphabet.is_characters):
                 symbols = tuple(text.split()) if token.quoted else (text,)
@@ -343,10 +344,16 @@ class _Reader:
     def _check_name(self, name: str) -> None:
         if name in self.class_of:
             raise InvalidInputError(f"the class {name} is there already; choose another name")
-        if name == ANY or name == NOTHING or name == BOUNDARY:
+        if name in (ANY, NOTHING, BOUNDARY):
             raise InvalidInputError(f"{name} has a meaning of its own; choose another name")
         if self.alphabet is not None and name in self.alphabet:
             raise InvalidInputError(f"{name} is a symbol of the alphabet; choose another name")
+
+
+def _alphabet(text: str) -> Alphabet:
+    """Return the alphabet of a setting: characters, also in quotes, or symbols between spaces."""
+    is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    return Alphabet(text[1:-1] if is_quoted else text.split() if " " in text else text)
 
 
 def _mean(near: Sequence[str]) -> str:

@@ -1,0 +1,278 @@
+"""Why a pair costs what it costs: its cheapest alignments, with rules and costs."""
+
+import heapq
+import html
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_integer
+from fstgrad.costs.aligner import Aligner
+from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.ties import END, kind
+
+_GAP = "·"
+_MOST_PATHS = 20_000  # followed for the alignments after the first
+_SAME = 1e-9
+
+
+class Operation(NamedTuple):
+    """One step of an alignment.
+
+    Attributes
+    ----------
+    read, written : symbols of the hypothesis, and what stands for them in the target.
+    name : the rule, or copy, substitute, delete, insert, end.
+    cost : in nats.
+    events : the events of the aligner.
+    """
+
+    read: tuple[str, ...]
+    written: tuple[str, ...]
+    name: str
+    cost: float
+    events: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A way from the hypothesis to the target.
+
+    Attributes
+    ----------
+    operations : tuple of Operation.
+    cost : their sum, in nats.
+    """
+
+    operations: tuple[Operation, ...]
+    cost: float
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells alignments apart: deletions and insertions in a row have no order."""
+        found: list[object] = []
+        run: list[tuple[object, ...]] = []
+        for operation in self.operations:
+            shown = (operation.read, operation.written, operation.name, operation.cost)
+            if bool(operation.read) == bool(operation.written):
+                found += [*sorted(run, key=repr), shown]
+                run = []
+            else:
+                run.append(shown)
+        return (*found, *sorted(run, key=repr))
+
+    def lines(self, mark: str = "") -> tuple[str, str]:
+        """Return the two strings above each other, `·` for nothing."""
+        cells = [
+            (mark.join(step.read) or _GAP, mark.join(step.written) or _GAP)
+            for step in self.operations
+            if step.read or step.written
+        ]
+        widths = [max(len(a), len(b)) for a, b in cells]
+        above = " ".join(a.ljust(w) for (a, _), w in zip(cells, widths, strict=True))
+        below = " ".join(b.ljust(w) for (_, b), w in zip(cells, widths, strict=True))
+        return above.rstrip(), below.rstrip()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a pair costs what it costs.
+
+    Attributes
+    ----------
+    cost : the cost of the pair in nats; inf without an alignment.
+    alignments : the cheapest first.
+    without : for each operation of the first alignment that costs something, what the pair would
+        cost if it were not allowed.
+    alphabet : Alphabet
+    """
+
+    cost: float
+    alignments: tuple[Alignment, ...]
+    without: tuple[tuple[Operation, float], ...]
+    alphabet: Alphabet
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether several alignments are the cheapest."""
+        return len(self.alignments) > 1 and self.alignments[1].cost - self.cost <= _SAME
+
+    def __str__(self) -> str:
+        if not self.alignments:
+            return "inf: no alignment; the grammar has no way from one to the other"
+        text = "\n".join(itertools.chain(*(self._shown(a) for a in self.alignments)))
+        changes = [
+            f"  without {_named(step, self._mark)}: "
+            + (f"{cost:g}" if np.isfinite(cost) else "no alignment")
+            for step, cost in self.without
+        ]
+        return "\n".join([text, *(["what would change it", *changes] if changes else [])])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    @cached_property
+    def _mark(self) -> str:
+        return "" if self.alphabet.is_characters else " "
+
+    def _shown(self, alignment: Alignment) -> Iterator[str]:
+        above, below = alignment.lines(self._mark)
+        indent = " " * len(f"{alignment.cost:g}")
+        yield f"{alignment.cost:g}  {above}"
+        yield f"{indent}  {below}"
+        for step in alignment.operations:
+            if step.cost:
+                yield f"{indent}    {step.cost:g}  {_named(step, self._mark)}"
+
+
+def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
+    """Return the k cheapest alignments of a hypothesis with a target, and what would change them.
+
+    Parameters
+    ----------
+    source : pynini.Fst, TransducerLoss or grammar
+    x, y : sequences of symbols, hypothesis and target.
+    k : int
+        Alignments that differ by more than the order of deletions and insertions in a row.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> print(explain(fg.EditDistance(fg.Alphabet("acht")), "cht", "cat", k=1))
+    1  c h t
+       c a t
+         1  substitute h -> a
+    what would change it
+      without substitute h -> a: 2
+    """
+    return explained(aligner_of(source), x, y, k)
+
+
+def explained(aligner: Aligner, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
+    """Return the explanation by an aligner; as `explain`."""
+    positive_integer("k", k)
+    found: dict[tuple[object, ...], Alignment] = {}
+    for events in itertools.islice(_cheapest(aligner, x, y), _MOST_PATHS):
+        alignment = _alignment(aligner, events)
+        found.setdefault(alignment.key, alignment)
+        if len(found) == k:
+            break
+    alignments = tuple(found.values())
+    if not alignments:
+        return Explanation(np.inf, (), (), aligner.alphabet)
+    without, named = [], set()
+    for step in alignments[0].operations:
+        if step.cost and (key := step[:4]) not in named and step.name != END:
+            named.add(key)
+            weight = np.where(_alike(aligner, step), -np.inf, -aligner.cost)
+            without.append((step, -aligner.best_path(x, y, weight)[1]))
+    return Explanation(alignments[0].cost, alignments, tuple(without), aligner.alphabet)
+
+
+def _cheapest(aligner: Aligner, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
+    """Yield the events of the alignments of a pair, the cheapest first.
+
+    Paths grow from the end backwards, by what they cost so far and the least cost from the start to
+    where they are (A*, whose bound is exact).
+    """
+    ids = [aligner.alphabet.encode(side) + 1 for side in (x, y)]
+    ahead: FloatArray = -aligner.best_sums(x, y, -aligner.cost)
+    order = itertools.count()
+    heap: list[tuple[float, int, tuple[int, int, int], float, tuple[object, ...]]] = []
+    i, j = len(ids[0]), len(ids[1])
+    for state in range(aligner.num_states):
+        cost = float(aligner.cost[aligner.num_arcs + state])
+        whole = cost + ahead[i, j, state]
+        if np.isfinite(whole):
+            path: tuple[object, ...] = (aligner.num_arcs + state, ())
+            heapq.heappush(heap, (whole, next(order), (i, j, state), cost, path))
+    while heap:
+        _, _, (i, j, state), cost, path = heapq.heappop(heap)
+        if (i, j, state) == (0, 0, aligner.start):
+            yield np.array(_unrolled(path), dtype=np.int64)
+        for p, q in ((i - 1, j - 1), (i - 1, j), (i, j - 1), (i, j)):
+            if p < 0 or q < 0:
+                continue
+            key = (state, int(ids[0][p]) if p < i else 0, int(ids[1][q]) if q < j else 0)
+            for arc in aligner.arcs_into.get(key, ()):
+                source = int(aligner.source[arc])
+                longer = cost + float(aligner.cost[arc])
+                whole = longer + ahead[p, q, source]
+                if np.isfinite(whole):
+                    item = (whole, next(order), (p, q, source), longer, (arc, path))
+                    heapq.heappush(heap, item)
+
+
+def _unrolled(path: tuple[object, ...]) -> list[int]:
+    events = []
+    while path:
+        event, path = path  # type: ignore[assignment]
+        events.append(event)
+    return events  # type: ignore[return-value]
+
+
+def _alignment(aligner: Aligner, events: IntArray) -> Alignment:
+    """Return the operations of a path: one for each arc, but one for all arcs of a rule."""
+    operations = []
+    at = 0
+    while at < len(events):
+        event = int(events[at])
+        at += 1
+        own = [event]
+        is_arc = event < aligner.num_arcs
+        rule = int(aligner.rule[event]) if is_arc else -1
+        while rule >= 0 and _size(aligner, own) != aligner.sizes[rule]:
+            own.append(int(events[at]))
+            at += 1
+        read, written = _sides(aligner, own)
+        cost = float(aligner.cost[own].sum())
+        name = aligner.rules[rule] if rule >= 0 else END
+        if is_arc and rule < 0:
+            name = kind("".join(read), "".join(written))
+        if read or written or cost:
+            operations.append(Operation(read, written, name, cost, tuple(own)))
+    return Alignment(tuple(operations), float(aligner.cost[events].sum()))
+
+
+def _size(aligner: Aligner, events: list[int]) -> tuple[int, int]:
+    read = int((aligner.ilabel[events] > 0).sum())
+    return read, int((aligner.olabel[events] > 0).sum())
+
+
+def _sides(aligner: Aligner, events: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    arcs = [event for event in events if event < aligner.num_arcs]
+    symbols = aligner.alphabet.symbols
+    sides = (aligner.ilabel[arcs], aligner.olabel[arcs])
+    read, written = (tuple(symbols[label - 1] for label in side if label) for side in sides)
+    return read, written
+
+
+def _alike(aligner: Aligner, step: Operation) -> BoolArray:
+    """Return which events (A + S,) do what a step does: its rule, or its edit."""
+    alike = np.zeros(len(aligner.cost), dtype=bool)
+    first = step.events[0]
+    if aligner.rule[first] >= 0:
+        alike[: aligner.num_arcs] = aligner.rule == aligner.rule[first]
+    else:
+        alike[: aligner.num_arcs] = (
+            (aligner.ilabel == aligner.ilabel[first])
+            & (aligner.olabel == aligner.olabel[first])
+            & (aligner.rule < 0)
+            & (aligner.cost[: aligner.num_arcs] == aligner.cost[first])
+        )
+    return alike
+
+
+def _named(step: Operation, mark: str) -> str:
+    """Return an operation in words: the rule, or the edit with its symbols."""
+    read, written = mark.join(step.read), mark.join(step.written)
+    if step.name in ("substitute", "copy"):
+        return f"{step.name} {read} -> {written}"
+    if step.name in ("delete", "insert"):
+        return f"{step.name} {read or written}"
+    return step.name
