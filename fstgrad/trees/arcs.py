@@ -48,19 +48,23 @@ class ArcTable:
         is_labeled = _is_labeled(shape) if labeled is None else bool(labeled)
         axes = 3 if is_labeled else 2
         event, batch = shape[-axes:], shape[:-axes]
-        if len(event) < axes or event[0] != event[1] or event[0] < 2 or not array.size:
+        if len(event) < axes or event[0] != event[1] or not array.size:
             kind = "(..., n+1, n+1, y)" if is_labeled else "(..., n+1, n+1)"
             raise InvalidInputError(
-                f"scores has shape {shape}; the shape must be {kind} with n >= 1 dependents "
+                f"scores has shape {shape}; the shape must be {kind} with n dependents "
                 "and the root at index 0"
             )
         flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.zeros(len(flat), np.int64)  # which `find_unclean` sets to n
+            sizes = np.full(len(flat), -1)  # which `find_unclean` sets to n
         else:
-            sizes = checks.index_array("lengths", lengths, event[0], batch, lower=1).reshape(-1)
+            sizes = checks.index_array("lengths", lengths, event[0], batch).reshape(-1)
+            if is_labeled:  # what lies beyond is not read, but summed over labels
+                real = np.arange(event[0]) <= sizes[:, None]
+                flat = np.where((real[:, :, None] & real[:, None, :])[..., None], flat, 0.0)
         table = cls(array, flat, sizes, batch, is_labeled)
-        bad = kernels.matrix_tree.find_unclean(table._wide(flat), sizes)
+        wide = flat.reshape(*flat.shape[:2], -1) if is_labeled else flat
+        bad = kernels.matrix_tree.find_unclean(wide, sizes)
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
@@ -112,22 +116,15 @@ class ArcTable:
         if self.labeled:
             marginals = marginals[..., None] * self.shares
             marginals.setflags(write=False)
-        return self._like_scores(marginals)
+        return self.like_scores(marginals)
 
-    def entropies(
-        self, marginals: FloatArray, log_partition: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores.
-
-        marginals : like the scores.  log_partition : (b,).
-        """
-        flat, mu = self.flat, self._like_flat(marginals)
-        regrets, values = np.empty(flat.shape), np.empty(len(flat))
-        kernels.matrix_tree.entropies(
-            self._wide(flat), self._wide(mu), self.lengths, log_partition, self._wide(regrets),
-            values,
-        )  # fmt: skip
-        return values, self._like_scores(regrets)
+    def with_labels(self, regrets: FloatArray) -> FloatArray:
+        """Return regrets like the scores from those of arcs: less the log share of each label."""
+        if not self.labeled:
+            return self.like_scores(regrets)
+        with np.errstate(invalid="ignore"):
+            own = regrets[..., None] + (self.arcs[..., None] - self.flat)
+        return self.like_scores(np.where(self.flat > -np.inf, own, 0.0))
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.
@@ -135,13 +132,13 @@ class ArcTable:
         With labels, v is averaged over them for the arcs; each label takes its share of its arc's
         change, and what its own v adds to the average.
         """
-        v = self._like_flat(v)
+        v = self.like_flat(v)
         if not self.labeled:
-            return self._like_scores(moments.covariance_product(v))
+            return self.like_scores(moments.covariance_product(v))
         mean = (self.shares * v).sum(axis=-1)
         own = moments.marginals[..., None] * (v - mean[..., None])
         change = moments.covariance_product(mean)[..., None]
-        return self._like_scores(self.shares * (change + own))
+        return self.like_scores(self.shares * (change + own))
 
     def checked_trees(
         self, trees: npt.ArrayLike, name: str, *, single_root: bool
@@ -185,15 +182,15 @@ class ArcTable:
             table[(..., *arc)] = kept
         return table
 
-    def _like_flat(self, table: FloatArray) -> FloatArray:
+    def like_flat(self, table: FloatArray) -> FloatArray:
+        """Return a table like the scores with the batch as one axis."""
         return table if len(self.batch_shape) == 1 else table.reshape(self.flat.shape)
 
-    def _like_scores(self, table: FloatArray) -> FloatArray:
-        return table if len(self.batch_shape) == 1 else table.reshape(self.scores.shape)
-
-    def _wide(self, table: FloatArray) -> FloatArray:
-        """Return a table like `flat` with the labels side by side, (b, n+1, (n+1) * y)."""
-        return table.reshape(*table.shape[:2], -1) if self.labeled else table
+    def like_scores(self, table: FloatArray) -> FloatArray:
+        """Return a table (b, ...) with the axes of the batch."""
+        if len(self.batch_shape) == 1:
+            return table
+        return table.reshape(*self.batch_shape, *table.shape[1:])
 
     def _checked_arcs(self, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
         array = np.asarray(arcs)

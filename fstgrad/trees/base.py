@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.distribution import Scalar
+from fstgrad.distribution import Distribution, Scalar
 from fstgrad.errors import InvalidInputError
-from fstgrad.trees import structures
+from fstgrad.trees import structures, support
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.moments import MomentDistribution
 
@@ -35,12 +35,27 @@ class Solved(Protocol):
     def infeasible(self) -> int:
         """The first item without a tree, -1 if all have one."""
 
+    @property
+    def scores(self) -> FloatArray:
+        """The scores that were solved, those given but for a constant of all trees."""
+
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v; the table v may be overwritten."""
+
+    def entropies(self) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+
+    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+
+        marginals : those of trees that this distribution allows.
+        """
 
 
 class TreeDistribution(MomentDistribution):
     """Trees over n dependents and a root with p(tree) = exp(sum of its arcs' scores) / Z."""
+
+    projective = False  # whether arcs may not cross
 
     # What is computed on first use.
     _solved: Solved | None = None
@@ -125,6 +140,7 @@ class TreeDistribution(MomentDistribution):
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
         parts = self._parts(gold, "gold")
+        self._check_gold(gold)
         return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
 
     def mode(self) -> IntArray:
@@ -167,9 +183,93 @@ class TreeDistribution(MomentDistribution):
         return self._solved
 
     def _entropy_and_regrets(self) -> tuple[Scalar, FloatArray]:
-        log_partition = self._solution.log_partition
-        values, regrets = self._table.entropies(self.marginals(), log_partition)
-        return self._shaped(values), regrets
+        values, regrets = self._solution.entropies()
+        table = self._table.with_labels(regrets)
+        if not self.labeled:
+            return self._shaped(values), table
+        own = table - self._table.like_scores(regrets[..., None])
+        return self._shaped(values) + self.inner(self.marginals(), own), table
+
+    def cross_entropy(self, other: Distribution[FloatArray]) -> Scalar:
+        """Return -E[log q(tree)] in nats, q = `other`; +inf where q forbids a tree that is used."""
+        return self.kl(other) + self.entropy()
+
+    def kl(self, other: Distribution[FloatArray]) -> Scalar:
+        """Return KL(p || q) in nats for q = `other`; +inf where q forbids a tree that is used.
+
+        A tree is used if its arcs have marginals above zero in float64.  q may be of another
+        family (spanning, projective, one root or many); labels, shape and lengths must be those
+        of p.
+        """
+        rival = self._rival(other)
+        gaps, constants = self._divergence_gap(rival)
+        values = self._shaped(constants) + self.inner(self.marginals(), gaps)
+        values = np.where(self._shaped(self._escapes(rival)), np.inf, np.maximum(values, 0.0))
+        return float(values) if values.ndim == 0 else values
+
+    def _divergence_gap(self, other: "TreeDistribution") -> tuple[FloatArray, FloatArray]:
+        """Return r and c (b,) with KL = c + <marginals, r>; r is scores - other scores to Cov."""
+        marginals = self._solution.marginals
+        own, mine = self._solution.surprise(marginals)
+        rival, theirs = other._solution.surprise(marginals)
+        gaps = other._table.with_labels(theirs) - self._table.with_labels(mine)
+        return np.where(self.marginals() > 0, gaps, 0.0), rival - own
+
+    def _rival(self, other: Distribution[FloatArray]) -> "TreeDistribution":
+        """Return `other` as trees that can be compared with these."""
+        if not isinstance(other, TreeDistribution):
+            raise InvalidInputError(f"other is a {type(other).__name__}; give trees")
+        if other.scores.shape != self.scores.shape or other.labeled != self.labeled:
+            raise InvalidInputError(
+                f"other has scores of shape {other.scores.shape} and these {self.scores.shape}; "
+                "a divergence is between distributions over the same sentences and labels"
+            )
+        if (other.lengths != self.lengths).any():
+            item = int(np.argmax(other._table.lengths != self._table.lengths))
+            raise InvalidInputError(
+                f"other has length {other._table.lengths[item]}{self._table.name(item)} and these "
+                f"{self._table.lengths[item]}; a divergence is between trees of the same words"
+            )
+        return other
+
+    def _escapes(self, other: "TreeDistribution") -> BoolArray:
+        """Return the items (b,) with a tree of probability above 0 that `other` forbids."""
+        lengths = self._table.lengths
+        mu = self._table.like_flat(self.marginals())
+        forbidden = (mu > 0) & (other._table.flat == -np.inf)
+        arcs = self._solution.marginals
+        if self.labeled:
+            forbidden = forbidden.any(axis=-1)
+        wider = other.single_root <= self.single_root and other.projective <= self.projective
+        if wider and not forbidden.any():
+            return np.zeros(len(lengths), dtype=bool)
+        doubtful = arcs < support.DOUBTFUL
+        return support.escapes(
+            arcs > 0, doubtful, forbidden, lengths, self._family(), other._family()
+        )
+
+    def _family(self) -> support.Family:
+        def count_log(tables: FloatArray, lengths: IntArray) -> FloatArray:
+            family = type(self)(
+                tables, single_root=self.single_root, lengths=lengths, labeled=False
+            )
+            return family._solve().log_partition
+
+        return support.Family(self.single_root, self.projective, self._find_best, count_log)
+
+    def _centered(self: Self) -> Self:
+        """Return the same distribution on scores whose largest into each dependent is about 0.
+
+        Constants that all trees share are gone, so that its log Z is small.
+        """
+        regrets = self._entropy_and_regrets()[1]
+        arcs = self._solution.scores
+        kept = self._table.like_scores(arcs[..., None] if self.labeled else arcs) > -np.inf
+        allowed = kept & (self.scores > -np.inf)
+        return self.with_scores(np.where(allowed, -regrets, -np.inf))
+
+    def _check_gold(self, gold: npt.ArrayLike) -> None:
+        """Raise where a gold tree is not of the family; heads and roots were checked."""
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         return self._table.covariance_product(v, self._solution)

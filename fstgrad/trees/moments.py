@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
+# Renyi entropies of orders as near to 1 as this are means over orders, not quotients.
+NEAR_ONE = 1e-2
+
+
 class MomentDistribution(ArrayDistribution):
     """An array distribution whose covariances are known through products with a table."""
 
@@ -36,6 +40,17 @@ class MomentDistribution(ArrayDistribution):
 
         It is something constant over structures less the scores, -inf as 0.
         """
+
+    @abstractmethod
+    def _divergence_gap(self, other: "MomentDistribution") -> tuple[FloatArray, FloatArray]:
+        """Return r and c (b,) with KL(p || other) = c + <marginals, r>.
+
+        r is the scores less those of `other` to a covariance, 0 where the marginals are.
+        """
+
+    @abstractmethod
+    def _centered(self) -> "MomentDistribution":
+        """Return the same distribution on scores whose log Z is small."""
 
     @abstractmethod
     def with_scores(self, scores: npt.ArrayLike) -> "MomentDistribution":
@@ -168,9 +183,9 @@ class MomentDistribution(ArrayDistribution):
         The gradients are -Cov_p(scores of q) and mu_q - mu_p.  Where p forbids an arc its gradient
         is 0, whatever the score in q.
         """
-        value = self.cross_entropy(other)
-        gradient = self._covariance_product(self._supported_regrets(other))
-        return value, gradient, other.marginals() - self.marginals()
+        value = self._finite_divergence(other, self.cross_entropy(other))
+        table = self._divergence_gap(other)[0] + self._entropy_and_regrets()[1]
+        return value, self._covariance_product(table), other.marginals() - self.marginals()
 
     def kl_and_gradients(
         self, other: "MomentDistribution"
@@ -179,40 +194,52 @@ class MomentDistribution(ArrayDistribution):
 
         The gradients are Cov_p(scores of p - scores of q) and mu_q - mu_p.
         """
-        value = self.kl(other)
-        gap = self._supported_regrets(other) - self._entropy_and_regrets()[1]
+        value = self._finite_divergence(other, self.kl(other))
+        gap = self._divergence_gap(other)[0]
         return value, self._covariance_product(gap), other.marginals() - self.marginals()
 
     def renyi(self, order: float) -> Scalar:
         """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a > 0.
 
-        Order 1 is its limit, `entropy`.
+        Order 1 is its limit, `entropy`.  Near it the quotient is the mean of log Z - E_t[scores]
+        over the orders t between 1 and a, here by Gauss and Legendre's rule.
         """
         a = checks.positive_number("order", order)
         if a == 1:
             return self.entropy()
-        tempered = self.with_scores(a * self.scores)
-        return (tempered.log_partition() - a * self.log_partition()) / (1 - a)
+        centered = self._centered()
+        log_z = centered.log_partition()
+        if abs(a - 1) < NEAR_ONE:
+            return log_z - sum(
+                weight * p.inner(p.marginals(), centered.scores)
+                for p, weight in _between(centered, a)
+            )
+        return (centered.with_scores(a * centered.scores).log_partition() - a * log_z) / (1 - a)
 
     def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
         """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a)."""
         a = checks.positive_number("order", order)
         if a == 1:
             return self.entropy_and_gradient()
-        tempered = self.with_scores(a * self.scores)
-        change = tempered.marginals() - self.marginals()
-        return self.renyi(a), a / (1 - a) * change
-
-    def _supported_regrets(self, other: "MomentDistribution") -> FloatArray:
-        """Return those of q = `other`, 0 where p forbids a part; q must allow the others."""
-        lost = (self.marginals() > 0) & (other.scores == -np.inf)
-        if lost.any():
-            where = [int(i) for i in np.argwhere(lost)[0]]
-            raise InvalidInputError(
-                f"other forbids the part {where}, which this distribution allows: the divergence "
-                "is +inf and has no gradient"
+        centered = self._centered()
+        if abs(a - 1) < NEAR_ONE:
+            regrets = np.where(centered.scores > -np.inf, -centered.scores, 0.0)
+            products = (
+                weight * p.covariance_product(regrets) for p, weight in _between(centered, a)
             )
-        return np.where(self.scores > -np.inf, other._entropy_and_regrets()[1], 0.0)
+            return self.renyi(a), a * np.sum(list(products), axis=0)
+        tempered = centered.with_scores(a * centered.scores)
+        return self.renyi(a), a / (1 - a) * (tempered.marginals() - self.marginals())
+
+    def _finite_divergence(self, other: "MomentDistribution", value: Scalar) -> Scalar:
+        if np.isposinf(value).any():
+            lost = np.argwhere((self.marginals() > 0) & (other.scores == -np.inf))
+            where = f" the part {lost[0].tolist()}" if len(lost) else " a structure"
+            raise InvalidInputError(
+                f"other forbids{where}, which this distribution allows: the divergence is +inf "
+                "and has no gradient"
+            )
+        return value
 
     def _features(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.real_array(name, values)
@@ -237,6 +264,13 @@ class MomentDistribution(ArrayDistribution):
             )
         checks.real_array(f"{name}.data", values.data)
         return csr_array(values)
+
+
+def _between(p: MomentDistribution, order: float) -> list[tuple[MomentDistribution, float]]:
+    """Return p at orders between 1 and `order`, with weights that give means over that range."""
+    nodes, weights = np.polynomial.legendre.leggauss(4)
+    orders = 1 + (order - 1) * (nodes + 1) / 2
+    return [(p.with_scores(t * p.scores), w / 2) for t, w in zip(orders, weights, strict=True)]
 
 
 def _is_sparse(values: Any) -> bool:

@@ -1,24 +1,39 @@
 """`ProjectiveTrees`: the distribution over dependency trees without crossing arcs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
-from fstgrad.trees import kernels
+from fstgrad.distribution import Scalar
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees import kernels, structures
 from fstgrad.trees.base import TreeDistribution
+
+# Scores this far below a dependent's best stand for "forbidden".
+MASK = -1e3
+# A mean number of masked arcs this near to the least is the least but for rounding.
+ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class ProjectiveSolution:
-    """log Z (b,) and marginals (b, m+1, m+1) of a batch; products solve it anew."""
+    """log Z (b,) and marginals (b, m+1, m+1) of a batch; products solve it anew.
+
+    scores : (b, m+1, m+1), less each dependent's largest.  relative : log Z of these.
+    masks : the arcs whose scores are masks, and what was added to them where trees need them.
+    """
 
     scores: FloatArray
     lengths: IntArray
     single_root: bool
     log_partition: FloatArray
+    relative: FloatArray
     marginals: FloatArray
+    masks: "Masks"
 
     @property
     def infeasible(self) -> int:
@@ -29,6 +44,73 @@ class ProjectiveSolution:
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v: the derivative along v carried through both passes, O(n^3)."""
         return _solve(self.scores, self.lengths, self.single_root, v)[2]
+
+    def entropies(self) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        constants, regrets = self.surprise(self.marginals)
+        values = constants + np.einsum("bij,bij->b", self.marginals, regrets)
+        return np.maximum(values, 0.0), regrets
+
+    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+
+        marginals : those of trees that this distribution allows.
+        """
+        constants = self.relative.copy()
+        regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
+        arcs, added, needed = self.masks
+        used = np.einsum("bij,bij->b", marginals, arcs)
+        more = np.where(np.abs(used - needed) > ROUNDING * self.scores.shape[1], added, 0.0)
+        constants -= more * needed
+        regrets += np.where(arcs, more[:, None, None], 0.0)
+        return constants, regrets
+
+
+class Masks(NamedTuple):
+    """Arcs (b, m+1, m+1) with masks for scores, what was added to them, how many a tree needs."""
+
+    arcs: BoolArray
+    added: FloatArray
+    needed: IntArray
+
+
+def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Masks:
+    """Drop masked arcs in place where trees avoid them; else raise them within reach of the others.
+
+    scores : (b, m+1, m+1), -inf for what is no arc.  A sum of logarithms would lose the digits of
+    all other scores next to a mask.  Raised masks still lie below what other scores add up to, so
+    that trees with more of them than needed do not count.
+    """
+    items, size = scores.shape[:2]
+    top = largest_into(scores)
+    arcs = (scores - top < MASK) & (scores > -np.inf)
+    added, needed = np.zeros(items), np.zeros(items, dtype=np.int64)
+    masked = np.flatnonzero(arcs.any(axis=(1, 2)))
+    if not len(masked):
+        return Masks(arcs, added, needed)
+    price = np.where(arcs, -1.0, np.where(scores > -np.inf, 0.0, -np.inf))
+    heads = np.empty((items, size - 1), dtype=np.int64)
+    found = np.empty(items, dtype=np.bool_)
+    kernels.projective.best_batch(price, lengths, single_root, heads, found)
+    for item in masked:
+        n, own = lengths[item], arcs[item]
+        needed[item] = own[heads[item, :n], np.arange(1, n + 1)].sum() if found[item] else 0
+        if needed[item] == 0:
+            scores[item][own] = -np.inf
+            continue
+        rest = np.where(own | (scores[item] == -np.inf), 0.0, scores[item] - top[item])
+        reach = -2 * rest.min(axis=0).sum() + n * np.log(n + 1) + 60 - top[item].min()
+        largest = scores[item][own].max()
+        if largest < -reach:
+            scores[item][own] = scores[item][own] - largest - reach
+            added[item] = -largest - reach
+    return Masks(arcs, added, needed)
+
+
+def largest_into(scores: FloatArray) -> FloatArray:
+    """Return each dependent's largest score (b, 1, m+1), 0 where it has none."""
+    top = scores.max(axis=1, keepdims=True)
+    return np.where(top > -np.inf, top, 0.0)
 
 
 class ProjectiveTrees(TreeDistribution):
@@ -55,6 +137,15 @@ class ProjectiveTrees(TreeDistribution):
     [12, 7]
     """
 
+    projective = True
+
+    def log_prob(self, structure: npt.ArrayLike) -> Scalar:
+        """Return log p(tree) in nats; -inf for a tree that is forbidden or has crossing arcs."""
+        values = super().log_prob(structure)
+        crosses = self._crossing(structure, "structure")[..., 0, 0] >= 0
+        values = np.where(crosses.reshape(np.shape(values)), -np.inf, values)
+        return float(values) if values.ndim == 0 else values
+
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent trees (k, ..., n) or (k, ..., n, 2), drawn top down."""
         from fstgrad.trees.sampling import sample_labels
@@ -72,8 +163,32 @@ class ProjectiveTrees(TreeDistribution):
 
     def _solve(self) -> ProjectiveSolution:
         arcs, lengths = self._table.arcs, self._table.lengths
-        log_z, marginals, _ = _solve(arcs, lengths, self.single_root, None)
-        return ProjectiveSolution(arcs, lengths, self.single_root, log_z, marginals)
+        real = structures.real_arcs(lengths, arcs.shape[-1])
+        scores = np.where(real, arcs, -np.inf)
+        masks = lift_masks(scores, lengths, single_root=self.single_root)
+        top = largest_into(scores)
+        scores -= top
+        relative, marginals, _ = _solve(scores, lengths, self.single_root, None)
+        log_z = relative + top.sum(axis=(1, 2)) - masks.added * masks.needed
+        return ProjectiveSolution(
+            scores, lengths, self.single_root, log_z, relative, marginals, masks
+        )
+
+    def _crossing(self, structure: npt.ArrayLike, name: str) -> IntArray:
+        """Return two crossing arcs of each tree (..., b, 2, 2), -1 where there are none."""
+        heads, _ = self._table.checked_trees(structure, name, single_root=self.single_root)
+        return structures.crossing_arcs(heads)
+
+    def _check_gold(self, gold: npt.ArrayLike) -> None:
+        crossing = self._crossing(gold, "gold")
+        if (crossing >= 0).any():
+            where = tuple(np.argwhere(crossing[..., 0, 0] >= 0)[0])
+            one, two = (tuple(arc) for arc in crossing[where].tolist())
+            raise InvalidInputError(
+                f"gold{self._table.name(int(where[-1]))} has the crossing arcs {one} and {two} "
+                "(head, dependent); no projective tree has both: leave the tree out, or use "
+                "SpanningTrees"
+            )
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
@@ -89,5 +204,6 @@ def _solve(
     v = np.zeros_like(scores) if direction is None else np.ascontiguousarray(direction)
     along = direction is not None
     kernels.projective.solve_batch(scores, v, lengths, single, along, log_z, mu, change)
+    np.minimum(mu, 1.0, out=mu)  # which rounding may pass
     mu.setflags(write=False)
     return log_z, mu, change

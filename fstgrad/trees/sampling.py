@@ -8,6 +8,9 @@ from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.solution import Solution, solve
 from fstgrad.trees.structures import PADDING
 
+# Wilson's walks are given up after so many n^2 steps for each tree, and all trees drawn anew.
+WILSON_STEPS = 100
+
 
 def sample_heads(solution: Solution, count: int, rng: np.random.Generator, method: str) -> IntArray:
     """Return heads (count, b, n), -1 past an item's length."""
@@ -21,16 +24,19 @@ def sample_heads(solution: Solution, count: int, rng: np.random.Generator, metho
 def _sample_item(
     solution: Solution, item: int, count: int, rng: np.random.Generator, method: str
 ) -> IntArray:
-    n, single = int(solution.lengths[item]), solution.is_single(item)
-    weights = np.exp(solution.log_weights(item)[0])
+    n, single = int(solution.lengths[item]), solution.single_root
     heads = np.empty((count, n), dtype=np.int64)
-    if method == "wilson" or (method == "auto" and expected_steps(solution, item) < 10 * n * n):
-        chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
-        kernels.sampling.wilson(weights, chance, n, single, rng, heads)
+    if n == 0:
         return heads
-    in_range = solution.gradient[item].any()
-    if not (in_range and kernels.sampling.colbourn(weights, n, single, rng, heads)):
-        _split(solution.scores[item], heads, 0, solution.single_root, rng)
+    weights = np.exp(solution.log_weights(item))
+    chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
+    if method == "wilson" or (method == "auto" and expected_steps(solution, item) < 10 * n * n):
+        steps = WILSON_STEPS * count * n * n
+        if kernels.sampling.wilson(weights, chance, n, single, steps, rng, heads):
+            return heads
+    if kernels.sampling.colbourn(weights, chance, n, single, rng, heads):
+        return heads
+    _split(solution.scores[item], heads, 0, single, rng)
     return heads
 
 
@@ -40,12 +46,12 @@ def expected_steps(solution: Solution, item: int) -> float:
     The walks visit j, in the mean, s_j B_jj times, s_j the weight that enters j (Wilson 1996,
     theorem 3).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
     """
-    weights = np.exp(solution.log_weights(item)[0])
+    weights = np.exp(solution.log_weights(item))
     n = len(weights) - 1
     gradient = solution.gradient[item, : n + 1, : n + 1]
     if not gradient.any():
         return np.inf
-    if not solution.is_single(item):
+    if not solution.single_root:
         return float(weights.sum(axis=0) @ gradient[0])
     visits = weights[1:].sum(axis=0) @ (gradient + gradient.T)
     return float(solution.marginals[item, 0, 1 : n + 1] @ visits[1:])

@@ -1,38 +1,35 @@
 """log Z, its gradient and Hessian-vector products for a batch of arc tables, stable for any scores.
 
-Three levels, each item moving on only if the one before it cannot vouch for its digits:
-
-1. `kernels.matrix_tree`, the inverse Laplacian; it is trusted if the gradient in the scaled weights
-   is small (the differences B_jj - B_jh lose digits as it grows), no marginal is negative and every
-   column of marginals sums to one;
-2. `kernels.elimination`, without a subtraction and so without that limit, until a pivot nears the
-   underflow threshold;
-3. `logdomain`, the same on logarithms.
-
-All three give the second-order quantities too: from the gradient at level 1, and by carrying the
-derivative along the direction at levels 2 and 3.
+`kernels.matrix_tree` solves a batch by inverse Laplacians, and trusts an item if the gradient in
+the scaled weights is small (the differences B_jj - B_jh lose digits as it grows), no marginal is
+negative and every column of marginals sums to one.  The other items go to `kernels.stable`: the
+inverse in a better order, the normal form of the scores, and eliminations without subtractions, in
+floats and on logarithms.  Second-order quantities come from the gradient where that is small, else
+from the derivative of the elimination.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.trees import kernels, logdomain
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.trees import kernels
 
-# A root arc with all the others together below exp(-45) of it is certain to the last digit.
-CERTAIN = -45.0
+# A mean number of entries into a component this near to 1 is 1 but for rounding.
+ROUNDING = 1e-13
 
 
 class Solution(NamedTuple):
     """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
 
+    scores : (b, m+1, m+1), the scores that were solved: those given, or their normal form, in which
+        all trees that count are worse by the same constant (`kernels.normal`).
     gradient : (b, m+1, m+1), of log Z in the weights; 0 where it left the range of float64.
     marginals : (b, m+1, m+1), the weights times the gradient; read-only.
     tables : (2, b, m+1, m+1), the two of them.
     log_partition : (b,) in nats, -inf where no tree is allowed.
-    stable : the items that level 1 did not solve.
-    certain : those whose single root arc is certain and was fixed.
+    relative : (b,) log Z of `scores` less the sum of their columns' largest.
+    given : the scores as they were given.
     infeasible : the first item without a tree, -1 if all have one.
     """
 
@@ -42,8 +39,8 @@ class Solution(NamedTuple):
     tables: FloatArray
     marginals: FloatArray
     log_partition: FloatArray
-    stable: list[int]
-    certain: set[int]
+    relative: FloatArray
+    given: FloatArray
     infeasible: int = -1
 
     @property
@@ -52,43 +49,88 @@ class Solution(NamedTuple):
         table: FloatArray = self.tables[0]
         return table
 
-    def is_single(self, item: int) -> bool:
-        """Whether one arc leaves the root and it is open which."""
-        return self.single_root and item not in self.certain
+    def delicate(self) -> BoolArray:
+        """Return the items (b,) whose gradient is too large for products of it."""
+        items = np.empty(len(self.lengths), dtype=np.bool_)
+        kernels.matrix_tree.find_delicate(self.tables, self.lengths, items)
+        return items
 
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Replace a finite table v (b, m+1, m+1) by Cov v: O(n^3), two matrix products."""
-        directions = {item: self._inner(v, item).copy() for item in self.stable}
+        delicate = self.delicate()
+        directions = {int(i): self.inner(v, int(i)).copy() for i in np.flatnonzero(delicate)}
         kernels.matrix_tree.hessian_batch(
-            self.scores, self.lengths, self.single_root, self.tables, v
+            self.scores, self.lengths, self.single_root, self.tables, delicate, v
         )
         for item, direction in directions.items():
-            v[item] = 0.0
-            self._inner(v, item)[:] = self._stable_product(item, direction)
+            change = np.empty_like(direction)
+            scores = np.ascontiguousarray(self.inner(self.scores, item))
+            kernels.stable.second_order(scores, self.single_root, direction, change)
+            self.inner(v, item)[:] = change
         return v
 
-    def _stable_product(self, item: int, v: FloatArray) -> FloatArray:
-        log_weights, _ = self.log_weights(item)
-        single = self.is_single(item)
-        gradient, marginals, change = np.zeros((3, *v.shape))
-        value = kernels.elimination.solve(
-            np.exp(log_weights), v, len(v) - 1, single, True, gradient, marginals, change
-        )
-        return change if value > -np.inf else logdomain.solve(log_weights, v, single=single).change
+    def third_order(self, v: FloatArray, u: FloatArray) -> FloatArray:
+        """Return the derivative of Cov v along u, (b, m+1, m+1): O(n^3) logarithms an item."""
+        result = np.zeros_like(self.given)
+        for item, n in enumerate(self.lengths.tolist()):
+            if n > 0:
+                tables = (np.ascontiguousarray(self.inner(t, item)) for t in (self.scores, v, u))
+                scores, first, second = tables
+                out = np.empty((4, n + 1, n + 1))
+                kernels.stable.third_order(scores, self.single_root, first, second, out)
+                self.inner(result, item)[:] = out[3]
+        return result
 
-    def log_weights(self, item: int) -> tuple[FloatArray, float]:
-        """Return the logarithms of one item's weights, (n+1, n+1), and the shift of log Z.
-
-        Where the single root arc was fixed its rivals are gone, and it counts as any other arc.
-        """
-        scores = self._inner(self.scores, item).copy()
-        if item in self.certain:
-            scores[0, self._inner(self.marginals, item)[0] == 0] = -np.inf
+    def log_weights(self, item: int) -> FloatArray:
+        """Return the logarithms of one item's weights, (n+1, n+1), scaled as in `matrix_tree`."""
+        scores = self.inner(self.scores, item)
         table = np.empty(scores.shape)
-        shift, _ = kernels.matrix_tree.center(scores, len(table) - 1, self.is_single(item), table)
-        return table, shift
+        kernels.matrix_tree.center(scores, len(table) - 1, self.single_root, table)
+        return table
 
-    def _inner(self, tables: FloatArray, item: int) -> FloatArray:
+    def entropies(self) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        regrets, values = np.empty_like(self.scores), np.empty(len(self.lengths))
+        kernels.matrix_tree.entropies(
+            self.scores, self.marginals, self.lengths, self.relative, regrets, values
+        )
+        return values, regrets
+
+    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+
+        marginals : those of trees that this distribution allows.
+        """
+        regrets = self.entropies()[1]
+        constants = self.relative.copy()
+        if self.scores is not self.given:
+            for item in range(len(constants)):
+                if not np.array_equal(self.inner(self.scores, item), self.inner(self.given, item)):
+                    own = self.inner(marginals, item)
+                    constants[item], table = self._reduced_surprise(item, own)
+                    self.inner(regrets, item)[:] = table
+        return constants, regrets
+
+    def _reduced_surprise(self, item: int, marginals: FloatArray) -> tuple[float, FloatArray]:
+        """Return `surprise` of an item in normal form, from the reduced scores before limits."""
+        n = len(marginals) - 1
+        given = np.empty((n + 1, n + 1))
+        kernels.normal.raise_least(self.inner(self.given, item), given)
+        reduced, dual = np.empty_like(given), np.zeros(2 * n + 1)
+        entered = np.zeros((2 * n + 1, n + 1), dtype=np.bool_)
+        count, kept = kernels.normal.laminar(given, n, self.single_root, reduced, dual, entered)
+        regrets = np.where(reduced > -np.inf, -reduced, 0.0)
+        normal = self.inner(self.scores, item)[:, 1:].copy()
+        np.fill_diagonal(normal[1:], -np.inf)
+        value = self.relative[item] + normal.max(axis=0).sum() - kept
+        for c in range(n + 1, count):
+            entries = marginals[~entered[c]][:, entered[c]].sum() - 1.0
+            if abs(entries) > ROUNDING * n:
+                value += dual[c]
+                regrets[np.ix_(~entered[c], entered[c])] -= dual[c]
+        return float(value), np.where(reduced > -np.inf, regrets, 0.0)
+
+    def inner(self, tables: FloatArray, item: int) -> FloatArray:
         """Return an item's table, (n+1, n+1), without what lies beyond its length."""
         n = int(self.lengths[item])
         return tables[item, : n + 1, : n + 1]
@@ -96,63 +138,21 @@ class Solution(NamedTuple):
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
     """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
-    tables, log_partition = np.empty((2, *scores.shape)), np.empty(len(scores))
-    left = kernels.matrix_tree.solve_batch(scores, lengths, single_root, tables, log_partition)
-    stable = np.flatnonzero(np.isnan(log_partition)).tolist() if left else []
-    marginals = tables[1]
-    solution = Solution(
-        scores, lengths, single_root, tables, marginals, log_partition, stable, set()
+    tables, (log_partition, relative) = np.empty((2, *scores.shape)), np.empty((2, len(scores)))
+    left = kernels.matrix_tree.solve_batch(
+        scores, lengths, single_root, tables, log_partition, relative
     )
+    effective, infeasible = scores, -1
     if left:
-        for item in stable:
-            _solve_stably(solution, item)
+        effective = scores.copy()
+        kernels.stable.solve_batch(
+            scores, lengths, single_root, effective, tables, log_partition, relative
+        )
         without = np.flatnonzero(log_partition == -np.inf).tolist()
-        solution = solution._replace(infeasible=without[0] if without else -1)
+        infeasible = without[0] if without else -1
+    marginals = tables[1]
     marginals.setflags(False)  # not to be written
-    return solution
-
-
-def _solve_stably(solution: Solution, item: int) -> None:
-    """Solve one item without subtractions, on logarithms if the weights' range asks for it.
-
-    The root arc is fixed if it is certain: without its rivals there are no pivots that nearly
-    vanish and are made good by a large root weight.
-    """
-    log_weights, shift = solution.log_weights(item)
-    if _eliminate(solution, item, log_weights, shift):
-        return
-    zero = np.zeros_like(log_weights)
-    result = logdomain.solve(log_weights, zero, single=solution.is_single(item))
-    if solution.single_root and result.log_partition > -np.inf:
-        chance = result.log_gradient[0] + log_weights[0]
-        child = int(np.argmax(chance))
-        if np.logaddexp.reduce(np.delete(chance, child)) < CERTAIN:
-            solution.certain.add(item)
-            solution.marginals[item, 0] = 0.0
-            solution.marginals[item, 0, child] = 1.0
-            log_weights, shift = solution.log_weights(item)
-            if _eliminate(solution, item, log_weights, shift):
-                return
-            result = logdomain.solve(log_weights, zero, single=False)
-    _keep(solution, item, shift + result.log_partition, zero, result.marginals)
-
-
-def _eliminate(solution: Solution, item: int, log_weights: FloatArray, shift: float) -> bool:
-    gradient, marginals, unused = np.zeros((3, *log_weights.shape))
-    n, single = len(log_weights) - 1, solution.is_single(item)
-    value = kernels.elimination.solve(
-        np.exp(log_weights), unused, n, single, False, gradient, marginals, unused
-    )
-    if value > -np.inf:
-        _keep(solution, item, shift + value, gradient, marginals)
-    return bool(value > -np.inf)
-
-
-def _keep(
-    solution: Solution, item: int, value: float, gradient: FloatArray, marginals: FloatArray
-) -> None:
-    size = len(gradient)
-    solution.log_partition[item] = value
-    solution.tables[:, item] = 0.0
-    solution.tables[0, item, :size, :size] = gradient
-    solution.tables[1, item, :size, :size] = marginals
+    return Solution(
+        effective, lengths, single_root, tables, marginals, log_partition, relative, scores,
+        infeasible,
+    )  # fmt: skip

@@ -63,6 +63,35 @@ def _check_cycles(heads: IntArray, real: BoolArray, name: str, item: Namer) -> N
     )
 
 
+def real_arcs(lengths: IntArray, size: int) -> BoolArray:
+    """Return the cells (b, size, size) that are arcs of items of these lengths."""
+    real = np.arange(size) <= lengths[:, None]
+    arcs: BoolArray = real[:, :, None] & real[:, None, :] & ~np.eye(size, dtype=bool)
+    arcs[:, :, 0] = False
+    return arcs
+
+
+def crossing_arcs(heads: IntArray) -> IntArray:
+    """Return the first two crossing arcs of each tree (..., n), (..., 2, 2) of (head, dependent).
+
+    -1 where none cross.  The root is leftmost; -1 in `heads` is no arc.  O(n^2) for each tree.
+    """
+    n = heads.shape[-1]
+    dependents = np.arange(1, n + 1)
+    real = heads >= 0
+    low, high = np.minimum(heads, dependents), np.maximum(heads, dependents)
+    inside = (low[..., :, None] < low[..., None, :]) & (low[..., None, :] < high[..., :, None])
+    beyond = high[..., :, None] < high[..., None, :]
+    crossing = inside & beyond & real[..., :, None] & real[..., None, :]
+    flat = crossing.reshape(*heads.shape[:-1], n * n)
+    found = np.full((*heads.shape[:-1], 2, 2), -1)
+    if n:
+        pair = np.stack(np.divmod(flat.argmax(axis=-1), n), axis=-1)
+        arcs = np.stack([np.take_along_axis(heads, pair, axis=-1), pair + 1], axis=-1)
+        found = np.where(flat.any(axis=-1)[..., None, None], arcs, found)
+    return found
+
+
 def arc_table(heads: IntArray, labels: IntArray | None, shape: tuple[int, ...]) -> FloatArray:
     """Return the 0/1 table of arcs, `shape` + (n+1, n+1[, y]) behind the leading axes of heads."""
     table = np.zeros(shape)

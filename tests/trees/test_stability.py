@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.trees import logdomain
+from fstgrad.trees.kernels import elimination
+from fstgrad.trees.kernels import normal as normal_form
 from fstgrad.trees.solution import solve
+from tests.oracles import elimination as logarithmic
 from tests.oracles import trees as oracle
 
 GOAL = 1e-9
@@ -176,7 +178,7 @@ def test_a_certain_root_arc_leaves_the_digits_of_the_rest(n):
 
 
 @pytest.mark.parametrize("single_root", [True, False])
-def test_logarithms_of_sparse_tables(single_root):
+def test_eliminations_of_sparse_tables(single_root):
     """Tables on which the root's one dependent is forced on the way, against enumeration."""
     rng = np.random.default_rng(12)
     tried = 0
@@ -189,10 +191,23 @@ def test_logarithms_of_sparse_tables(single_root):
         tried += 1
         v = rng.normal(size=scores.shape)
         log_z, mean, covariance = oracle.moments(np.maximum(scores, -1e4), single_root=single_root)
-        found = logdomain.solve(scores, v, single=single_root)
-        assert found.log_partition == pytest.approx(log_z, abs=1e-12)
-        np.testing.assert_allclose(found.marginals, mean, atol=1e-12)
-        np.testing.assert_allclose(found.change, np.tensordot(covariance, v), atol=1e-12)
+        table, closed = np.empty(scores.shape), np.empty(n + 1, dtype=bool)
+        shift, child = normal_form.normalise(scores, n, single_root, 0.0, table, closed)
+        assert child > 0
+        gradient, marginals, change = np.zeros((3, *scores.shape))
+        value = elimination.solve(
+            np.exp(table), v, n, single_root, closed, gradient, marginals, change
+        )
+        out = np.empty((2, *scores.shape))
+        logs = elimination.solve_logs(table, v[None], n, single_root, closed, gradient, out)
+        twin = logarithmic.solve(scores, v, single=single_root)
+        for found in (
+            (value + shift, marginals, change), (logs + shift, *out),
+            (twin.log_partition, twin.marginals, twin.change),
+        ):  # fmt: skip
+            assert found[0] == pytest.approx(log_z, abs=1e-12)
+            np.testing.assert_allclose(found[1], mean, atol=1e-12)
+            np.testing.assert_allclose(found[2], np.tensordot(covariance, v), atol=1e-12)
     assert tried > 15
 
 
@@ -251,30 +266,43 @@ def test_sparse_tables_against_exact_counts(density, single_root):
 
 
 @pytest.mark.parametrize("single_root", [True, False])
-def test_the_three_levels_agree(single_root):
-    """Inverse, elimination and the elimination on logarithms, on scores that suit them all."""
-    from fstgrad.trees.kernels import elimination
-
+def test_the_levels_agree(single_root):
+    """Inverse, elimination in floats and on logarithms, and the latter's twin in numpy."""
     rng = np.random.default_rng(8)
     for n in (1, 2, 3, 8, 21, 40):
         scores = rng.normal(size=(1, n + 1, n + 1))
-        v = rng.normal(size=(n + 1, n + 1))
+        v, u = rng.normal(size=(2, n + 1, n + 1))
         first = solve(scores, np.array([n]), single_root=single_root)
-        assert not first.stable
-        weights = np.exp(first.log_weights(0)[0])
+        assert first.scores is scores
+        log_w = first.log_weights(0)
+        closed = np.zeros(n + 1, dtype=bool)
         gradient, marginals, change = np.zeros((3, n + 1, n + 1))
-        second = elimination.solve(weights, v, n, single_root, True, gradient, marginals, change)
-        with np.errstate(divide="ignore"):
-            third = logdomain.solve(np.log(weights), v, single=single_root)
-        assert second == pytest.approx(third.log_partition, abs=1e-12)
+        second = elimination.solve(
+            np.exp(log_w), v, n, single_root, closed, gradient, marginals, change
+        )
+        out, log_gradient = np.empty((4, n + 1, n + 1)), np.empty((n + 1, n + 1))
+        third = elimination.solve_logs(
+            log_w, np.stack([v, u]), n, single_root, closed, log_gradient, out
+        )
+        twin = logarithmic.solve(log_w, v, single=single_root)
         product = first.covariance_product(v[None].copy())[0]
-        for mine in (first.marginals[0], third.marginals):
-            np.testing.assert_allclose(mine, marginals, atol=1e-13)
-        for mine in (product, third.change):
-            np.testing.assert_allclose(mine, change, atol=1e-12)
+        other = first.covariance_product(u[None].copy())[0]
+        assert second == pytest.approx(twin.log_partition, abs=1e-12)
+        assert third == pytest.approx(twin.log_partition, abs=1e-12)
+        for mine in (first.marginals[0], out[0], marginals):
+            np.testing.assert_allclose(mine, twin.marginals, atol=1e-13)
+        for mine in (product, out[1], change):
+            np.testing.assert_allclose(mine, twin.change, atol=1e-12)
+        np.testing.assert_allclose(out[2], other, atol=1e-12)
         off = ~np.eye(n + 1, dtype=bool)
-        with np.errstate(over="ignore"):
-            np.testing.assert_allclose(np.exp(third.log_gradient)[off], gradient[off], rtol=1e-12)
+        off[:, 0] = False
+        np.testing.assert_allclose(np.exp(log_gradient)[off], gradient[off], rtol=1e-12)
+        step = 1e-5
+        ends = [
+            logarithmic.solve(log_w + sign * step * u, v, single=single_root).change
+            for sign in (1, -1)
+        ]
+        np.testing.assert_allclose(out[3], (ends[0] - ends[1]) / (2 * step), atol=1e-8)
 
 
 def test_a_bad_item_leaves_the_batch_alone():
@@ -292,16 +320,18 @@ def test_a_bad_item_leaves_the_batch_alone():
 @pytest.mark.parametrize("single_root", [True, False])
 def test_long_sentences_keep_their_digits(single_root):
     """The inverse, without exchanges of rows, against the elimination without subtractions."""
-    from fstgrad.trees.kernels import elimination
-
     for n, sd in ((63, 2.0), (130, 1.0), (131, 3.0)):
         scores = normal(sd, n=n, seed=n)
         found = solve(scores[None], np.array([n]), single_root=single_root)
-        assert not found.stable
-        log_weights, shift = found.log_weights(0)
-        gradient, marginals, unused = np.zeros((3, n + 1, n + 1))
-        value = elimination.solve(
-            np.exp(log_weights), unused, n, single_root, False, gradient, marginals, unused
+        assert found.scores.base is scores
+        closed = np.zeros(n + 1, dtype=bool)
+        gradient, marginals = np.zeros((2, n + 1, n + 1))
+        value = elimination.first_order(
+            np.exp(found.log_weights(0)), n, single_root, closed, gradient, marginals
         )
-        assert found.log_partition[0] == pytest.approx(value + shift, abs=1e-11)
+        top = np.where(np.eye(n + 1, dtype=bool), -np.inf, scores)[:, 1:].max(axis=0).sum()
+        assert found.relative[0] == pytest.approx(found.log_partition[0] - top, abs=1e-11)
+        log_z = logarithmic.solve(scores, 0 * scores, single=single_root).log_partition
+        assert found.log_partition[0] == pytest.approx(log_z, abs=1e-11)
+        assert np.isfinite(value)
         np.testing.assert_allclose(found.marginals[0], marginals, atol=1e-12)

@@ -1,6 +1,9 @@
 from . import arborescence as arborescence
 from . import dense as dense
 from . import elimination as elimination
+from . import logarithms as logarithms
 from . import matrix_tree as matrix_tree
+from . import normal as normal
 from . import projective as projective
 from . import sampling as sampling
+from . import stable as stable

@@ -1,13 +1,18 @@
-"""Maximum spanning arborescences of dense graphs in O(n^2), with the fewest root arcs if asked.
+"""Maximum spanning arborescences of dense graphs in O(n^2), with a single root arc if asked.
 
 Tarjan (1977) for matrices: a path of components grows backward along best incoming arcs; where it
 meets itself the cycle is contracted, and the heads' best arcs into the new component are the
 maxima over its members of (score - score of the member's chosen arc).  Every contraction takes
 O(n) for each member, and there are fewer than 2n components.
 
-Scores are compared as pairs (root arcs saved, score): with `single`, a root arc costs a unit of the
-first, so that the best tree has the fewest root arcs possible and among those the highest score.
-This is the single-root optimum of Gabow and Tarjan (1984) without trying every root.
+Single root: a component takes a root arc only if nothing else enters it.  The best tree then has
+the fewest root arcs possible and among those the highest score; this is the single-root optimum of
+Gabow and Tarjan (1984) without trying every root.
+
+Layout of a search: components 1 .. n are the dependents, n+1 .. count-1 the contracted cycles;
+score (2n+1, n+1) the best arc from each head into each component, less the scores chosen inside;
+entry the dependent where that arc ends; chosen the head each component took, parent the component
+it went into or -1.  The scores that were chosen are a solution of the dual linear programme.
 """
 
 import numpy as np
@@ -17,28 +22,31 @@ from fstgrad.compiler import kernel
 
 
 @kernel
-def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int:
-    """Write the heads (n,) of the best tree; return the number of root arcs, -1 without a tree.
+def search(
+    scores: FloatArray,
+    n: int,
+    single: bool,
+    score: FloatArray,
+    entry: IntArray,
+    chosen: IntArray,
+    parent: IntArray,
+) -> int:
+    """Contract cycles until every component has an arc; return their number, 0 without a tree.
 
     scores : (n+1, n+1) log-weights; -inf arcs are never used.  Ties go to the lower head.
     """
-    most = 2 * n + 1
-    score = np.full((most, n + 1), -np.inf)
-    saved = np.zeros((most, n + 1), dtype=np.int64)
-    entry = np.zeros((most, n + 1), dtype=np.int64)
+    for h in range(n + 1):
+        for d in range(1, n + 1):
+            score[d, h] = scores[h, d]
     for d in range(1, n + 1):
-        for h in range(n + 1):
-            score[d, h] = scores[h, d] if h != d else -np.inf
-            entry[d, h] = d
-        if single:
-            saved[d, 0] = -1
+        score[d, d] = -np.inf
+        entry[d] = d
+    parent[:] = -1
     component = np.arange(n + 1)
-    parent = np.full(most, -1, dtype=np.int64)
-    chosen = np.zeros(most, dtype=np.int64)
-    position = np.full(most, -1, dtype=np.int64)
-    done = np.zeros(most, dtype=np.bool_)
+    position = np.full(2 * n + 1, -1)
+    done = np.zeros(2 * n + 1, dtype=np.bool_)
     done[0] = True
-    path = np.zeros(most, dtype=np.int64)
+    path = np.empty(2 * n + 1, dtype=np.int64)
     count = n + 1
     for start in range(1, n + 1):
         top = component[start]
@@ -49,16 +57,9 @@ def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int
         position[top] = 0
         while size > 0:
             top = path[size - 1]
-            best = -1
-            for h in range(n + 1):
-                if component[h] != top and score[top, h] > -np.inf:
-                    better = best < 0 or saved[top, h] > saved[top, best]
-                    if better or (
-                        saved[top, h] == saved[top, best] and score[top, h] > score[top, best]
-                    ):
-                        best = h
+            best = best_head(score[top], component, top, single)
             if best < 0:
-                return -1
+                return 0
             chosen[top] = best
             source = component[best]
             if done[source]:
@@ -71,12 +72,25 @@ def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int
                 size += 1
             else:
                 begin = position[source]
-                contract(path[begin:size], count, chosen, score, saved, entry, component, parent)
+                contract(path[begin:size], count, chosen, score, entry, component, parent)
                 size = begin + 1
                 path[begin] = count
                 position[count] = begin
                 count += 1
-    return expand(count, n, chosen, entry, parent, heads)
+    return count
+
+
+@kernel
+def best_head(score: FloatArray, component: IntArray, own: int, single: bool) -> int:
+    """Return the best head outside a component, -1 if there is none."""
+    best = -1
+    largest = -np.inf
+    for h in range(1 if single else 0, len(score)):
+        if score[h] > largest and component[h] != own:
+            best, largest = h, score[h]
+    if single and best < 0 and score[0] > -np.inf:
+        best = 0
+    return best
 
 
 @kernel
@@ -85,30 +99,24 @@ def contract(
     new: int,
     chosen: IntArray,
     score: FloatArray,
-    saved: IntArray,
     entry: IntArray,
     component: IntArray,
     parent: IntArray,
 ) -> None:
     """Make component `new` of the cycle `members`."""
-    heads = score.shape[1]
+    row, ends = score[new], entry[new]
+    row[:] = -np.inf
+    ends[:] = 0
     for member in members:
         parent[member] = new
         base = score[member, chosen[member]]
-        units = saved[member, chosen[member]]
-        for h in range(heads):
-            if score[member, h] > -np.inf:
-                gain = score[member, h] - base
-                extra = saved[member, h] - units
-                if (
-                    score[new, h] == -np.inf
-                    or extra > saved[new, h]
-                    or (extra == saved[new, h] and gain > score[new, h])
-                ):
-                    score[new, h] = gain
-                    saved[new, h] = extra
-                    entry[new, h] = entry[member, h]
-    for h in range(heads):
+        source, from_ends = score[member], entry[member]
+        for h in range(len(row)):
+            gain = source[h] - base
+            if gain > row[h]:
+                row[h] = gain
+                ends[h] = from_ends[h]
+    for h in range(len(row)):
         if parent[component[h]] == new:
             component[h] = new
 
@@ -117,26 +125,72 @@ def contract(
 def expand(
     count: int, n: int, chosen: IntArray, entry: IntArray, parent: IntArray, heads: IntArray
 ) -> int:
-    """Write heads from the chosen arcs, the youngest component first; return the root arcs."""
+    """Write heads from the chosen arcs, the youngest component first; return the root arcs.
+
+    The arc that enters a cycle takes the place of the one that its end had chosen.
+    """
+    final = chosen.copy()
     for c in range(count - 1, n, -1):
-        h = chosen[c]
+        h = final[c]
         d = entry[c, h]
         while parent[d] != c:
             d = parent[d]
-        chosen[d] = h
+        final[d] = h
     roots = 0
     for d in range(1, n + 1):
-        heads[d - 1] = chosen[d]
-        roots += chosen[d] == 0
+        heads[d - 1] = final[d]
+        roots += final[d] == 0
     return roots
 
 
 @kernel
-def best_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, roots: IntArray
-) -> None:
-    """Write the best heads of every item, -1 past its length, and its number of root arcs."""
-    heads[:] = -1
-    for item in range(scores.shape[0]):
-        n = lengths[item]
-        roots[item] = best_heads(scores[item], n, single, heads[item, :n])
+def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int:
+    """Write every dependent's best head; return the root arcs if that is a tree, else -1."""
+    largest = np.full(n + 1, -np.inf)
+    best = np.full(n + 1, -1)
+    for h in range(1 if single else 0, n + 1):
+        row = scores[h]
+        for d in range(1, n + 1):
+            if row[d] > largest[d] and d != h:
+                largest[d] = row[d]
+                best[d] = h
+    roots = 0
+    for d in range(1, n + 1):
+        if best[d] < 0:
+            if not (single and scores[0, d] > -np.inf):
+                return -1
+            best[d] = 0
+        roots += best[d] == 0
+        heads[d - 1] = best[d]
+    mark = np.zeros(n + 1, dtype=np.int64)
+    for start in range(1, n + 1):
+        d = start
+        while d > 0 and mark[d] == 0:
+            mark[d] = start
+            d = best[d]
+        if d > 0 and mark[d] == start:
+            return -1
+    return roots
+
+
+@kernel
+def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> tuple[int, float]:
+    """Write the heads (n,) of the best tree; return the number of root arcs, -1 without a tree.
+
+    Also return the largest score that a contracted cycle took, in absolute value: what is smaller
+    than a rounding error of it was not seen by the search.
+    """
+    roots = greedy_heads(scores, n, single, heads)
+    if roots >= 0:
+        return roots, 0.0
+    score = np.empty((2 * n + 1, n + 1))
+    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    chosen = np.zeros(2 * n + 1, dtype=np.int64)
+    parent = np.empty(2 * n + 1, dtype=np.int64)
+    count = search(scores, n, single, score, entry, chosen, parent)
+    if count == 0:
+        return -1, 0.0
+    largest = 0.0
+    for c in range(n + 1, count):
+        largest = max(largest, abs(score[c, chosen[c]]))
+    return expand(count, n, chosen, entry, parent, heads), largest

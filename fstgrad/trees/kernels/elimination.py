@@ -1,4 +1,4 @@
-"""Subtraction-free marginals of spanning trees, and their derivative along one direction.
+"""Subtraction-free marginals of spanning trees, and their derivatives along directions.
 
 Node elimination in the manner of Grassmann, Taksar and Heyman (1985): node k goes, each of its
 heads i takes the share p_ik = w_ik / s_k of its dependents, s_k the weight that enters k from the
@@ -11,165 +11,236 @@ multiplications in all.  Only sums, products and quotients of positive numbers o
 marginal is right to a few units in its last place however ill-conditioned the Laplacian is.
 
 Single root: the root's weights are first-order quantities rho; they stay out of the pivots, and the
-last node's factor is its rho.
+last node's factor is its rho.  Where a closed component (`normal`) is down to a node k that is not
+the last, k is the root's one dependent: its pivot is its rho, from then on k stands for the root,
+and the other root arcs, being of second order, are gone.  The root arc of the last node j then is
+in none of its trees (`elsewhere`).
 
-Tables are (value, tangent) pairs along axis 0: x[0] (m+1, m) holds the weights [root and nodes,
-nodes] of the nodes left, x[1] their derivative; e[0], e[1] are (n+1, n).
+Arrays have slots along axis 0: in floats a value and its derivative along a direction, 1 or 2; in
+logarithms those of `logarithms`, 1, 2 or 4.  x (slots, m+1, m) holds the weights [root and nodes,
+nodes] of the nodes left, e is (slots, n+1, n).
 """
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.compiler import kernel
+from fstgrad.trees.kernels import logarithms
 
 # What fell below the least float64, 5e-324, does not count next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280
 
 
 @kernel
-def eliminate(x: FloatArray, k: int, low: int, high: int, single: bool, along: bool) -> float:
+def eliminate(x: FloatArray, k: int, low: int, high: int, single: bool) -> float:
     """Eliminate node k from the nodes low .. high-1; return s_k, 0 if it may have underflowed."""
-    w, dw = x[0], x[1]
+    w = x[0]
     total = 0.0 if single else w[0, k]
-    tangent = 0.0 if single else dw[0, k]
     for i in range(low + 1, high + 1):
         total += w[i, k]
     if not total > SMALLEST_PIVOT:
         return 0.0
-    if along:
+    tangent = 0.0
+    if len(x) > 1:
+        tangent = 0.0 if single else x[1, 0, k]
         for i in range(low + 1, high + 1):
-            tangent += dw[i, k]
-    row, drow = w[k + 1], dw[k + 1]
+            tangent += x[1, i, k]
+    row = w[k + 1, low:high]
     for step in range(low, high + 1):
         i = 0 if step == low else step
+        if w[i, k] == 0.0 and len(x) == 1:
+            continue
         p = w[i, k] / total
         w[i, k] = p
-        target = w[i]
-        for j in range(low, high):
+        target = w[i, low:high]
+        for j in range(high - low):
             target[j] += p * row[j]
-        if along:
-            dp = (dw[i, k] - p * tangent) / total
-            dw[i, k] = dp
-            dtarget = dw[i]
-            for j in range(low, high):
+        if len(x) > 1:
+            dp = (x[1, i, k] - p * tangent) / total
+            x[1, i, k] = dp
+            drow, dtarget = x[1, k + 1, low:high], x[1, i, low:high]
+            for j in range(high - low):
                 dtarget[j] += dp * row[j] + p * drow[j]
     return total
 
 
 @kernel
 def substitute(
-    x: FloatArray,
-    k: int,
-    low: int,
-    high: int,
-    first: int,
-    start: int,
-    stop: int,
-    along: bool,
-    e: FloatArray,
+    x: FloatArray, k: int, low: int, high: int, first: int, columns: tuple[int, int], e: FloatArray
 ) -> None:
-    """Write e_kj for the last nodes j in start .. stop-1, from those of the nodes low .. high-1."""
-    w, dw = x[0], x[1]
-    left, right = first + start, first + stop
+    """Add the sum over the nodes i in low .. high-1 of p_ik e_ij to e_kj, j in `columns`.
+
+    first : the node of e that is node 0 of x.  columns : the first last node of e, and the end.
+    """
+    left, right = columns
     out = e[0, first + k + 1, left:right]
-    dout = e[1, first + k + 1, left:right]
-    out[:] = w[0, k]
-    dout[:] = dw[0, k] if along else 0.0
     for i in range(low, high):
-        p, dp = w[i + 1, k], dw[i + 1, k]
+        p = x[0, i + 1, k]
         source = e[0, first + i + 1, left:right]
-        dsource = e[1, first + i + 1, left:right]
-        for j in range(stop - start):
+        for j in range(len(out)):
             out[j] += p * source[j]
-        if along:
-            for j in range(stop - start):
-                dout[j] += dp * source[j] + p * dsource[j]
+    if len(x) > 1:
+        slope = e[1, first + k + 1, left:right]
+        for i in range(low, high):
+            p, dp = x[0, i + 1, k], x[1, i + 1, k]
+            source, dsource = e[0, first + i + 1, left:right], e[1, first + i + 1, left:right]
+            for j in range(len(out)):
+                slope[j] += dp * source[j] + p * dsource[j]
+
+
+@kernel
+def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
+    """Let node k, the root's one dependent, stand for the root; return the log of its weight."""
+    weight = x[0, 0, k]
+    for slot in range(len(x)):
+        x[slot, 0, low:high] = x[slot, k + 1, low:high]
+        x[slot, 0, k] = 1.0 if slot == 0 and not logs else 0.0
+    if logs:
+        return float(weight)
+    return float(np.log(weight)) if weight > SMALLEST_PIVOT else -np.inf
 
 
 @kernel
 def remove_half(
-    x: FloatArray, y: FloatArray, keep_right: bool, single: bool, along: bool, z: FloatArray
-) -> float:
-    """Eliminate half the nodes of x in y, put the others into z; return sum log s, or -inf."""
+    x: FloatArray,
+    y: FloatArray,
+    keep_right: bool,
+    mode: tuple[bool, bool],
+    closed: BoolArray,
+    z: FloatArray,
+) -> tuple[float, int]:
+    """Eliminate half the nodes of x in y, put the others into z.
+
+    mode : whether the root's one dependent is still open, and whether x holds logarithms.
+    closed : (m,) which nodes of x are in a closed component.
+    Return the sum of log s, or -inf, and the step that found the root's dependent, m if none did.
+    """
     m, count = x.shape[2], z.shape[2]
     start = m - count if keep_right else 0
     y[:] = x
+    single, logs = mode
     value = 0.0
+    found = m
+    work = np.empty((len(x), m))
     for step in range(m - count):
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
-        pivot = eliminate(y, k, low, high, single, along)
-        if pivot == 0.0:
-            return -np.inf
-        value += np.log(pivot)
+        if single and closed[k] and not closed[low:high].any():
+            value += make_root(y, k, low, high, logs)
+            single, found = False, step
+        elif logs:
+            value += logarithms.eliminate(y, k, low, high, single, work)
+        else:
+            pivot = eliminate(y, k, low, high, single)
+            value += np.log(pivot) if pivot > 0.0 else -np.inf
+        if value == -np.inf:
+            return value, found
     z[:, 0] = y[:, 0, start : start + count]
     z[:, 1:] = y[:, start + 1 : start + count + 1, start : start + count]
-    return value
+    return value, found
 
 
 @kernel
 def restore_half(
-    y: FloatArray, keep_right: bool, count: int, first: int, along: bool, e: FloatArray
+    y: FloatArray,
+    keep_right: bool,
+    mode: tuple[bool, bool],
+    found: int,
+    first: int,
+    elsewhere: BoolArray,
+    e: FloatArray,
 ) -> None:
-    """Write e of the nodes that `remove_half` eliminated in y, the others being last in turn."""
+    """Write e of the nodes that `remove_half` eliminated in y, the others being last in turn.
+
+    first : the node of e and `elsewhere` that is node 0 of y.
+    """
     m = y.shape[2]
-    start = m - count if keep_right else 0
-    for step in range(m - count - 1, -1, -1):
+    half = m // 2
+    single, logs = mode
+    start, stop = (first + half, first + m) if keep_right else (first, first + half)
+    work = np.empty((len(y), stop - start))
+    for step in range(m - (stop - start) - 1, -1, -1):
         k = step if keep_right else m - 1 - step
         low, high = (k + 1, m) if keep_right else (0, k)
-        substitute(y, k, low, high, first, start, start + count, along, e)
+        for j in range(start, stop):
+            no_root = single and step < found and elsewhere[j]
+            for slot in range(len(y)):
+                e[slot, first + k + 1, j] = 0.0 if no_root else y[slot, 0, k]
+            if no_root and logs:
+                e[0, first + k + 1, j] = -np.inf
+        if logs:
+            inner = e[:, first : first + m + 1, start:stop]
+            logarithms.substitute(y, k, low, high, inner, inner[:, k + 1], work)
+        else:
+            substitute(y, k, low, high, first, (start, stop), e)
 
 
 @kernel
-def all_last(x: FloatArray, single: bool, along: bool, e: FloatArray) -> float:
-    """Fill e; return sum log s with the last node's weight, -inf if a pivot may have underflowed.
+def all_last(
+    x: FloatArray, single: bool, logs: bool, closed: BoolArray, elsewhere: BoolArray, e: FloatArray
+) -> float:
+    """Fill e and `elsewhere`; return the sum of log s with the last node's weight, or -inf.
 
     The recursion is spelt out as a stack of frames: (x, y) of each depth lie in one buffer, and
     `stage` counts the halves that a frame has removed.
     """
-    n = x.shape[2]
-    work = np.empty(8 * (n + 2) * (n + 3))
+    slots, _, n = x.shape
+    work = np.empty(4 * slots * (n + 2) * (n + 3))
     work[: x.size] = x.reshape(-1)
-    at, size, first, stage = np.zeros((4, 66), dtype=np.int64)
-    logs = np.zeros(66)
-    size[0] = n
+    at, size, first, stage, found = np.zeros((5, 66), dtype=np.int64)
+    is_open = np.zeros(66, dtype=np.bool_)
+    totals = np.zeros(66)
+    size[0], is_open[0] = n, single
     depth = 0
     value = np.nan
     while depth >= 0:
-        m = size[depth]
-        area = 2 * (m + 1) * m
-        frame = work[at[depth] : at[depth] + area].reshape(2, m + 1, m)
+        m, begin = size[depth], first[depth]
+        area = slots * (m + 1) * m
+        frame = work[at[depth] : at[depth] + area].reshape(slots, m + 1, m)
         if m == 1:
-            if not frame[0, 0, 0] > SMALLEST_PIVOT:
+            last = frame[0, 0, 0] if logs else np.log(max(frame[0, 0, 0], SMALLEST_PIVOT))
+            if last == -np.inf or (not logs and not frame[0, 0, 0] > SMALLEST_PIVOT):
                 return -np.inf
+            elsewhere[begin] = single and not is_open[depth]
             if np.isnan(value):
-                value = logs[:depth].sum() + np.log(frame[0, 0, 0])
+                value = totals[:depth].sum() + last
             depth -= 1
             continue
-        y = work[at[depth] + area : at[depth] + 2 * area].reshape(2, m + 1, m)
+        y = work[at[depth] + area : at[depth] + 2 * area].reshape(slots, m + 1, m)
         half = m // 2
+        mode = (is_open[depth], logs)
         if stage[depth] > 0:
-            removed_left = stage[depth] == 1
-            restore_half(
-                y, removed_left, m - half if removed_left else half, first[depth], along, e
-            )
+            restore_half(y, stage[depth] == 1, mode, found[depth], begin, elsewhere, e)
         if stage[depth] == 2:
             depth -= 1
             continue
-        keep_right = stage[depth] == 0
-        count = m - half if keep_right else half
+        right = stage[depth] == 0
+        count = m - half if right else half
         base = at[depth] + 2 * area
-        z = work[base : base + 2 * (count + 1) * count].reshape(2, count + 1, count)
-        logs[depth] = remove_half(frame, y, keep_right, single, along, z)
-        if logs[depth] == -np.inf:
+        z = work[base : base + slots * (count + 1) * count].reshape(slots, count + 1, count)
+        totals[depth], found[depth] = remove_half(
+            frame, y, right, mode, closed[begin : begin + m], z
+        )
+        if totals[depth] == -np.inf:
             return -np.inf
         stage[depth] += 1
         depth += 1
-        at[depth] = base
-        size[depth] = count
-        first[depth] = first[depth - 1] + (half if keep_right else 0)
-        stage[depth] = 0
+        at[depth], size[depth], stage[depth] = base, count, 0
+        first[depth] = begin + (half if right else 0)
+        is_open[depth] = is_open[depth - 1] and found[depth - 1] == m
     return value
+
+
+@kernel
+def first_order(
+    w: FloatArray, n: int, single: bool, closed: BoolArray, g: FloatArray, mu: FloatArray
+) -> float:
+    """Write g and mu for one item; return log Z, -inf if it fails.
+
+    Tables are laid out as in `matrix_tree`, w scaled likewise; closed : (n+1,).
+    """
+    no_direction = np.zeros((1, 1))
+    return solve(w, no_direction, n, single, closed, g, mu, no_direction)
 
 
 @kernel
@@ -178,28 +249,32 @@ def solve(
     v: FloatArray,
     n: int,
     single: bool,
-    along: bool,
+    closed: BoolArray,
     g: FloatArray,
     mu: FloatArray,
     dmu: FloatArray,
 ) -> float:
-    """Write g, mu and, if `along`, dmu = Cov v for one item; return log Z, -inf if it fails.
+    """Write g, mu and, if v is a table, dmu = Cov v for one item; return log Z, -inf if it fails.
 
-    Tables are laid out as in `matrix_tree`, w scaled likewise.
+    Tables are laid out as in `matrix_tree`, w scaled likewise; closed : (n+1,).
     """
-    x = np.zeros((2, n + 1, n))
-    e = np.zeros((2, n + 1, n))
+    along = len(v) > 1
+    slots = 2 if along else 1
+    x = np.zeros((slots, n + 1, n))
+    e = np.zeros((slots, n + 1, n))
+    elsewhere = np.zeros(n, dtype=np.bool_)
     x[0] = w[: n + 1, 1 : n + 1]
     if along:
         x[1] = x[0] * v[: n + 1, 1 : n + 1]
-    value = all_last(x, single, along, e)
+    value = all_last(x, single, False, closed[1:], elsewhere, e)
     if value == -np.inf:
         return value
-    e[0, 0] = 1.0
     g[:] = 0.0
     mu[:] = 0.0
-    dmu[:] = 0.0
+    if along:
+        dmu[:] = 0.0
     for j in range(n):
+        e[0, 0, j] = 0.0 if elsewhere[j] else 1.0
         total = 0.0
         tangent = 0.0
         for i in range(n + 1):
@@ -213,5 +288,61 @@ def solve(
             if along:
                 change = x[1, i, j] * e[0, i, j] + x[0, i, j] * e[1, i, j]
                 dmu[i, j + 1] = (change - part * tangent) / total
+        g[j + 1, j + 1] = 0.0
     # not finite: the root's first-order weights overflowed
-    return value if np.isfinite(mu.sum() + dmu.sum()) else -np.inf
+    finite = np.isfinite(mu.sum()) and np.isfinite(g.sum()) and np.isfinite(dmu.sum())
+    return value if finite else -np.inf
+
+
+@kernel
+def solve_logs(
+    log_w: FloatArray,
+    directions: FloatArray,
+    n: int,
+    single: bool,
+    closed: BoolArray,
+    log_g: FloatArray,
+    out: FloatArray,
+) -> float:
+    """Solve one item of log-weights (n+1, n+1) of any range; return log Z, -inf without a tree.
+
+    directions : (0, 1 or 2, n+1, n+1), v and u.  log_g : the log of the gradient.
+    out : (1, 2 or 4, n+1, n+1): mu, Cov v, Cov u, and the derivative of Cov v along u.
+    """
+    slots = len(out)
+    x = np.zeros((slots, n + 1, n))
+    e = np.zeros((slots, n + 1, n))
+    elsewhere = np.zeros(n, dtype=np.bool_)
+    for i in range(n + 1):
+        for j in range(n):
+            x[0, i, j] = log_w[i, j + 1] if i != j + 1 else -np.inf
+            for slot in range(len(directions)):
+                x[slot + 1, i, j] = directions[slot, i, j + 1] if x[0, i, j] > -np.inf else 0.0
+    e[0] = -np.inf
+    log_g[:] = -np.inf
+    out[:] = 0.0
+    value = all_last(x, single, True, closed[1:], elsewhere, e)
+    if value == -np.inf:
+        return value
+    total = np.zeros((slots, n))
+    total[0] = -np.inf
+    part = np.empty((slots, n))
+    for j in range(n):
+        e[0, 0, j] = -np.inf if elsewhere[j] else 0.0
+    for i in range(n + 1):
+        for j in range(n):
+            logarithms.multiply(x[:, i, j : j + 1], e[:, i, j : j + 1], part[:, j : j + 1])
+        logarithms.add(total, part)
+    for i in range(n + 1):
+        for j in range(n):
+            own = x[:, i, j] + e[:, i, j] - total[:, j]
+            if i != j + 1:
+                log_g[i, j + 1] = e[0, i, j] - total[0, j]
+            if x[0, i, j] + e[0, i, j] > -np.inf:
+                mu = np.exp(own[0])
+                out[0, i, j + 1] = mu
+                for slot in range(1, slots):
+                    out[slot, i, j + 1] = mu * own[slot]
+                if slots == 4:
+                    out[3, i, j + 1] = mu * (own[3] + own[1] * own[2])
+    return value

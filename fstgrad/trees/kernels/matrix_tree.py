@@ -10,12 +10,14 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import exponentiate, invert
 
-# Above this gradient the subtractions B_jj - B_jh have lost too many digits.
-CONDITION_LIMIT = 100.0
+# Above this gradient the subtractions B_jj - B_jh have lost too many digits: 1e-12 of a marginal.
+CONDITION_LIMIT = 1e4
+# The same for second-order quantities, which are products of two gradients.
+SECOND_LIMIT = 100.0
 # With a root arc so far above its rivals, marginals of 1e-17 in place of 0 would count.
 ROOT_LIMIT = 1e4
 
@@ -24,12 +26,12 @@ ROOT_LIMIT = 1e4
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
     """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1.
 
-    A length of 0 is set to m.
+    A length of -1 is set to m.
     """
     size, width = scores.shape[1:]
     labels = width // size
     for item in range(len(lengths)):
-        if lengths[item] == 0:
+        if lengths[item] < 0:
             lengths[item] = size - 1
         count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
@@ -45,12 +47,13 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
 
 
 @kernel
-def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float]:
-    """Write scores - c_j (single root: the root's row less its maximum c_0); return sum c and c_0.
+def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float, float]:
+    """Write scores - c_j (single root: the root's row less its maximum c_0).
 
     out : (n+1, n+1), -inf on the diagonal and in column 0.
     A column's constant c_j is its largest score, over non-root heads if only one arc may leave
-    the root.
+    the root.  Return the sum of the constants, c_0, and how far the sum is below that of the
+    columns' largest scores over all heads.
     """
     top = np.full(n + 1, -np.inf)
     for i in range(1 if single else 0, n + 1):
@@ -77,10 +80,12 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
         out[0, j] -= largest
     # the constants of the child and of the root add up to one score, whose digits they may lack
     shift = root[child] if child > 0 else 0.0
+    below = min(root[child] - top[child], 0.0) if child > 0 else 0.0
     for j in range(1, n + 1):
         if j != child:
             shift += top[j]
-    return shift, largest
+            below -= max(root[j] - top[j], 0.0)
+    return shift, largest, below
 
 
 @fused_kernel
@@ -146,34 +151,55 @@ def differentiate(
 
 
 @kernel
+def invert_laplacian(
+    w: FloatArray, n: int, single: bool, buffer: FloatArray, g: FloatArray, mu: FloatArray
+) -> float:
+    """Write g and mu by the inverse Laplacian; return log Z, NaN if it cannot be trusted.
+
+    buffer : room for (n + 4) (n + 8) numbers.
+    """
+    rows, width = n + (-n) % 4, n + (-n) % 8
+    inverse = buffer[: rows * width].reshape(rows, width)
+    laplacian(w, n, single, inverse)
+    value = invert(inverse)
+    if value > -np.inf and differentiate(inverse, w, n, single, g, mu):
+        return float(value)
+    return np.nan
+
+
+@kernel
 def solve_batch(
     scores: FloatArray,
     lengths: IntArray,
     single: bool,
     tables: FloatArray,
     log_partition: FloatArray,
+    relative: FloatArray,
 ) -> int:
     """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
 
     tables : (2, b, m+1, m+1), g and mu.  log_partition : NaN where an item is not trusted.
+    relative : log Z less the sum of the dependents' largest scores.
     """
     size = scores.shape[1]
-    buffer, weights = np.empty((size + 2) * (size + 6)), np.empty(size * size)
+    buffer, weights = np.empty((size + 4) * (size + 8)), np.empty(size * size)
     left = 0
     for item in range(len(lengths)):
         n = lengths[item]
+        if n == 0:
+            tables[:, item] = 0.0
+            log_partition[item] = 0.0
+            relative[item] = 0.0
+            continue
         w = weights[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
-        shift, root = center(scores[item], n, single, w)
+        shift, root, below = center(scores[item], n, single, w)
         exponentiate(w.reshape(-1), buffer)
-        rows, width = n + (-n) % 4, n + (-n) % 8
-        inverse = buffer[: rows * width].reshape(rows, width)
-        laplacian(w, n, single, inverse)
-        value = invert(inverse)
-        trusted = value > -np.inf and root < ROOT_LIMIT
-        if trusted:
-            trusted = differentiate(inverse, w, n, single, tables[0, item], tables[1, item])
-        log_partition[item] = value + shift if trusted else np.nan
-        left += not trusted
+        value = np.nan
+        if root < ROOT_LIMIT:
+            value = invert_laplacian(w, n, single, buffer, tables[0, item], tables[1, item])
+        log_partition[item] = value + shift
+        relative[item] = value + below
+        left += np.isnan(value)
     return left
 
 
@@ -182,49 +208,39 @@ def entropies(
     scores: FloatArray,
     marginals: FloatArray,
     lengths: IntArray,
-    log_partition: FloatArray,
+    relative: FloatArray,
     regrets: FloatArray,
     out: FloatArray,
 ) -> None:
     """Write entropies, and each dependent's largest score less the scores, 0 where they are -inf.
 
-    scores, marginals, regrets : (b, m+1, (m+1) * y).  The entropy is log Z - <mu, scores>; without
-    what every tree shares it keeps its digits.
+    scores, marginals, regrets : (b, m+1, m+1).  relative : as in `solve_batch`.  The entropy is
+    log Z - <mu, scores>; without what every tree shares it keeps its digits.
     """
-    size, width = scores.shape[1:]
-    labels = width // size
+    size = scores.shape[1]
     for item in range(len(lengths)):
         n = lengths[item]
-        count = (n + 1) * labels
-        top, expected = np.full(count, -np.inf), np.zeros(count)
+        top, expected = np.full(n + 1, -np.inf), np.zeros(n + 1)
         for i in range(n + 1):
             row, source = regrets[item, i], scores[item, i]
-            for k in range(count):
+            for k in range(n + 1):
                 row[k] = source[k]
-            for k in range(labels):
-                row[k] = -np.inf
-                row[i * labels + k] = -np.inf
-            for k in range(count):
+            row[0] = -np.inf
+            row[i] = -np.inf
+            for k in range(n + 1):
                 top[k] = row[k] if row[k] > top[k] else top[k]
-        entropy = log_partition[item]
-        for start in range(0, count, labels):
-            largest = -np.inf
-            for k in range(start, start + labels):
-                largest = top[k] if top[k] > largest else largest
-            for k in range(start, start + labels):
-                top[k] = largest
-            entropy -= largest if largest > -np.inf else 0.0
         for i in range(n + 1):
             row, mu = regrets[item, i], marginals[item, i]
-            for k in range(count):
+            for k in range(n + 1):
                 row[k] = top[k] - row[k] if row[k] > -np.inf else 0.0
                 expected[k] += mu[k] * row[k]
-            for k in range(count, width):
+            for k in range(n + 1, size):
                 row[k] = 0.0
         for i in range(n + 1, size):
-            for k in range(width):
+            for k in range(size):
                 regrets[item, i, k] = 0.0
-        for k in range(count):
+        entropy = relative[item]
+        for k in range(n + 1):
             entropy += expected[k]
         out[item] = entropy if entropy > 0.0 else 0.0
 
@@ -265,22 +281,45 @@ def hessian_product(
         for j in range(n + 1):
             change = w[i, j] * (own * diagonal[j] - weighted[i, j])
             v[i, j] = mu[i, j] * v[i, j] + change
-        v[i, n + 1 :] = 0.0
-    v[n + 1 :] = 0.0
 
 
 @kernel
 def hessian_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, tables: FloatArray, v: FloatArray
+    scores: FloatArray,
+    lengths: IntArray,
+    single: bool,
+    tables: FloatArray,
+    done: BoolArray,
+    v: FloatArray,
 ) -> None:
-    """Replace v by Cov v for every item, g and mu being those of `solve_batch`."""
+    """Replace v by Cov v for every item that is not `done`, g and mu being those of `solve_batch`.
+
+    What lies beyond an item's length becomes 0 for all.
+    """
     size = scores.shape[1]
     buffer, weights = np.empty(3 * size * size), np.empty(size * size)
     for item in range(len(lengths)):
         n = lengths[item]
+        v[item, :, n + 1 :] = 0.0
+        v[item, n + 1 :] = 0.0
+        if done[item]:
+            continue
         area = (n + 1) * (n + 1)
         w = weights[:area].reshape(n + 1, n + 1)
         center(scores[item], n, single, w)
         exponentiate(w.reshape(-1), buffer)
         work = buffer[: 3 * area].reshape(3, n + 1, n + 1)
         hessian_product(w, tables[0, item], tables[1, item], v[item], n, single, work)
+
+
+@kernel
+def find_delicate(tables: FloatArray, lengths: IntArray, delicate: BoolArray) -> None:
+    """Set which items have a gradient too large for `hessian_batch`, or none."""
+    for item in range(len(lengths)):
+        n = lengths[item]
+        largest = 0.0
+        for i in range(n + 1):
+            row = tables[0, item, i]
+            for j in range(n + 1):
+                largest = max(largest, abs(row[j]))
+        delicate[item] = n > 0 and not 0.0 < largest <= SECOND_LIMIT

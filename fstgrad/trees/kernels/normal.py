@@ -1,0 +1,255 @@
+"""Normal form of a table of scores: what no tree can use is gone, what all trees share is gone.
+
+The chosen scores y_c of a search for the best tree (`arborescence`) are a solution of the dual
+linear programme: with the reduced score r_ij = s_ij - sum of y_c over the components c that the arc
+i -> j enters, a tree scores
+
+    sum of y_c over all c  +  sum of r over its arcs  +  sum of y_c (entries into c - 1),
+
+where r <= 0, y_c <= 0 for a contracted cycle c, and the best tree has 0 in both of the last sums.
+No tree weighs more than exp(r_ij + H) times the best if it uses the arc i -> j, nor more than
+exp(y_c + H) if it enters c twice, H = sum_j log sum_i exp(r_ij).  So arcs below a limit of
+-(H + 50) are dropped and y_c is raised to the limit: log Z and marginals change by less than e^-50,
+and scores such as -1e30 that stand for "forbidden" leave nothing behind, wherever they are.
+
+Single root: a closed component, which only root arcs enter, holds the root's one dependent.  All
+its trees enter it once, so its y_c is a constant, and root arcs to other nodes are dropped.
+
+Sums of y_c are pairs (value, what rounding lost), as 0.3 - 1e30 + 1e30 has to be 0.3.
+"""
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.arborescence import best_heads, expand, search
+
+# The weight below which arcs and second entries do not count, next to all trees: exp(-50).
+MARGIN = 50.0
+# Scores beyond this may have hidden others: a best tree is then looked for in the normal form.
+LARGE = 1e5
+# Scores between this and -inf are raised to it: sums of them stay finite.
+LEAST = -1e300
+
+
+@kernel
+def raise_least(scores: FloatArray, out: FloatArray) -> None:
+    """Write the scores, those below LEAST that are finite raised to it."""
+    for i in range(len(out)):
+        for j in range(len(out)):
+            value = scores[i, j]
+            out[i, j] = LEAST if -np.inf < value < LEAST else value
+
+
+@kernel
+def add_exactly(high: float, low: float, value: float) -> tuple[float, float]:
+    """Return the pair (high, low) plus a value, by Knuth's two-sum."""
+    total = high + value
+    back = total - high
+    return total, low + ((high - (total - back)) + (value - back))
+
+
+@kernel
+def tour(
+    count: int, n: int, parent: IntArray, order: IntArray, begin: IntArray, end: IntArray
+) -> None:
+    """Lay the dependents out so that every component c is order[begin[c]:end[c]]."""
+    size = np.zeros(count, dtype=np.int64)
+    size[1 : n + 1] = 1
+    for c in range(1, count):
+        if parent[c] >= 0:
+            size[parent[c]] += size[c]
+    free = np.zeros(count, dtype=np.int64)  # the next place inside each component
+    place = 0
+    for c in range(count - 1, 0, -1):
+        if parent[c] < 0:
+            begin[c] = place
+            place += size[c]
+        else:
+            begin[c] = free[parent[c]]
+            free[parent[c]] += size[c]
+        free[c] = begin[c]
+        end[c] = begin[c] + size[c]
+    for d in range(1, n + 1):
+        order[begin[d]] = d
+
+
+@kernel
+def reduce_scores(
+    scores: FloatArray,
+    n: int,
+    count: int,
+    dual: FloatArray,
+    parent: IntArray,
+    order: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    out: FloatArray,
+) -> None:
+    """Write the reduced scores (n+1, n+1), -inf on the diagonal and in column 0."""
+    out[:, 0] = -np.inf
+    for j in range(1, n + 1):
+        out[j, j] = -np.inf
+        c = j
+        high, low = 0.0, 0.0
+        while c >= 0:
+            high, low = add_exactly(high, low, -dual[c])
+            outer = parent[c]
+            first, last = (begin[outer], end[outer]) if outer >= 0 else (0, n)
+            for place in range(first, last):
+                if place < begin[c] or place >= end[c]:
+                    i = order[place]
+                    total, rest = add_exactly(high, low, scores[i, j])
+                    out[i, j] = total + rest if scores[i, j] > -np.inf else -np.inf
+            c = outer
+        total, rest = add_exactly(high, low, scores[0, j])
+        out[0, j] = total + rest if scores[0, j] > -np.inf else -np.inf
+
+
+@kernel
+def spread(reduced: FloatArray, n: int) -> float:
+    """Return H, the log of the product of the dependents' total reduced weights."""
+    total = np.zeros(n + 1)
+    for i in range(n + 1):
+        for j in range(1, n + 1):
+            total[j] += np.exp(reduced[i, j])
+    value = 0.0
+    for j in range(1, n + 1):
+        value += np.log(total[j])
+    return value
+
+
+@kernel
+def normalise(
+    scores: FloatArray,
+    n: int,
+    single: bool,
+    limit: float,
+    out: FloatArray,
+    closed: BoolArray,
+) -> tuple[float, int]:
+    """Write the normal form (n+1, n+1); return what it lacks of log Z, and the best root arc.
+
+    limit : how far below the best an arc may be, < 0; 0 for -(H + 50).
+    closed : (n+1,) the nodes of a closed component, if that is not all of them; single root only.
+    The best tree's dependent of the root is 0 if no tree is allowed.
+    """
+    score = np.empty((2 * n + 1, n + 1))
+    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    chosen = np.zeros(2 * n + 1, dtype=np.int64)
+    parent = np.empty(2 * n + 1, dtype=np.int64)
+    closed[:] = False
+    count = search(scores, n, single, score, entry, chosen, parent)
+    if count == 0:
+        return -np.inf, 0
+    heads = np.empty(n, dtype=np.int64)
+    roots = expand(count, n, chosen, entry, parent, heads)
+    if single and roots > 1:
+        return -np.inf, 0
+    child = 0
+    for d in range(n, 0, -1):
+        child = d if heads[d - 1] == 0 else child
+    dual, kept = np.zeros(count), np.zeros(count)
+    places = np.empty((3, count), dtype=np.int64)
+    order, begin, end = places[0], places[1], places[2]
+    tour(count, n, parent, order, begin, end)
+    for c in range(1, count):
+        dual[c] = score[c, chosen[c]]
+    reduce_scores(scores, n, count, dual, parent, order, begin, end, out)
+    for c in range(1, count):
+        if single and parent[c] < 0 and chosen[c] == 0:
+            for d in range(1, n + 1):
+                inside = begin[c] <= begin[d] and begin[d] < end[c]
+                closed[d] = inside and end[c] - begin[c] < n
+                if not inside:
+                    out[0, d] = -np.inf
+    lowest = limit if limit < 0.0 else -(spread(out, n) + MARGIN)
+    high, low = 0.0, 0.0
+    for c in range(1, count):
+        if c > n and not (single and chosen[c] == 0):
+            kept[c] = max(dual[c], lowest)
+        high, low = add_exactly(high, low, dual[c])
+        high, low = add_exactly(high, low, -kept[c])
+    restore(n, lowest, kept, parent, order, begin, end, out)
+    return high + low, child
+
+
+@kernel
+def restore(
+    n: int,
+    lowest: float,
+    kept: FloatArray,
+    parent: IntArray,
+    order: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    out: FloatArray,
+) -> None:
+    """Drop arcs below the limit; add what is kept of the cycles' y_c to the arcs into them."""
+    for j in range(1, n + 1):
+        c = j
+        total = 0.0
+        while c >= 0:
+            total += kept[c]
+            outer = parent[c]
+            first, last = (begin[outer], end[outer]) if outer >= 0 else (0, n)
+            for place in range(first, last):
+                if place < begin[c] or place >= end[c]:
+                    i = order[place]
+                    out[i, j] = out[i, j] + total if out[i, j] >= lowest else -np.inf
+            c = outer
+        out[0, j] = out[0, j] + total if out[0, j] >= lowest else -np.inf
+
+
+@kernel
+def laminar(
+    scores: FloatArray,
+    n: int,
+    single: bool,
+    reduced: FloatArray,
+    dual: FloatArray,
+    inside: BoolArray,
+) -> tuple[int, float]:
+    """Write reduced scores (n+1, n+1), and y_c (2n+1,) and members (2n+1, n+1) of components.
+
+    Components from n+1 are contracted cycles; y_c is 0 for one that holds the single root's
+    dependent, as all trees enter it once.  Return the number of components and the sum of the y_c
+    of cycles that `normalise` keeps.
+    """
+    score = np.empty((2 * n + 1, n + 1))
+    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    chosen = np.zeros(2 * n + 1, dtype=np.int64)
+    parent = np.empty(2 * n + 1, dtype=np.int64)
+    count = search(scores, n, single, score, entry, chosen, parent)
+    places = np.empty((3, count), dtype=np.int64)
+    order, begin, end = places[0], places[1], places[2]
+    tour(count, n, parent, order, begin, end)
+    for c in range(1, count):
+        dual[c] = score[c, chosen[c]]
+        for place in range(begin[c], end[c]):
+            inside[c, order[place]] = True
+    reduce_scores(scores, n, count, dual, parent, order, begin, end, reduced)
+    lowest = -(spread(reduced, n) + MARGIN)
+    kept = 0.0
+    for c in range(n + 1, count):
+        if single and chosen[c] == 0:
+            dual[c] = 0.0
+        kept += max(dual[c], lowest)
+    return count, kept
+
+
+@kernel
+def best_batch(
+    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, roots: IntArray
+) -> None:
+    """Write the best heads of every item, -1 past its length, and its number of root arcs or -1."""
+    heads[:] = -1
+    for item in range(scores.shape[0]):
+        n = lengths[item]
+        roots[item], largest = best_heads(scores[item], n, single, heads[item, :n])
+        if largest > LARGE or roots[item] < 0:
+            raised, out = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
+            closed = np.empty(n + 1, dtype=np.bool_)
+            raise_least(scores[item], raised)
+            if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
+                roots[item] = best_heads(out, n, single, heads[item, :n])[0]

@@ -1,0 +1,189 @@
+"""Tables that `matrix_tree.solve_batch` cannot vouch for, by ever safer and slower methods.
+
+1. Single root: the same inverse with the best tree's root dependent as the last node, whose row of
+   the Laplacian holds the root's weights.  The pivots before it then are those of a graph in which
+   every node can be reached, so sparse tables need no more than this.
+2. The same in normal form (`normal`), in which masks and offsets of any size are gone.
+3. Elimination without subtractions, which no ill-conditioning troubles.
+4. The same on logarithms, where a weight or a pivot may underflow.
+
+Each is trusted only if its columns of marginals sum to one.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.arborescence import best_heads
+from fstgrad.trees.kernels.dense import exponentiate
+from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
+from fstgrad.trees.kernels.matrix_tree import ROOT_LIMIT, center, invert_laplacian
+from fstgrad.trees.kernels.normal import normalise, raise_least
+
+# Weights below exp(-600) of the largest are left to logarithms.
+LOWEST = -600.0
+# Marginals below this come from what the normal form keeps in place of masks, or do not count.
+NEGLIGIBLE = 1e-20
+# What columns of marginals may miss of 1.
+SUM_TOLERANCE = 1e-10
+
+
+@kernel
+def exchange(table: FloatArray, node: int, n: int) -> None:
+    """Exchange a node's row and column with those of node n."""
+    for k in range(n + 1):
+        table[node, k], table[n, k] = table[n, k], table[node, k]
+    for k in range(n + 1):
+        table[k, node], table[k, n] = table[k, n], table[k, node]
+
+
+@kernel
+def invert_with_last(
+    w: FloatArray, n: int, single: bool, last: int, g: FloatArray, mu: FloatArray
+) -> float:
+    """Write g and mu by the inverse Laplacian with `last` as the last node; log Z or NaN."""
+    if single:
+        exchange(w, last, n)
+    value = invert_laplacian(w, n, single, np.empty((n + 4) * (n + 8)), g, mu)
+    if single:
+        exchange(w, last, n)
+        exchange(g, last, n)
+        exchange(mu, last, n)
+    return value
+
+
+@kernel
+def sums_to_one(mu: FloatArray) -> bool:
+    """Whether all columns of marginals (n+1, n+1) but the root's do."""
+    for j in range(1, len(mu)):
+        total = 0.0
+        for i in range(len(mu)):
+            total += mu[i, j]
+        if not abs(total - 1.0) < SUM_TOLERANCE:
+            return False
+    return True
+
+
+@kernel
+def least(w: FloatArray) -> float:
+    """Return the least finite log-weight, 0 if none is negative."""
+    lowest = 0.0
+    for x in w.reshape(-1):
+        lowest = x if -np.inf < x < lowest else lowest
+    return float(lowest)
+
+
+@kernel
+def solve_item(
+    scores: FloatArray,
+    single: bool,
+    effective: FloatArray,
+    g: FloatArray,
+    mu: FloatArray,
+    logs: FloatArray,
+) -> tuple[float, float, bool]:
+    """Solve one table (n+1, n+1); return log Z, the relative one, and if `effective` is used.
+
+    effective : the normal form that was solved, where the scores were not.
+    logs : (2, n+1, n+1) work space.
+    """
+    n = len(scores) - 1
+    heads = np.empty(n, dtype=np.int64)
+    closed = np.zeros(n + 1, dtype=np.bool_)
+    w = np.empty((n + 1, n + 1))
+    if single and best_heads(scores, n, single, heads)[0] == 1:
+        child = int(np.argmin(heads)) + 1
+        shift, root, below = center(scores, n, single, w)
+        if root < ROOT_LIMIT:
+            exponentiate(w.reshape(-1), logs[0].reshape(-1))
+            value = invert_with_last(w, n, single, child, g, mu)
+            if not np.isnan(value):
+                return value + shift, value + below, False
+    constant, child = normalise(scores, n, single, 0.0, effective, closed)
+    if child == 0:
+        return -np.inf, -np.inf, False
+    shift, _, below = center(effective, n, single, w)
+    logs[0] = w
+    lowest = least(w)
+    exponentiate(w.reshape(-1), logs[1].reshape(-1))
+    value = invert_with_last(w, n, single, child, g, mu)
+    if np.isnan(value) and lowest > LOWEST:
+        value = first_order(w, n, single, closed, g, mu)
+        if not (value > -np.inf and sums_to_one(mu)):
+            value = np.nan
+    if np.isnan(value):
+        g[:] = 0.0
+        out = mu.reshape(1, n + 1, n + 1)
+        value = solve_logs(logs[0], np.empty((0, n + 1, n + 1)), n, single, closed, logs[1], out)
+    for i in range(n + 1):
+        for j in range(n + 1):
+            mu[i, j] = mu[i, j] if mu[i, j] > NEGLIGIBLE else 0.0
+    return value + shift + constant, value + below, True
+
+
+@kernel
+def solve_batch(
+    scores: FloatArray,
+    lengths: IntArray,
+    single: bool,
+    effective: FloatArray,
+    tables: FloatArray,
+    log_partition: FloatArray,
+    relative: FloatArray,
+) -> None:
+    """Solve the items whose log Z is NaN.
+
+    effective : (b, m+1, m+1), the scores or what takes their place.
+    tables, log_partition, relative : as in `matrix_tree.solve_batch`.
+    """
+    for item in range(len(lengths)):
+        if not np.isnan(log_partition[item]):
+            continue
+        n = lengths[item]
+        own = np.empty((6, n + 1, n + 1))
+        raise_least(scores[item, : n + 1, : n + 1], own[0])
+        log_partition[item], relative[item], normal = solve_item(
+            own[0], single, own[1], own[2], own[3], own[4:]
+        )
+        tables[:, item] = 0.0
+        tables[0, item, : n + 1, : n + 1] = own[2]
+        tables[1, item, : n + 1, : n + 1] = own[3]
+        if normal:
+            effective[item, : n + 1, : n + 1] = own[1]
+
+
+@kernel
+def second_order(scores: FloatArray, single: bool, v: FloatArray, change: FloatArray) -> None:
+    """Write Cov v of one table (n+1, n+1), without subtractions."""
+    n = len(scores) - 1
+    tables = np.empty((4, n + 1, n + 1))
+    w, normal, g, mu = tables[0], tables[1], tables[2], tables[3]
+    closed = np.empty(n + 1, dtype=np.bool_)
+    normalise(scores, n, single, 0.0, normal, closed)
+    center(normal, n, single, w)
+    value = -np.inf
+    if least(w) > LOWEST:
+        value = solve(np.exp(w), v, n, single, closed, g, mu, change)
+    if value == -np.inf:
+        out = np.empty((2, n + 1, n + 1))
+        solve_logs(w, v.reshape(1, n + 1, n + 1), n, single, closed, g, out)
+        change[:] = out[1]
+
+
+@kernel
+def third_order(
+    scores: FloatArray, single: bool, v: FloatArray, u: FloatArray, out: FloatArray
+) -> float:
+    """Write mu, Cov v, Cov u and the derivative of Cov v along u (4, n+1, n+1); return log Z.
+
+    The scores (n+1, n+1) less what all trees share are taken on logarithms.
+    """
+    n = len(scores) - 1
+    tables = np.empty((3, n + 1, n + 1))
+    w, normal, log_g = tables[0], tables[1], tables[2]
+    closed = np.empty(n + 1, dtype=np.bool_)
+    normalise(scores, n, single, 0.0, normal, closed)
+    shift, _, _ = center(normal, n, single, w)
+    directions = np.empty((2, n + 1, n + 1))
+    directions[0], directions[1] = v, u
+    return shift + solve_logs(w, directions, n, single, closed, log_g, out)

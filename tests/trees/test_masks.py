@@ -1,0 +1,163 @@
+"""A finite number that stands for "forbidden" gives what -inf gives, wherever a tree avoids it."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.trees import treebank
+from tests.oracles import trees as oracle
+
+GOAL = 1e-9
+MASKS = [
+    -1e4,
+    -1e9,
+    -1e30,
+    -1e300,
+    float(np.finfo(np.float32).min),
+    float(np.finfo(np.float64).min),
+]
+FAMILIES = [(fg.SpanningTrees, True), (fg.SpanningTrees, False), (fg.ProjectiveTrees, True)]
+families = pytest.mark.parametrize("family, single_root", FAMILIES)
+
+# An engine that takes -1e30 for a weight like others gives these marginals an error of 0.2.
+MINIMAL = np.array(
+    [
+        [-0.9, -1.4, 0.1, -0.8],
+        [0, 0.6, -0.5, -1.9],
+        [1.4, 0.3, -0.6, 0.8],
+        [-0.7, -1e30, -1e30, 0.4],
+    ]
+)
+
+
+def pruned(rng, n, heads=4, gold=None, sd=2.0):
+    """Scores like a parser's with -inf for all but the best heads of each word, a tree kept."""
+    scores = sd * rng.normal(size=(n + 1, n + 1))
+    tree = gold if gold is not None else fg.SpanningTrees(scores, single_root=True).mode()
+    scores[tree, np.arange(1, n + 1)] += 4.0
+    np.fill_diagonal(scores, -np.inf)
+    worst = np.argsort(scores[:, 1:], axis=0)[:-heads]
+    for d in range(1, n + 1):
+        scores[np.setdiff1d(worst[:, d - 1], tree[d - 1]), d] = -np.inf
+    return scores
+
+
+def answers(distribution, other):
+    v = np.random.default_rng(0).normal(size=distribution.scores.shape)
+    value, gradient = distribution.entropy_and_gradient()
+    return {
+        "log Z": distribution.log_partition(),
+        "marginals": distribution.marginals(),
+        "entropy": value,
+        "entropy gradient": gradient,
+        "Cov v": distribution.covariance_product(v),
+        "mode": distribution.mode(),
+        "KL": distribution.kl(other),
+        "KL back": other.kl(distribution) if np.isfinite(other.kl(distribution)) else -1.0,
+        "Renyi": distribution.renyi(0.5),
+    }
+
+
+def assert_same(found, expected):
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=GOAL, err_msg=name)
+
+
+@families
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_are_infinite(mask, family, single_root):
+    rng = np.random.default_rng(3)
+    for n in (3, 4, 9, 24):
+        for _ in range(6):
+            table = (
+                pruned(rng, n)
+                if n > 4
+                else np.where(
+                    rng.random((n + 1, n + 1)) < 0.35, -np.inf, rng.normal(size=(n + 1, n + 1))
+                )
+            )
+            wanted = family(table, single_root=single_root)
+            try:
+                wanted.log_partition()
+            except fg.InfeasibleError:
+                continue
+            other = wanted.with_scores(table + rng.normal(size=table.shape))
+            expected = answers(wanted, other)
+            masked = np.where(table == -np.inf, mask, table)
+            found = family(masked, single_root=single_root)
+            assert_same(
+                answers(
+                    found, found.with_scores(np.where(other.scores == -np.inf, mask, other.scores))
+                ),
+                expected,
+            )
+
+
+@families
+@pytest.mark.parametrize("mask", [*MASKS, -np.inf])
+def test_the_minimal_table(mask, family, single_root):
+    table = np.where(MINIMAL == -1e30, mask, MINIMAL)
+    log_z, mean, _ = oracle.moments(
+        np.maximum(table, -1e4), single_root=single_root, projective=family is fg.ProjectiveTrees
+    )
+    found = family(table, single_root=single_root)
+    assert found.log_partition() == pytest.approx(log_z, abs=GOAL)
+    np.testing.assert_allclose(found.marginals(), mean, atol=GOAL)
+
+
+def sentences(shared_data, count):
+    path = shared_data / "ud" / "UD_English-PUD" / "en_pud-ud-test.conllu"
+    return [s.heads for s in treebank.read_conllu(path) if len(s.heads) > 2][:count]
+
+
+@pytest.mark.parametrize("mask", [-1e30, float(np.finfo(np.float32).min), -np.inf])
+def test_pruned_sentences(shared_data, mask):
+    """Four heads a word: columns of marginals sum to one, and are those of long arithmetic."""
+    rng = np.random.default_rng(1)
+    for i, gold in enumerate(sentences(shared_data, 150)):
+        table = pruned(rng, len(gold), gold=gold)
+        distribution = fg.SpanningTrees(np.where(table == -np.inf, mask, table), single_root=True)
+        marginals = distribution.marginals()
+        np.testing.assert_allclose(marginals[:, 1:].sum(axis=0), 1, atol=GOAL)
+        wanted = fg.SpanningTrees(table, single_root=True)
+        np.testing.assert_allclose(marginals, wanted.marginals(), atol=GOAL)
+        if i < 5 and len(gold) < 25:
+            log_z, mean = oracle.long_solution(table, single_root=True, digits=100)
+            np.testing.assert_allclose(marginals, mean, atol=GOAL)
+            assert distribution.log_partition() == pytest.approx(log_z, abs=GOAL)
+
+
+@families
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -1e30])
+def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
+    """Words 1 and 2 reach each other alone: one of the masked arcs into them is in every tree."""
+    rng = np.random.default_rng(5)
+    table, rest = rng.normal(size=(2, 5, 5))
+    table[[0, 3, 4], 1] = table[[0, 3, 4], 2] = 0.0
+    rest[[0, 3, 4], 1] = rest[[0, 3, 4], 2] = 0.0
+    lifted = table.copy()
+    shift = np.zeros((5, 5))
+    for scores in (table, rest):
+        scores[0, 3:] += 3.0
+    shift[np.ix_([0, 3, 4], [1, 2])] = 1.0
+    # all trees have one arc into the pair but for those with two, which cost a mask more
+    structures, tables = oracle.tables(
+        (5, 5), single_root=single_root, projective=family is fg.ProjectiveTrees
+    )
+    kept = [t for t in tables if (t * shift).sum() == 1]
+    totals = np.array([(t * table).sum() for t in kept])
+    others = np.array([(t * rest).sum() for t in kept])
+    p = np.exp(totals - np.logaddexp.reduce(totals))
+    q = np.exp(others - np.logaddexp.reduce(others))
+    masked, other = (
+        family(np.where(shift > 0, mask + s, s), single_root=single_root) for s in (table, rest)
+    )
+    del lifted, structures
+    np.testing.assert_allclose(masked.marginals(), np.tensordot(p, kept, axes=1), atol=GOAL)
+    assert masked.entropy() == pytest.approx(-(p @ np.log(p)), abs=GOAL)
+    assert masked.kl(other) == pytest.approx(p @ np.log(p / q), abs=GOAL)
+    assert masked.kl(masked) == 0
+    change = -np.tensordot(
+        p * (np.log(p) - p @ np.log(p)), np.array(kept) - np.tensordot(p, kept, axes=1), axes=1
+    )
+    np.testing.assert_allclose(masked.entropy_and_gradient()[1], change, atol=GOAL)
