@@ -76,22 +76,42 @@ class ArcTable:
 
     @property
     def arcs(self) -> FloatArray:
-        """Scores (b, n+1, n+1), labels summed out: log sum_y exp score."""
+        """Scores (b, n+1, n+1), labels summed out: log sum_y exp score, less `tops`."""
         return self._arcs_of_labels if self.labeled else self.flat
+
+    @property
+    def offset(self) -> FloatArray | float:
+        """What the scores of every tree (b,) have above those of `arcs`."""
+        return self._tops.sum(axis=(1, 2, 3)) if self.labeled else 0.0
+
+    @cached_property
+    def _tops(self) -> FloatArray:
+        """Each dependent's largest score, (b, 1, n+1, 1), 0 where it has none."""
+        real = structures.real_arcs(self.lengths, self.flat.shape[1])[..., None]
+        top = np.where(real, self.flat, -np.inf).max(axis=(1, 3), keepdims=True)
+        return np.where(top > -np.inf, top, 0.0)
 
     @cached_property
     def _arcs_of_labels(self) -> FloatArray:
-        top = self.flat.max(axis=-1)
+        scores = self.flat - self._tops
+        top = scores.max(axis=-1)
         safe = np.where(np.isfinite(top), top, 0.0)
         with np.errstate(divide="ignore"):
-            total: FloatArray = np.log(np.exp(self.flat - safe[..., None]).sum(axis=-1))
+            total: FloatArray = np.log(np.exp(scores - safe[..., None]).sum(axis=-1))
         return safe + total
+
+    @cached_property
+    def label_logs(self) -> FloatArray:
+        """The log-probability of each label given its arc, -inf on forbidden arcs."""
+        if not self.labeled:
+            return np.where(self.flat > -np.inf, 0.0, -np.inf)[..., None]
+        arcs = self.arcs[..., None]
+        return self.flat - self._tops - np.where(arcs > -np.inf, arcs, 0.0)
 
     @cached_property
     def shares(self) -> FloatArray:
         """The probability of each label given its arc, (b, n+1, n+1, y); 0 on forbidden arcs."""
-        arcs = self.arcs[..., None]
-        return np.exp(self.flat - np.where(arcs > -np.inf, arcs, 0.0))
+        return np.exp(self.label_logs)
 
     @cached_property
     def best_arcs(self) -> FloatArray:
@@ -122,9 +142,8 @@ class ArcTable:
         """Return regrets like the scores from those of arcs: less the log share of each label."""
         if not self.labeled:
             return self.like_scores(regrets)
-        with np.errstate(invalid="ignore"):
-            own = regrets[..., None] + (self.arcs[..., None] - self.flat)
-        return self.like_scores(np.where(self.flat > -np.inf, own, 0.0))
+        logs = self.label_logs
+        return self.like_scores(np.where(logs > -np.inf, regrets[..., None] - logs, 0.0))
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.

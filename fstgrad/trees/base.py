@@ -118,7 +118,7 @@ class TreeDistribution(MomentDistribution):
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, of the batch's shape: O(n^3)."""
-        return self._shaped(self._solution.log_partition)
+        return self._shaped(self._solution.log_partition + self._table.offset)
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
@@ -302,7 +302,7 @@ class TreeDistribution(MomentDistribution):
 
     def _listed(self, found: list[list[tuple[IntArray, float]]]) -> list[Any]:
         """Return lists of (tree, score) as (tree, log_prob), bare where there is no batch."""
-        log_z = self._solution.log_partition
+        log_z = self._solution.log_partition + self._table.offset
         lists = [
             [(tree, float(score - log_z[item])) for tree, score in trees]
             for item, trees in enumerate(found)

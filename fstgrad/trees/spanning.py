@@ -82,17 +82,19 @@ class SpanningTrees(TreeDistribution):
         """Return up to k different trees, as if drawn one after the other without replacement.
 
         A list of (tree, log_prob) in the order of the draws, for a batch a list of lists; fewer
-        than k where there are not so many trees.  Gumbel-top-k over prefixes of heads (Kool, van
-        Hoof and Welling, ICML 2019), each prefix extended by its exact conditional marginals.
+        than k where there are not so many trees.  First occurrences among independent draws; where
+        these repeat themselves, draws from the exact probabilities of what is left, O(n^4 / 12) a
+        tree.  Trees 10^5 nats below the best one are not drawn.
         """
-        from fstgrad.trees.sampling import sample_distinct
+        from fstgrad.trees.distinct import sample_distinct
 
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        found = [
-            sample_distinct(table, count, generator, single_root=self.single_root)
-            for table in self._table.items()
-        ]
+        _ = self._solution  # there is a tree, or the error says why not
+        found = []
+        for table in self._table.items():
+            solution = solve(table.arcs, table.lengths, single_root=self.single_root)
+            found.append(sample_distinct(table, solution, count, generator))
         return self._listed(found)
 
     def _solve(self) -> Solution:

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.trees import distinct
+from fstgrad.trees.kernels import sampling
 from tests.oracles import trees as oracle
 from tests.trees.test_stability import KILLERS
 
@@ -125,18 +127,19 @@ def assert_follows(draws, scores, single_root):
 
 
 @both
-@pytest.mark.parametrize("method", ["wilson", "colbourn", "split"])
+@pytest.mark.parametrize("method", ["wilson", "colbourn", "logs"])
 def test_samples_pass_the_chi_square_test(method, single_root):
     rng = np.random.default_rng(2)
     for scores in tables():
         distribution = fg.SpanningTrees(scores, single_root=single_root)
-        if method != "split":
+        if method != "logs":
             draws = distribution.sample(4000, rng, method=method)
         elif scores.ndim == 2:
-            from fstgrad.trees.sampling import _split
-
+            solution = distribution._solution
             draws = np.empty((4000, len(scores) - 1), dtype=np.int64)
-            _split(scores, draws, 0, single_root, rng)
+            assert sampling.colbourn(
+                solution.log_weights(0), solution.marginals[0, 0], True, single_root, rng, draws
+            )
         else:
             continue
         assert_follows(draws, scores, single_root)
@@ -168,12 +171,69 @@ def test_inclusion_without_replacement(single_root):
 
 
 @both
-def test_all_trees_without_replacement(single_root):
-    scores = np.random.default_rng(4).normal(size=(5, 5))
+@pytest.mark.parametrize("draws", [0, 16])
+@pytest.mark.parametrize("logs", [False, True])
+def test_order_statistics_without_replacement(single_root, draws, logs, monkeypatch):
+    """Ordered triples have the chance p_i p_j / (1 - p_i) p_k / (1 - p_i - p_j): chi-square.
+
+    Without independent draws all come from what is left of the distribution, in floats or on
+    logarithms.
+    """
+    rng = np.random.default_rng(3)
+    if draws == 0:
+        monkeypatch.setattr(distinct, "_first_occurrences", none_known)
+    if logs:
+        monkeypatch.setattr(distinct, "LOWEST", 0.0)
+    for scores in (2 * rng.normal(size=(4, 4)), rng.normal(size=(3, 3, 2))):
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        expected = ranked(scores, single_root)
+        p = np.exp([log_prob for _, log_prob in expected])
+        number = {key(tree): i for i, (tree, _) in enumerate(expected)}
+        repeats = 3000
+        counts = np.zeros((len(p),) * 3)
+        for _ in range(repeats):
+            triple = distribution.sample_without_replacement(3, rng)
+            counts[tuple(number[key(tree)] for tree, _ in triple)] += 1
+        i, j, k = np.indices(counts.shape)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            chance = p[i] * p[j] / (1 - p[i]) * p[k] / (1 - p[i] - p[j])
+        chance = np.where((i == j) | (i == k) | (j == k), 0, chance)
+        assert chance.sum() == pytest.approx(1)
+        assert counts[chance == 0].sum() == 0
+        means = chance.ravel() * repeats
+        rare = means < 5
+        observed = np.append(counts.ravel()[~rare], counts.ravel()[rare].sum())
+        means = np.append(means[~rare], means[rare].sum())
+        statistic = ((observed - means)[means > 0] ** 2 / means[means > 0]).sum()
+        degrees = (means > 0).sum() - 1
+        assert statistic < degrees + 5 * np.sqrt(2 * degrees)
+
+
+def none_known(table, solution, count, rng):
+    return np.empty((0, int(table.lengths[0]), 2), dtype=np.int64)
+
+
+@both
+@pytest.mark.parametrize("sd", [1, 50, 400])
+def test_all_trees_without_replacement(single_root, sd):
+    """None is lost, however improbable, and improbable ones come in order."""
+    scores = sd * np.random.default_rng(4).normal(size=(5, 5))
     found = fg.SpanningTrees(scores, single_root=single_root).sample_without_replacement(999, 0)
     expected = ranked(scores, single_root)
     assert {key(tree) for tree, _ in found} == {key(tree) for tree, _ in expected}
     assert np.exp([log_prob for _, log_prob in found]).sum() == pytest.approx(1, abs=1e-10)
+    log_probs = np.array([log_prob for _, log_prob in found])
+    # a tree that comes after one less probable by e^-30 would come once in 1e13 lists
+    assert (np.maximum.accumulate(log_probs[::-1])[::-1] - log_probs).max() < 30
+
+
+def test_walks_that_would_not_end_are_left_to_another_method():
+    scores = np.random.default_rng(0).normal(size=(7, 7))
+    scores[1, 2] += 40
+    scores[2, 1] += 40
+    distribution = fg.SpanningTrees(scores, single_root=False)
+    draws = distribution.sample(300, 1, method="wilson")
+    assert_follows(draws, scores, False)
 
 
 @both

@@ -80,6 +80,8 @@ def inside(
     value, slope = cells[0], cells[1]
     value[:] = -np.inf
     slope[:] = 0.0
+    if n == 0:
+        return 0.0
     for i in range(n + 1):
         value[RIGHT, i, i] = 0.0
         value[LEFT, i, i] = 0.0
@@ -204,7 +206,7 @@ def solve_batch(
         cells = np.empty((2, 4, n + 1, n + 1))
         s, direction = scores[item], v[item]
         log_partition[item] = inside(s, direction, n, single, along, False, cells)
-        if log_partition[item] > -np.inf:
+        if log_partition[item] > -np.inf and n > 0:
             outside(s, direction, n, single, cells, log_partition[item], mu[item], dmu[item])
 
 
@@ -283,7 +285,7 @@ def best_batch(
         cells = np.empty((2, 4, n + 1, n + 1))
         best = inside(scores[item], scores[item], n, single, False, True, cells)
         found[item] = best > -np.inf
-        if found[item]:
+        if found[item] and n > 0:
             descend(scores[item], cells[0], n, single, np.full(3 * n + 1, -1.0), heads[item, :n])
 
 
@@ -298,7 +300,7 @@ def sample_batch(
         cells = np.empty((2, 4, n + 1, n + 1))
         inside(scores[item], scores[item], n, single, False, False, cells)
         draws = np.empty(3 * n + 1)
-        for k in range(heads.shape[0]):
+        for k in range(heads.shape[0] if n > 0 else 0):
             for d in range(3 * n + 1):
                 draws[d] = rng.random()
             descend(scores[item], cells[0], n, single, draws, heads[k, item, :n])

@@ -149,37 +149,41 @@ def rooted(w: FloatArray, child: int, logs: bool) -> FloatArray:
 def colbourn(
     w: FloatArray,
     root_chance: FloatArray,
-    n: int,
+    logs: bool,
     single: bool,
     rng: np.random.Generator,
     heads: IntArray,
 ) -> bool:
     """Write trees (k, n); return whether all pivots were safe.  O(n^4 / 12) a tree.
 
+    w : weights or, with `logs`, their logarithms.
     The last node draws its head from its exact marginals, given the heads drawn before, and is
     contracted into it: the arcs out of it become arcs out of its head.  Marginals come from the
     elimination of all other nodes, without subtractions.  A single root's dependent is drawn first.
     """
+    n = len(w) - 1
     roots = np.cumsum(root_chance)
     cumulative = np.empty(n + 1)
     for item in range(heads.shape[0]):
         child = draw(roots, rng) if single else n
-        weights = rooted(w, child, False) if single else w
+        weights = rooted(w, child, logs) if single else w
         a = weights[:, 1:].copy()
         holder = np.arange(n + 1)
         for j in range(n - 1, -1, -1):
             head = 0
             if not (single and j == n - 1):
                 left = a[: j + 2, : j + 1]
-                if not last_column(left, weights, holder, j, False, cumulative):
+                if not last_column(left, weights, holder, j, logs, cumulative):
                     return False
+                if logs:
+                    cumulative[:] = np.exp(cumulative - cumulative.max())
                 for h in range(1, n + 1):
                     cumulative[h] += cumulative[h - 1]
                 if not (cumulative[n] > 0.0 and np.isfinite(cumulative[n])):
                     return False
                 head = draw(cumulative, rng)
             heads[item, j] = head
-            join(a, holder, j, head, False)
+            join(a, holder, j, head, logs)
         if single:
             exchange_heads(heads[item], child, n)
     return True

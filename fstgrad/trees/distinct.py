@@ -1,0 +1,110 @@
+"""Samples of different trees: draws without replacement.
+
+Independent draws come first: the different ones among them, in the order of their first occurrence,
+are draws without replacement.  Where the distribution repeats itself these run out, and the others
+are drawn from what is left (`kernels.distinct`).
+"""
+
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.trees import kernels
+from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.sampling import sample_heads, sample_labels
+from fstgrad.trees.solution import Solution
+
+# Independent draws for each tree wanted, before what is left is looked for.
+DRAWS = 16
+# Arcs this far below the best tree are never drawn; scores beyond are masks.
+LIMIT = -1e5
+# Weights below exp(-300) are left to logarithms.
+LOWEST = -300.0
+
+
+def sample_distinct(
+    table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
+) -> list[tuple[IntArray, float]]:
+    """Return up to `count` different (tree, score) of one sentence, in the order of their draws."""
+    n = int(table.lengths[0])
+    trees = _first_occurrences(table, solution, count, rng)
+    if len(trees) < count and n > 0:
+        trees = _complete(table, solution, count, trees, rng)
+    flat = table.flat[0] if table.labeled else table.flat[0][..., None]
+    totals = flat[trees[..., 0], np.arange(1, n + 1), trees[..., 1]].sum(axis=-1)
+    return [
+        (tree if table.labeled else tree[:, 0], float(total))
+        for tree, total in zip(trees, totals, strict=True)
+    ]
+
+
+def _first_occurrences(
+    table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
+) -> IntArray:
+    """Return the different trees (k, n, 2) of a fixed number of independent draws, at most `count`.
+
+    The number is drawn in blocks, the last of which may be left out: what would be found later does
+    not change what was found before.
+    """
+    found: dict[bytes, IntArray] = {}
+    for block in (count, (DRAWS - 1) * count):
+        heads = sample_heads(solution, block, rng, "auto")
+        labels = np.zeros_like(heads)
+        if table.labeled:
+            labels = sample_labels(table.shares, heads, rng)
+        draws = np.stack([heads, labels], axis=-1)[:, 0]
+        for draw in draws:
+            found.setdefault(draw.tobytes(), draw)
+            if len(found) == count:
+                return np.array(list(found.values()))
+    return np.array(list(found.values()))
+
+
+def _complete(
+    table: ArcTable, solution: Solution, count: int, known: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Return the known trees (m, n, 2) and further ones, `count` in all if there are so many."""
+    n = int(table.lengths[0])
+    single = solution.single_root
+    normal, closed = np.empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
+    given = np.empty((n + 1, n + 1))
+    kernels.normal.raise_least(solution.given[0], given)
+    kernels.normal.normalise(given, n, single, LIMIT, normal, closed)
+    children = np.empty(0)
+    if single:
+        log_gradient, marginals = np.empty((2, n + 1, n + 1))
+        kernels.elimination.solve_logs(
+            normal, np.empty((0, n + 1, n + 1)), n, single, closed, log_gradient, marginals[None]
+        )
+        children = normal[0] + log_gradient[0]
+    labels = table.label_logs.shape[-1]
+    top = normal[1 if single else 0 :].max(axis=0)  # of each dependent
+    weights = normal - np.where(top > -np.inf, top, 0.0)
+    finite = weights > -np.inf
+    finite[0] &= not single
+    is_log = bool(weights.min(initial=0.0, where=finite) < LOWEST)
+    state = rng.bit_generator.state
+    for logs in (False, True) if not is_log else (True,):
+        rng.bit_generator.state = state  # so that logarithms go on where floats gave up
+        choices = np.zeros((count, n), dtype=np.int64)
+        kernels.distinct.to_choices(
+            np.ascontiguousarray(known[..., 0]), np.ascontiguousarray(known[..., 1]), labels,
+            single, choices,
+        )  # fmt: skip
+        parts = kernels.distinct.Parts(
+            w=weights if logs else np.exp(np.minimum(weights, 0.0)),
+            is_log=logs,
+            children=children,
+            label_logs=table.label_logs[0],
+            choices=choices,
+            logs=np.full((count, n, (n + 1) * labels), -np.inf),
+            totals=np.full(count, -np.inf),
+            branch=np.full(count, -1),
+        )
+        drawn = kernels.distinct.draw_distinct(parts, len(known), rng)
+        if drawn >= 0:
+            break
+    trees = np.empty((drawn, n, 2), dtype=np.int64)
+    heads, own = np.empty((2, drawn, n), dtype=np.int64)
+    kernels.distinct.from_choices(choices[:drawn], labels, single, heads, own)
+    trees[..., 0], trees[..., 1] = heads, own
+    return trees

@@ -1,0 +1,225 @@
+"""Draws without replacement: what is left after each draw, as parts that no draw has touched.
+
+A tree is a path of n choices, each a pair (head, label): the dependents from the last to the first,
+with a single root its dependent first of all (`sampling.colbourn`).  The trees not yet drawn are
+those that share their first choices with a drawn tree, differ in the next one, and are free in the
+rest.  The probabilities of these parts are sums of products, never differences, so they keep their
+digits however little is left.  Each drawn tree holds those that leave its path below the point
+where it left the path of the one before: logs (n, options), -inf for what is not its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.sampling import exchange_heads, join, last_column, rooted
+
+
+class Parts(NamedTuple):
+    """The distribution, and the parts that each drawn tree holds.
+
+    w : (n+1, n+1) weights, or their logarithms if `is_log`.
+    children : (n+1,) log-probabilities of the single root's dependent; empty for many roots.
+    label_logs : (n+1, n+1, y) log-probabilities of labels given arcs.
+    choices : (k, n) option of each level, head * y + label.  logs : (k, n, (n+1) * y).
+    totals : (k,) log-probability of what a drawn tree holds.  branch : (k,) the first level of it.
+    """
+
+    w: FloatArray
+    is_log: bool
+    children: FloatArray
+    label_logs: FloatArray
+    choices: IntArray
+    logs: FloatArray
+    totals: FloatArray
+    branch: IntArray
+
+
+@kernel
+def pick(logs: FloatArray, rng: np.random.Generator) -> int:
+    """Return an index drawn in proportion to exp(logs)."""
+    top = logs.max()
+    total = 0.0
+    for x in logs:
+        total += np.exp(x - top)
+    target = rng.random() * total
+    last = 0
+    for i in range(len(logs)):
+        if logs[i] > -np.inf:
+            last = i
+            target -= np.exp(logs[i] - top)
+            if target < 0.0:
+                break
+    return last
+
+
+@kernel
+def log_sum(logs: FloatArray) -> float:
+    """Return the logarithm of a sum of logarithms' values."""
+    top = -np.inf
+    for x in logs:
+        top = max(top, x)
+    if top == -np.inf:
+        return top
+    total = 0.0
+    for x in logs:
+        total += np.exp(x - top)
+    return float(top + np.log(total))
+
+
+@kernel
+def write_options(
+    parts: Parts,
+    column: FloatArray,
+    names: IntArray,
+    dependent: int,
+    before: float,
+    out: FloatArray,
+) -> None:
+    """Write log-probabilities of the options of a level whose heads have the given logs.
+
+    names : the node that each head stands for; dependent : that whose head is chosen, or 0 where
+    the choice is the root's dependent.  before : the log-probability of the choices before.
+    """
+    labels = parts.label_logs.shape[2]
+    total = log_sum(column)
+    for h in range(len(column)):
+        for y in range(labels):
+            if dependent > 0:
+                label = parts.label_logs[names[h], dependent, y]
+            else:
+                label = parts.label_logs[0, names[h], y]
+            out[h * labels + y] = before + (column[h] - total) + label
+
+
+@kernel
+def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
+    """Fill the path of a drawn tree and what it holds below `level`.
+
+    given : how many of its choices are set; the others are drawn.  Whether all pivots were safe.
+    """
+    w, choices, logs = parts.w, parts.choices[tree], parts.logs[tree]
+    n, labels = len(w) - 1, parts.label_logs.shape[2]
+    single = len(parts.children) > 0
+    column, names = np.empty(n + 1), np.arange(n + 1)
+    holder = np.arange(n + 1)
+    weights = w
+    a = weights[:, 1:].copy()
+    before = 0.0
+    options = np.empty(logs.shape[1])
+    for t in range(n):
+        j = n - 1 - t
+        if single and t == 0:
+            write_options(parts, parts.children, names, 0, before, options)
+        else:
+            if not last_column(a[: j + 2, : j + 1], weights, holder, j, parts.is_log, column):
+                return False
+            if not parts.is_log:
+                column = np.log(column)
+            write_options(parts, column, names, names[j + 1], before, options)
+        if t > level:
+            logs[t] = options
+        if t >= given:
+            choices[t] = pick(options, rng)
+        before = options[choices[t]]
+        if t > level:
+            logs[t, choices[t]] = -np.inf
+        head = choices[t] // labels
+        if single and t == 0:
+            weights = rooted(w, head, parts.is_log)
+            a = weights[:, 1:].copy()
+            names[n], names[head] = head, n
+            head = 0
+        join(a, holder, j, head, parts.is_log)
+    parts.totals[tree] = log_sum(logs.reshape(-1))
+    return True
+
+
+@kernel
+def remove(parts: Parts, tree: int, level: int, option: int) -> None:
+    """Take a part from the tree that holds it."""
+    parts.logs[tree, level, option] = -np.inf
+    parts.totals[tree] = log_sum(parts.logs[tree].reshape(-1))
+
+
+@kernel
+def insert(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
+    """Add a tree whose choices are set to the `tree` trees before it; whether pivots were safe."""
+    n = parts.choices.shape[1]
+    level, owner = -1, -1
+    for other in range(tree):
+        same = 0
+        while parts.choices[other, same] == parts.choices[tree, same]:
+            same += 1
+        if same > parts.branch[other] and same > level:
+            level, owner = same, other
+    parts.branch[tree] = level
+    parts.logs[tree] = -np.inf
+    if owner >= 0:
+        remove(parts, owner, level, parts.choices[tree, level])
+    return follow(parts, tree, level, n, rng)
+
+
+@kernel
+def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
+    """Draw further trees, `known` of them having their choices set.
+
+    Return how many there are, fewer than wanted if no more are allowed; -1 if a pivot was unsafe.
+    """
+    width = parts.logs.shape[2]
+    for tree in range(known):
+        if not insert(parts, tree, rng):
+            return -1
+    for tree in range(known, len(parts.choices)):
+        parts.logs[tree] = -np.inf
+        level, owner = -1, -1
+        if tree > 0:
+            if parts.totals[:tree].max() == -np.inf:
+                return tree
+            owner = pick(parts.totals[:tree], rng)
+            place = pick(parts.logs[owner].reshape(-1), rng)
+            level = place // width
+            parts.choices[tree, :level] = parts.choices[owner, :level]
+            parts.choices[tree, level] = place % width
+            remove(parts, owner, level, place % width)
+        parts.branch[tree] = level
+        if not follow(parts, tree, level, level + 1, rng):
+            return -1
+    return len(parts.choices)
+
+
+@kernel
+def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out: IntArray) -> None:
+    """Write the choices (k, n) of trees (k, n) with labels (k, n), `count` labels."""
+    n = heads.shape[1]
+    tree = np.empty(n, dtype=np.int64)
+    label = np.empty(n, dtype=np.int64)
+    for i in range(len(heads)):
+        tree[:], label[:] = heads[i], labels[i]
+        if single:
+            child = int(np.argmin(tree)) + 1
+            exchange_heads(tree, child, n)
+            label[child - 1], label[n - 1] = label[n - 1], label[child - 1]
+        for j in range(n):
+            out[i, n - 1 - j] = tree[j] * count + label[j]
+        if single:
+            out[i, 0] = child * count + label[n - 1]
+
+
+@kernel
+def from_choices(
+    choices: IntArray, count: int, single: bool, heads: IntArray, labels: IntArray
+) -> None:
+    """Write the trees (k, n) and labels (k, n) of choices (k, n)."""
+    n = choices.shape[1]
+    for i in range(len(choices)):
+        for j in range(n):
+            heads[i, j] = choices[i, n - 1 - j] // count
+            labels[i, j] = choices[i, n - 1 - j] % count
+        if single:
+            child = heads[i, n - 1]
+            heads[i, n - 1] = 0
+            exchange_heads(heads[i], child, n)
+            labels[i, child - 1], labels[i, n - 1] = labels[i, n - 1], labels[i, child - 1]
