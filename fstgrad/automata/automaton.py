@@ -1,6 +1,6 @@
 """LossAutomaton: B, the loss against one target as a deterministic automaton over Delta^l."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -192,33 +192,19 @@ class LossAutomaton:
     @cached_property
     def is_complete(self) -> bool:
         """Whether every hypothesis of length l has a finite loss."""
-        return all(bool((level.nextstate != DEAD).all()) for level in self.levels)
+        return is_complete(self.levels)
 
     @cached_property
     def spread(self) -> float:
         """Largest difference, at any level, between losses still possible from two states."""
-        low, high = self.final, self.final
-        largest = float(np.ptp(self.final))
-        for level in reversed(self.levels):
-            dead = level.nextstate == DEAD
-            low = np.where(dead, np.inf, level.cost + low[level.nextstate]).min(axis=1)
-            high = np.where(dead, -np.inf, level.cost + high[level.nextstate]).max(axis=1)
-            largest = max(largest, float(high.max() - low.min()))
-        return largest
+        return open_spread(self.levels, [level.cost for level in self.levels], self.final)
 
     @cached_property
     def greatest(self) -> float:
         """Greatest finite loss of a hypothesis, nats."""
-        high = self.final
-        for level in reversed(self.levels):
-            dead = level.nextstate == DEAD
-            high = np.where(dead, -np.inf, level.cost + high[level.nextstate]).max(axis=1)
+        costs = [level.cost for level in self.levels]
+        *_, (_, high) = costs_to_go(self.levels, costs, self.final)
         return self.initial + float(high[0])
-
-    @cached_property
-    def signed_spread(self) -> float:
-        """The spread; negative where some hypotheses have an infinite loss."""
-        return self.spread if self.is_complete else -max(self.spread, np.finfo(float).tiny)
 
     def loss(self, y: SequenceLike) -> float:
         """Return L(y) in nats; +inf for a hypothesis without a path."""
@@ -284,3 +270,29 @@ class LossAutomaton:
         for level in self.levels:
             yield level.nextstate
             yield level.cost
+
+
+def costs_to_go(
+    levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the least and the greatest finite cost (S,) from each state, for levels l .. 0.
+
+    costs : (S, C) each, in place of the levels' own; dead arcs do not count.
+    """
+    low, high = final, final
+    yield low, high
+    for level, cost in zip(reversed(levels), reversed(costs), strict=True):
+        dead = level.nextstate == DEAD
+        low = np.where(dead, np.inf, cost + low[level.nextstate]).min(axis=1)
+        high = np.where(dead, -np.inf, cost + high[level.nextstate]).max(axis=1)
+        yield low, high
+
+
+def open_spread(levels: Sequence[Level], costs: Sequence[FloatArray], final: FloatArray) -> float:
+    """Return the largest difference, at any level, of the costs still to come from two states."""
+    return max(float(high.max() - low.min()) for low, high in costs_to_go(levels, costs, final))
+
+
+def is_complete(levels: Sequence[Level]) -> bool:
+    """Whether every string has a path."""
+    return all(bool((level.nextstate != DEAD).all()) for level in levels)

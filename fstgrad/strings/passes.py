@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fstgrad.automata.automaton import DEAD
-from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings.algebra import Algebra, Log, Real
 from fstgrad.strings.paths import PathWeights
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE
+from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
 
 
 @dataclass
@@ -49,9 +49,13 @@ class Passes:
         """Lay out the scores level by level."""
         self.n = self.scores.shape[-1]
         self.order = self.scores.ndim - 1
-        self.shifts = self._level_maxima()
+        self._table = score_table(np.ascontiguousarray(self.scores))
+        self._used = used_contexts(self.order, self.n)
+        self.shifts = self._table.highest
         if self.algebra is None:
-            self.algebra = Real() if self.is_within_range() else Log()
+            open_loss, is_complete = self.paths.spread, self.paths.is_complete
+            within = self._table.is_within_range(open_loss, is_complete=is_complete)
+            self.algebra = Real() if within else Log()
         self.has_tangent = self.direction is not None or self.paths.tangent is not None
 
     def forward(self) -> tuple[float, float]:
@@ -140,12 +144,13 @@ class Passes:
 
     def _score_weights(self, t: int) -> FloatArray:
         """Return exp(score_t - its maximum) as (D, R, X, n)."""
-        rows = self._by_context(np.where(self._used(t), self.scores[t] - self.shifts[t], -np.inf))
+        used = self._used[min(t, self.order - 1)][:, None]
+        rows = self._by_context(np.where(used, self._table.table[t], -np.inf))
         if not self.has_tangent:
             return self._algebra.weights(rows, None)
         if self.direction is None:
             return self._algebra.weights(rows, np.zeros_like(rows))
-        slope = self._by_context(np.where(self._used(t), self.direction[t], 0.0))
+        slope = self._by_context(np.where(used, self.direction[t].reshape(-1, self.n), 0.0))
         return self._algebra.weights(rows, slope)
 
     def _by_context(self, level: FloatArray) -> FloatArray:
@@ -216,60 +221,3 @@ class Passes:
         ahead[:, :, dead] = 0.0
         ahead[0, :, dead] = self._algebra.zero
         return self._algebra.times(ahead, self._loss(t))
-
-    def _used(self, t: int) -> BoolArray:
-        """Return which contexts occur at position t, as a mask (x, r.., 1) of the table."""
-        contexts = self.order - 1
-        if contexts == 0:
-            return np.ones(1, dtype=bool)
-        mask = np.ones((self.n + 1,) * contexts, dtype=bool)
-        for i in range(contexts):
-            is_start = np.arange(self.n + 1) == self.n
-            occurs = is_start if contexts - i > t else ~is_start
-            shape = [1] * contexts
-            shape[i] = -1
-            mask &= occurs.reshape(shape)
-        return mask[..., None]
-
-    def _level_maxima(self) -> FloatArray:
-        """Return the largest usable score of each position."""
-        maxima = np.array(
-            [np.where(self._used(t), level, -np.inf).max() for t, level in enumerate(self.scores)]
-        )
-        if np.isneginf(maxima).any():
-            position = int(np.flatnonzero(np.isneginf(maxima))[0])
-            raise InfeasibleError(
-                f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
-                "allow at least one symbol"
-            )
-        return maxima
-
-    def is_within_range(self) -> bool:
-        """Whether no weight that matters to 1e-16 can fall below the range of floats.
-
-        Where every symbol may follow every context and B is complete, a prefix can be exchanged for
-        the best one of its level at the price of q columns of scores and the losses still open.
-        Otherwise all paths together bound what can be lost.
-        """
-        used = [self._used(t) for t in range(len(self.scores))]
-        alive = all(bool((level.nextstate != DEAD).all()) for level in self.paths.levels)
-        spread = self._loss_spread()
-        rows = [np.where(u, s, np.nan) for u, s in zip(used, self.scores, strict=True)]
-        if alive and not any(np.isneginf(row).any() for row in rows):
-            columns = [row.reshape(-1, self.n) for row in rows]
-            ranges = np.array([np.nanmax(np.nanmax(c, 0) - np.nanmin(c, 0)) for c in columns])
-            window = np.convolve(ranges, np.ones(self.order)).max()
-            return bool(window + spread <= SAFE_RANGE)
-        finite = [row[np.isfinite(row)] for row in rows]
-        return bool(sum(np.ptp(row) for row in finite) + spread <= SAFE_RANGE)
-
-    def _loss_spread(self) -> float:
-        """Return the largest difference of the weights still to come from two states of a level."""
-        low, high = self.paths.final, self.paths.final
-        largest = float(np.ptp(low))
-        for level, log in zip(reversed(self.paths.levels), reversed(self.paths.log), strict=True):
-            dead = level.nextstate == DEAD
-            low = np.where(dead, np.inf, log + low[level.nextstate]).min(axis=1)
-            high = np.where(dead, -np.inf, log + high[level.nextstate]).max(axis=1)
-            largest = max(largest, float(high.max() - low.min()))
-        return largest

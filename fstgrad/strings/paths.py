@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
+from fstgrad.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
 from fstgrad.checks import FloatArray, IntArray
 
 
@@ -26,6 +26,16 @@ class PathWeights:
     tangent: tuple[FloatArray, ...] | None = None
     tangent_initial: float = 0.0
     tangent_final: FloatArray | None = None
+
+    @property
+    def spread(self) -> float:
+        """Largest difference, at any level, between logarithms still to come from two states."""
+        return open_spread(self.levels, self.log, self.final)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every string has a path."""
+        return is_complete(self.levels)
 
 
 def loss_weights(b: LossAutomaton, *, scale: float, slope: float | None = None) -> PathWeights:

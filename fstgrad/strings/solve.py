@@ -1,7 +1,7 @@
 """log Z and Q by the compiled passes: what a gradient step costs."""
 
-from collections.abc import Callable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +9,46 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.errors import InfeasibleError
+from fstgrad.strings import kernels
 
 SAFE_RANGE = 600.0  # nats: exp(-708) is the smallest normal float64
+
+
+class ScoreTable(NamedTuple):
+    """Scores as the passes read them, and the range that their weights need.
+
+    Attributes
+    ----------
+    table : (l, K, n) float64, nats
+        The scores less the largest of their position; 0 in contexts that cannot occur.
+    highest : (l,) float64, nats
+        What was subtracted.
+    exchange : float, nats
+        What it may cost to exchange a prefix for another: q columns of scores.  +inf where some
+        symbol may not follow some context.
+    whole : float, nats
+        The ranges of the finite scores of all positions, added up.
+    """
+
+    table: FloatArray
+    highest: FloatArray
+    exchange: float
+    whole: float
+
+    @property
+    def shift(self) -> float:
+        """What was subtracted in all, nats."""
+        return float(self.highest.sum())
+
+    def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
+        """Whether no weight that matters to 1e-16 can fall below the range of floats.
+
+        Where every symbol may follow every context and B is complete, a prefix can be exchanged for
+        the best one of its level at the price of q columns of scores and the losses still open,
+        which differ by up to `spread`.  Otherwise all positions together bound what can be lost.
+        """
+        exchangeable = is_complete and self.exchange < np.inf
+        return (self.exchange if exchangeable else self.whole) + spread <= SAFE_RANGE
 
 
 def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
@@ -31,64 +69,43 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     O(sum_t S_t n^q) time for S_t states of B in level t; memory Q and (n+1)^(q-1) numbers for each
     state of B.
     """
-    from fstgrad.strings.kernels import log_passes, passes
-
-    order, spread = scores.ndim - 1, b.signed_spread
-    table, shift, needed = weighed(scores, complete=spread >= 0)
-    if needed + abs(spread) <= SAFE_RANGE:
+    order, weighed = scores.ndim - 1, score_table(scores)
+    table, shift = weighed.table, weighed.shift
+    if weighed.is_within_range(b.spread, is_complete=b.is_complete):
+        np.exp(table, out=table)
         layout = b.bigram_layout if order == 2 else b.plain_layout
-        real_pass: Callable[..., float] = passes.real_pass
-        total = real_pass(table, *layout.arrays, layout.weight, layout.final, order)
+        arrays = (*layout.arrays, layout.weight, layout.final)
+        total = kernels.passes.real_pass(table, *arrays, order)
         shift += layout.shift
     else:
         flat = b.flat
-        table, shift, _ = weighed(scores, complete=True, log=True)
-        log_pass: Callable[..., float] = log_passes.log_pass
-        arrays = (flat.class_of, flat.offsets, flat.nextstate)
-        total = log_pass(table, *arrays, flat.cost, flat.final, order)
+        total = kernels.log_passes.log_pass(
+            table, flat.class_of, flat.offsets, flat.nextstate, flat.cost, flat.final, order
+        )
     if total == -np.inf:
         raise InfeasibleError(NO_STRING)
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
-def weighed(
-    scores: FloatArray, *, complete: bool, log: bool = False
-) -> tuple[FloatArray, float, float]:
-    """Return exp of the scores (l, K, n), or the scores, less the largest of each position.
+def score_table(scores: FloatArray) -> ScoreTable:
+    """Return the table of scores (l, n), (l, n+1, n), ... float64, C-contiguous.
 
-    Parameters
-    ----------
-    scores : (l, n), (l, n+1, n), ... float64, C-contiguous
-    complete : bool
-        Whether every string has a finite loss.
-    log : bool
-        Leave out the exponential.
-
-    Returns
-    -------
-    table : (l, K, n)
-    shift : float, nats; the sum of what was subtracted
-    needed : float, nats
-        The range that weights must have so that no string that matters to 1e-16 is lost.  Where
-        every symbol may follow every context and B is complete, a prefix can be exchanged for the
-        best one of its level at the price of q columns of scores (and the losses still open).
-        Otherwise all positions together bound what can be lost.
+    Raises
+    ------
+    InfeasibleError
+        A position allows no symbol.
     """
-    from fstgrad.strings.kernels import passes
-
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
-    table, tally, used = np.empty(rows.shape), np.zeros(3 + order), used_contexts(order, n)
-    position = passes.shifted_scores(rows, used, table, tally)
+    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(2 + order)
+    used = used_contexts(order, n)
+    position = kernels.passes.shift_scores(rows, used, table, highest, tally)
     if position >= 0:
         raise InfeasibleError(
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    if not log:
-        np.exp(table, out=table)
-    shift, exchange, whole = tally[:3].tolist()
-    return table, shift, exchange if complete and exchange < np.inf else whole
+    return ScoreTable(table, highest, float(tally[0]), float(tally[1]))
 
 
 NO_STRING = (

@@ -1,6 +1,5 @@
 """Derivatives of log Z and Q along one direction by the compiled passes: risks and covariances."""
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -8,10 +7,11 @@ import numpy as np
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
+from fstgrad.strings import kernels
 from fstgrad.strings.algebra import Log
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, used_contexts, weighed
+from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
 
 
 class Tangent(NamedTuple):
@@ -57,12 +57,11 @@ def tangent(
     -----
     Cost: about twice `solve`.
     """
-    from fstgrad.strings.kernels import tangents
-
-    order, spread = scores.ndim - 1, b.signed_spread
-    table, shift, needed = weighed(scores, complete=spread >= 0)
-    if needed + scale * abs(spread) > SAFE_RANGE:
+    order, weighed = scores.ndim - 1, score_table(scores)
+    table = weighed.table
+    if not weighed.is_within_range(scale * b.spread, is_complete=b.is_complete):
         return _on_logarithms(scores, b, scale, slope, direction)
+    np.exp(table, out=table)
     layout = b.bigram_layout if order == 2 else b.plain_layout
     weight, final = layout.weight, layout.final
     if scale == 0:
@@ -76,13 +75,14 @@ def tangent(
         np.multiply(table, direction.reshape(table.shape), out=change, where=table > 0)
         for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
-    tangent_pass: Callable[..., tuple[float, float]] = tangents.tangent_pass
     arcs = (*layout.arrays, weight, cost, final, final_cost)
-    log_z, expected = tangent_pass(table, change, *arcs, direction is not None, order)
+    log_z, expected = kernels.tangents.tangent_pass(
+        table, change, *arcs, direction is not None, order
+    )
     if log_z == -np.inf:
         raise InfeasibleError(NO_STRING)
     return Tangent(
-        log_z + shift + scale * (layout.shift + b.initial),
+        log_z + weighed.shift + scale * (layout.shift + b.initial),
         expected + slope * b.initial,
         table.reshape(scores.shape),
         change.reshape(scores.shape),

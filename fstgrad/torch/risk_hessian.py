@@ -13,9 +13,7 @@ import torch
 from fstgrad.automata.automaton import DEAD, LossAutomaton
 from fstgrad.checks import FloatArray
 from fstgrad.errors import NotSupportedError
-from fstgrad.strings.passes import Passes
-from fstgrad.strings.paths import loss_weights
-from fstgrad.strings.solve import used_contexts
+from fstgrad.strings.solve import score_table, used_contexts
 
 
 def product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> FloatArray:
@@ -33,7 +31,7 @@ def product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> Floa
     hindrance = None
     if scores.ndim > 3:
         hindrance = "strings of order 3 and higher"
-    elif not Passes(scores, loss_weights(b, scale=0.0)).is_within_range():
+    elif not score_table(scores).is_within_range(0.0, is_complete=b.is_complete):
         hindrance = "scores beyond the range of floats"
     if hindrance is not None:
         raise NotSupportedError(

@@ -26,8 +26,8 @@ unsigned = np.uintp
 
 
 @kernel
-def shifted_scores(
-    scores: FloatArray, used: BoolArray, table: FloatArray, tally: FloatArray
+def shift_scores(
+    scores: FloatArray, used: BoolArray, table: FloatArray, highest: FloatArray, tally: FloatArray
 ) -> int:
     """Write scores minus the largest of each position into `table`.
 
@@ -35,10 +35,11 @@ def shifted_scores(
     ----------
     scores, table : (l, K, n); entries of contexts that cannot occur become 0
     used : (q, K), which contexts occur at position min(t, q - 1)
-    tally : (3 + q,), zeros at first
-        [0] what was subtracted in all; [1] the largest difference that exchanging a prefix for
-        another makes, +inf once a symbol is forbidden; [2] the sum of the ranges of the positions;
-        then the last q ranges of a symbol's scores over contexts.
+    highest : (l,), what was subtracted
+    tally : (2 + q,), zeros at first
+        [0] the largest difference that exchanging a prefix for another makes, +inf once a symbol is
+        forbidden; [1] the sum of the ranges of the positions; then the last q ranges of a symbol's
+        scores over contexts.
 
     Returns
     -------
@@ -70,15 +71,15 @@ def shifted_scores(
                 for b in range(n):
                     table[t, k, b] = 0.0
         if least == -np.inf:
-            tally[1] = np.inf
+            tally[0] = np.inf
             least = _least_finite(table[t]) + largest
-        tally[0] += largest
-        tally[2] += largest - least
-        tally[3 + t % order] = apart
+        highest[t] = largest
+        tally[1] += largest - least
+        tally[2 + t % order] = apart
         window = 0.0
         for i in range(order):
-            window += tally[3 + i]
-        tally[1] = max(tally[1], window)
+            window += tally[2 + i]
+        tally[0] = max(tally[0], window)
     return -1
 
 
