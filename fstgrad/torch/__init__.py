@@ -40,6 +40,7 @@ from fstgrad.torch.modules import (
 )
 from fstgrad.torch.mrf import mrf_nll
 from fstgrad.torch.nbest import nbest_risk
+from fstgrad.torch.sampling import Estimate, Sampling
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
     spanning_tree_entropy,
@@ -54,6 +55,7 @@ from fstgrad.torch.trees import (
 __all__ = [
     "CRF",
     "CRFLoss",
+    "Estimate",
     "LatticeCRFLoss",
     "LatticeRiskLoss",
     "LatticeSoftmaxMarginLoss",
@@ -61,6 +63,7 @@ __all__ = [
     "MRFLoss",
     "NBestRiskLoss",
     "RiskLoss",
+    "Sampling",
     "SoftmaxMarginLoss",
     "SpanningTreeEntropyLoss",
     "SpanningTreeGeneralizedExpectationLoss",

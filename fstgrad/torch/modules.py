@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 import torch
 
 from fstgrad.checks import one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.torch import crf, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced
+from fstgrad.torch.sampling import Estimate, Sampling
 
 
 class ObjectiveModule(torch.nn.Module):
@@ -37,6 +38,15 @@ class ObjectiveModule(torch.nn.Module):
         one_of("reduction", bound.arguments["reduction"], REDUCTIONS)
         for name, value in bound.arguments.items():
             setattr(self, name, value)
+        if bound.arguments.get("sampling", self) is None:
+            self.sampling = Sampling()
+
+    @property
+    def last(self) -> tuple[Estimate, ...]:
+        """The interval and reliability of each item of the last batch, for strings."""
+        if not hasattr(self, "sampling"):
+            raise NotSupportedError(f"{type(self).__name__} is always exact and keeps no estimates")
+        return self.sampling.last
 
     def forward(self, *given: Any, **named: Any) -> torch.Tensor:
         """Return the objective of the inputs."""

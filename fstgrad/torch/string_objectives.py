@@ -1,20 +1,23 @@
 """Objectives of a padded batch of strings, on arrays: what the operator evaluates."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from threading import Lock
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, StateLimitError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import StringDistribution
+from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
 from fstgrad.torch import risk_hessian
 from fstgrad.torch.operators import Array, Arrays, Objective
+from fstgrad.torch.sampling import Estimate, Method, Sampling, computed, sampled
 from fstgrad.torch.threads import each
 
 Kind = Literal["softmax margin", "risk"]
@@ -22,6 +25,8 @@ IGNORED = -1  # the mark of a position that is left out, in the gold that reache
 
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
+_LOCK = Lock()
+AUTO_STATES = 50_000  # up to which method="auto" is exact
 
 
 class Item(NamedTuple):
@@ -32,6 +37,15 @@ class Item(NamedTuple):
     automaton: LossAutomaton | None
 
 
+class Options(NamedTuple):
+    """How a loss is made small, and what is done where it is not exact."""
+
+    cap: float | None = None
+    band: Band | None = None
+    method: Method = "exact"
+    sampling: Sampling | None = None
+
+
 class StringObjective(Objective):
     """The softmax margin or the risk of each item; every item's bits are its own.
 
@@ -39,34 +53,40 @@ class StringObjective(Objective):
     ----------
     kind : {"softmax margin", "risk"}
     loss : Loss, a tuple of automata (one for each item), or None
-    cap : float or None
-        As in `Loss.compile`.
+    options : the fields of `Options`
     """
 
     def __init__(
-        self, kind: Kind, loss: Loss | tuple[LossAutomaton, ...] | None, cap: float | None = None
+        self, kind: Kind, loss: Loss | tuple[LossAutomaton, ...] | None, *options: Any
     ) -> None:
-        self.kind, self.loss, self.cap = kind, loss, cap
+        self.kind, self.loss, self.options = kind, loss, Options(*options)
+        self.sampling = self.options.sampling or Sampling()
+        self.what = f"{kind} with method={self.options.method!r}"
 
     def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
         """Run both passes for each item, the items in the threads that PyTorch uses."""
         (table,) = scores
         items = self.items(table, *constants)
-        values, gradient = np.empty(len(items)), np.empty(table.shape, dtype=table.dtype)
+        gradient = np.empty(table.shape, dtype=table.dtype)
+        estimates: list[Any] = [None] * len(items)
 
         def run(i: int) -> None:
             place = items[i].positions
-            values[i], own = self._one(table[i, place], items[i])
+            estimates[i], own = self._one(table[i, place], items[i], i)
             if not isinstance(place, slice) or place.stop < len(gradient[i]):
                 gradient[i] = 0.0
             gradient[i, place] = own
 
         each(len(items), run)
-        return values, [gradient]
+        if self.options.sampling is not None:
+            self.sampling.keep(estimates)
+        return np.array([estimate.value for estimate in estimates]), [gradient]
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
         (table,), (along,) = scores, directions
+        if self.options.method != "exact":
+            return super().hessian_product(scores, constants, directions)
         product = np.zeros_like(table)
         for i, item in enumerate(self.items(table, *constants)):
             own, place = np.ascontiguousarray(table[i, item.positions]), item.positions
@@ -77,13 +97,44 @@ class StringObjective(Objective):
                 product[i, place] = distribution.covariance_product(along[i, place])
         return [product]
 
-    def _one(self, scores: Array, item: Item) -> tuple[float, FloatArray]:
-        if self.kind == "risk" and item.automaton is not None:
-            return array_risk(scores, item.automaton)
-        return array_softmax_margin(scores, item.gold, item.automaton)
+    def _one(self, scores: Array, item: Item, i: int) -> tuple[Estimate, FloatArray]:
+        if isinstance(self.loss, Loss) and item.automaton is None:
+            return self._sampled(scores, item.gold, self.loss, i)
+        is_risk = self.kind == "risk" and item.automaton is not None
+        if is_risk:
+            value, gradient = array_risk(scores, item.automaton)  # type: ignore[arg-type]
+        else:
+            value, gradient = array_softmax_margin(scores, item.gold, item.automaton)
+        cap, band, *_ = self.options
+        return computed(value, cap, band, is_margin=not is_risk), gradient
+
+    def _sampled(
+        self, scores: Array, gold: IntArray, loss: Loss, i: int
+    ) -> tuple[Estimate, FloatArray]:
+        def compiled(
+            *, band: Band | None = None, cap: float | None = None, max_states: int
+        ) -> LossAutomaton:
+            with _LOCK:
+                return _AUTOMATA.automaton(loss, gold, band=band, cap=cap, max_states=max_states)
+
+        with _LOCK:
+            against = _AUTOMATA.target_loss(loss, gold)
+        settings: dict[str, Any] = {
+            "samples": self.sampling.samples,
+            "rng": self.sampling.generator(i),
+            "proposal": self.sampling.proposal,
+            "compiled": compiled,
+            "band": self.options.band,
+        }
+        if self.kind == "risk":
+            result = sampled_risk(scores, gold, against, **settings)
+        else:
+            settings["cap"] = self.options.cap
+            result = sampled_softmax_margin(scores, gold, against, **settings)
+        return sampled(result), result.grad
 
     def items(self, scores: Array, gold: IntArray, lengths: IntArray | None = None) -> list[Item]:
-        """Return the items of a batch, with compiled automata.
+        """Return the items of a batch, with compiled automata; None for one that is sampled.
 
         gold : (B, L') ids; `IGNORED` where a position is left out; lengths : (B,)
         """
@@ -99,9 +150,17 @@ class StringObjective(Objective):
         return [Item(*pair, self._automaton(pair[1], i)) for i, pair in enumerate(pairs)]
 
     def _automaton(self, target: IntArray, i: int) -> LossAutomaton | None:
-        if isinstance(self.loss, Loss):
-            return _AUTOMATA.automaton(self.loss, target, cap=self.cap)
-        return self.loss[i] if self.loss is not None else None
+        if not isinstance(self.loss, Loss):
+            return self.loss[i] if self.loss is not None else None
+        cap, band, method, _ = self.options
+        if method == "exact":
+            return _AUTOMATA.automaton(self.loss, target, cap=cap, band=band)
+        if method == "auto":
+            try:
+                return _AUTOMATA.automaton(self.loss, target, max_states=AUTO_STATES)
+            except StateLimitError:
+                return None
+        return None
 
 
 def kept(ids: IntArray, i: int) -> slice | IntArray:

@@ -8,12 +8,14 @@ import torch
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.band import Band
 from fstgrad.checks import IntArray, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.torch.operators import Objective, keep, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.string_objectives import IGNORED, Kind, StringObjective
+from fstgrad.torch.sampling import METHODS, Method, Sampling
+from fstgrad.torch.string_objectives import IGNORED, Kind, Options, StringObjective
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -30,6 +32,9 @@ def softmax_margin(
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
+    band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
 ) -> torch.Tensor:
     """Return log sum_y exp(L(y, gold) + w.Psi(y) - w.Psi(gold)) in nats, averaged over a batch.
 
@@ -53,7 +58,15 @@ def softmax_margin(
         Positions of a gold tensor that hold it are left out of the string: padding, or the pieces
         of a word after the first one.  Their scores get the gradient 0.
     cap : float, optional
-        Replaces L by min(L, cap), in nats: the automaton of a long string stays small.
+        Replaces L by min(L, cap), in nats: the automaton of a long string stays small, and the
+        value is a lower bound.
+    band : int, optional
+        Replaces L by the least cost of the alignments within a band: an upper bound.
+    method : {"exact", "sampled", "auto"}
+        "auto" samples the items whose automaton would have more than 50,000 states; cap and band
+        are then those of the proposal.  Sampled values have first derivatives only.
+    sampling : Sampling, optional
+        How to sample; `sampling.last` has the interval and the reliability of every item.
 
     Examples
     --------
@@ -65,8 +78,10 @@ def softmax_margin(
     >>> round(float(scores.grad[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    arguments = _Arguments(scores, gold, lengths, ignore_index, cap)
-    return _evaluated("softmax margin", arguments, loss, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    return _evaluated(
+        "softmax margin", arguments, loss, reduction, Options(cap, band, method, sampling)
+    )
 
 
 def crf_nll(
@@ -78,8 +93,8 @@ def crf_nll(
     ignore_index: int = IGNORE_INDEX,
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
-    arguments = _Arguments(scores, gold, lengths, ignore_index, None)
-    return _evaluated("softmax margin", arguments, None, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    return _evaluated("softmax margin", arguments, None, reduction, Options())
 
 
 def risk(
@@ -91,14 +106,19 @@ def risk(
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
+    band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
 ) -> torch.Tensor:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact.
 
     Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
     once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
-    arguments = _Arguments(scores, gold, lengths, ignore_index, cap)
-    return _evaluated("risk", arguments, loss, reduction)
+    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    if loss is None:
+        raise InvalidInputError("loss is None; risk is the expected loss: give one")
+    return _evaluated("risk", arguments, loss, reduction, Options(cap, band, method, sampling))
 
 
 class _Arguments(NamedTuple):
@@ -108,15 +128,15 @@ class _Arguments(NamedTuple):
     gold: Gold
     lengths: Lengths
     ignore_index: int
-    cap: float | None
 
 
 def _evaluated(
-    kind: Kind, arguments: _Arguments, loss: LossLike, reduction: Reduction
+    kind: Kind, arguments: _Arguments, loss: LossLike, reduction: Reduction, options: Options
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
     one_of("reduction", reduction, REDUCTIONS)
-    scores, gold, lengths, ignore_index, cap = arguments
+    one_of("method", options.method, METHODS)
+    scores, gold, lengths, ignore_index = arguments
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
@@ -131,10 +151,12 @@ def _evaluated(
     constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
     objective: str | Objective
     if loss is None or isinstance(loss, Loss):
-        objective = keep(StringObjective, kind, loss, cap)
+        objective = keep(StringObjective, kind, loss, *options)
     else:
-        if cap is not None:
-            raise InvalidInputError("cap goes with a loss; give it to compile() of the automata")
+        if options.cap is not None or options.band is not None or options.method != "exact":
+            raise InvalidInputError(
+                "cap, band and method go with a loss; automata have what compile() was given"
+            )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = StringObjective(kind, automata)
     found = values(objective, [scores], constants)
