@@ -19,10 +19,11 @@ def evaluate(model: str, pairs: str, choice: LossChoice) -> None:
     """Write the measures of a model on PAIRS as one JSON line.
 
     accuracy: share of predictions equal to y; loss: the mean of the loss, null without one;
-    error_rate: edit distances over symbols of y.
+    error_rate: edit distances over symbols of y; unknown: pairs whose y has a symbol that the model
+    never writes, which count as wrong and are left out of the loss.
     """
-    fitted, reading = open_model(model)
+    fitted, reading, tags = open_model(model)
     fitted.loss_ = model_loss(model, fitted, choice)
-    result = fitted.evaluate(*columns(pairs, reading))
+    result = fitted.evaluate(*columns(pairs, reading, tags))
     finite = {k: v if math.isfinite(v) else None for k, v in result._asdict().items()}
     echo(json.dumps(finite))

@@ -11,11 +11,12 @@ from typing import Any, cast, get_args
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import real_array
 from fstgrad.cli.effects import without_effect
+from fstgrad.cli.examples import examples
 from fstgrad.cli.losses import LOSSES, build_loss
 from fstgrad.cli.options import MODEL_LOSS, LossChoice, Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES
-from fstgrad.io import Tokens, read_confusion, read_pairs, shown
+from fstgrad.io import Tokens, read_confusion, shown
 from fstgrad.losses import Loss, SubstitutionMatrix
 from fstgrad.training.sequence import SequenceModel
 
@@ -26,7 +27,9 @@ _NUMBERS = {
 }
 
 
-def about(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> dict[str, Any]:
+def about(
+    choice: LossChoice, reading: Reading, tags: int | None, alphabet: Alphabet
+) -> dict[str, Any]:
     """Return what a model file says of its loss and its reading: names and numbers."""
     if isinstance(choice.matrix, str):
         scores = SubstitutionMatrix.read(choice.matrix).over(alphabet)
@@ -38,12 +41,14 @@ def about(choice: LossChoice, reading: Reading, alphabet: Alphabet) -> dict[str,
             substitute_cost=1.0 if choice.substitute_cost is None else choice.substitute_cost,
         )
         choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
-    tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y}
+    tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y, "tags": tags}
     return {"choice": dataclasses.asdict(choice), "reading": tokens}
 
 
-def open_model(path: str) -> tuple[SequenceModel, Reading]:
-    """Return a model that `train` wrote and how it reads a file; its loss is `model_loss`.
+def open_model(path: str) -> tuple[SequenceModel, Reading, int | None]:
+    """Return a model that `train` wrote, how it reads a file, and the column of the tags.
+
+    Its loss is `model_loss`.
 
     Raises
     ------
@@ -55,7 +60,10 @@ def open_model(path: str) -> tuple[SequenceModel, Reading]:
     tokens = [found.get(f"tokens_{side}") for side in "xy"] if isinstance(found, dict) else []
     if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
         raise InvalidInputError(f"{path}: its way of reading is {shown(found)}")
-    return model, Reading(*cast(list[Tokens], tokens), None)
+    tags = found.get("tags")
+    if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
+        raise InvalidInputError(f"{path}: its column of tags is {shown(tags)}")
+    return model, Reading(*cast(list[Tokens], tokens), None), tags
 
 
 def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:
@@ -78,9 +86,11 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
         raise InvalidInputError(f"{path}: {error}") from error
 
 
-def columns(path: str, reading: Reading) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def columns(
+    path: str, reading: Reading, tags: int | None
+) -> tuple[list[Any], list[tuple[str, ...]]]:
     """Return the inputs and the targets of a file of pairs."""
-    read = list(read_pairs(path, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
+    read = list(examples(path, reading, tags))
     return [x for x, _ in read], [y for _, y in read]
 
 

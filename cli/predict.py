@@ -3,10 +3,11 @@
 import click
 
 from fstgrad.cli.border import COUNT, Input
+from fstgrad.cli.examples import columns_of, read_input
 from fstgrad.cli.models import open_model
 from fstgrad.cli.options import FILE
 from fstgrad.cli.text import echo
-from fstgrad.io import located, read_rows, tokenize
+from fstgrad.io import located, read_rows
 
 
 @click.command()
@@ -21,16 +22,20 @@ from fstgrad.io import located, read_rows, tokenize
 def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.
 
-    INPUT has one x a line, or is - for standard input.
+    INPUT has one x a line, and the tags where the model was trained with them, or is - for standard
+    input.  An empty line gives an empty line.
     """
-    fitted, reading = open_model(model)
+    fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
     for row in read_rows(input):
         with located(row):
-            (text,) = row.columns(("x",))
-            best = fitted.predict_nbest([tokenize(text, reading.tokens_x)], nbest or 1)[0]
+            texts = columns_of(row, ("x",), tags)
+            x = read_input(texts, reading)
+            best = fitted.predict_nbest([x], nbest or 1)[0] if len(x) else []
+        if not best:
+            echo("")
         for y, probability in best:
-            columns = [text, separator.join(y)]
+            columns = [*texts.values(), separator.join(y)]
             if nbest is not None:
                 columns.append(f"{probability:.6f}")
             echo("\t".join(columns))

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 import click
 
+from fstgrad.alphabet import Alphabet
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Output, whole
 from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
+from fstgrad.cli.examples import examples
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.models import about, columns
 from fstgrad.cli.options import (
@@ -23,10 +25,8 @@ from fstgrad.cli.options import (
     pairs_argument,
     reading_options,
 )
-from fstgrad.cli.pairs import rows_and_alphabet
 from fstgrad.cli.text import echo
-from fstgrad.errors import InvalidInputError
-from fstgrad.io import Pair, located
+from fstgrad.io import read_alphabet
 from fstgrad.training.curves import check_name, write_curves
 from fstgrad.training.objective import KINDS
 from fstgrad.training.sequence import SequenceModel
@@ -38,7 +38,7 @@ class Model:
     """Settings of `SequenceModel` under the same names."""
 
     objective: str
-    features: str
+    alignment: str | None
     order: int
     window: int
     span: int
@@ -72,11 +72,14 @@ model_options = group(
         "--objective", type=click.Choice(KINDS), default="softmax-margin", show_default=True
     ),
     click.option(
-        "--features",
-        type=click.Choice(["unaligned", "aligned"]),
-        default="unaligned",
+        "--alignment",
+        type=click.Choice(["auto", "em", "given", "none"]),
+        default="auto",
         show_default=True,
-        help="aligned: as many symbols of x as of y.",
+        callback=lambda _context, _option, value: None if value == "none" else value,
+        help="em: each symbol of x gives a string of y, learned from the pairs.  given: y_s "
+        "belongs to x_s.  none: y has the median length for x.  auto: given where all "
+        "lengths are equal, else em.",
     ),
     _number("--order", 2, "q: the model has the q-grams of y."),
     _number("--window", 3, "Symbols of x on each side of the centre.", whole(0)),
@@ -121,6 +124,12 @@ training_options = group(
 )
 @_number("--jobs", 1, "Processes.  The weights are the same for every number.")
 @click.option("--resume", is_flag=True, help="Go on from OUTPUT.checkpoint if it is there.")
+@click.option(
+    "--tags",
+    type=COUNT,
+    metavar="COLUMN",
+    help="The column of side symbols, such as the features of an inflected form.",
+)
 def train(
     pairs: str,
     model: Model,
@@ -133,19 +142,23 @@ def train(
     curves: str | None,
     jobs: int,
     resume: bool,
+    tags: int | None,
 ) -> None:
     """Train a sequence model and write it to a file.
 
-    PAIRS is a TSV file of x TAB y.  One line for each epoch goes to standard error.
+    PAIRS is a TSV file of x TAB y, with --tags also of a column of side symbols.  Where x and y
+    differ in length, they are aligned first, and outputs have any length.  One line for each epoch
+    goes to standard error.
     """
     _check_effects(model, training, choice, estimation, validation)
     if curves is not None:
         check_name(curves)
-    rows, alphabet = rows_and_alphabet(pairs, reading, columns=(1,))
-    read = []
-    for row in rows:
-        with located(row):
-            read.append(_usable(row.pair(reading.tokens_x, reading.tokens_y)))
+    read = list(examples(pairs, reading, tags))
+    alphabet = (
+        Alphabet.from_sequences(y for _, y in read)
+        if reading.alphabet is None
+        else read_alphabet(reading.alphabet)
+    )
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     fitted = SequenceModel(
         build_loss(choice, alphabet),
@@ -157,9 +170,9 @@ def train(
         callbacks=(_show,),
         checkpoint=str(checkpoint),
     )
-    held_out = None if validation is None else columns(validation, reading)
+    held_out = None if validation is None else columns(validation, reading, tags)
     fitted.fit([x for x, _ in read], [y for _, y in read], held_out, resume=resume)
-    fitted.about_ = about(choice, reading, alphabet)
+    fitted.about_ = about(choice, reading, tags, alphabet)
     fitted.save(output)
     checkpoint.unlink(missing_ok=True)
     if curves is not None:
@@ -185,12 +198,6 @@ def _check_effects(
         without_effect(about_losses, "with --loss none")
     else:
         check_estimation(estimation, model.cap)
-
-
-def _usable(pair: Pair) -> Pair:
-    if not pair.y:
-        raise InvalidInputError("y is empty; give at least one symbol")
-    return pair
 
 
 def _show(epoch: Epoch) -> None:

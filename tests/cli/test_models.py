@@ -55,7 +55,7 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     lines = run("predict", model, tmp_path / "x", "--nbest", 2)[1].splitlines()
     assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
     measures = json.loads(run("evaluate", model, pairs)[1])
-    assert measures == {"pairs": 40, "accuracy": 1.0, "loss": 0.0, "error_rate": 0.0}
+    assert measures == {"pairs": 40, "accuracy": 1.0, "loss": 0.0, "error_rate": 0.0, "unknown": 0}
 
 
 def test_a_killed_run_resumes_to_the_same_weights(run, pairs, tmp_path):
@@ -91,7 +91,7 @@ def test_a_killed_run_resumes_to_the_same_weights(run, pairs, tmp_path):
         ("a\tb\nc\t\n", (), 1, ":2: y is empty"),
         ("a\tb\n", ("--loss", "edt"), 2, "did you mean edit"),
         ("a\tb\n", ("--min-count", 5), 1, "min_count=5"),
-        ("ab\tb\n", ("--features", "aligned"), 1, "not aligned"),
+        ("ab\tb\n", ("--alignment", "given"), 1, "not aligned"),
     ],
 )
 def test_errors_are_one_line(run, tmp_path, text, args, code, message):
@@ -189,3 +189,44 @@ def test_costs_of_a_file_are_in_the_model(run, pairs, tmp_path):
     (tmp_path / "confusion").unlink()
     assert given[0] == 0
     assert run("evaluate", tmp_path / "m", pairs) == given
+
+
+def test_outputs_of_any_length_and_tags(run, tmp_path):
+    """Verbs with their forms: the tag decides the suffix, a word of another length is answered."""
+    rows = [
+        (stem, tag, stem + end)
+        for stem in ("walk", "talk", "jump", "look", "call", "open", "ask", "play")
+        for tag, end in (("PST;V", "ed"), ("PRS", ""), ("GER|V", "ing"))
+    ]
+    path, model = tmp_path / "forms.tsv", tmp_path / "model"
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    code, _, err = run(
+        "train", path, "--tags", 2, "--objective", "crf", "--window", 0, "--order", 1, "-o", model
+    )
+    assert (code, "objective" in err) == (0, True)
+    (tmp_path / "new").write_text("jumpwalk\tPST;V\n\n")
+    code, out, err = run("predict", model, tmp_path / "new")
+    assert code == 1  # the empty line lacks the column of tags
+    assert ":2: 1 column" in err
+    (tmp_path / "new").write_text("jumpwalk\tPST;V\n\tPRS\nlooktalk\tGER|V\n")
+    code, out, _ = run("predict", model, tmp_path / "new")
+    assert out.splitlines() == ["jumpwalk\tPST;V\tjumpwalked", "", "looktalk\tGER|V\tlooktalking"]
+    (tmp_path / "gold").write_text("walk\tPRS\twalk\nwalk\tPRS\twölk\n")
+    measures = json.loads(run("evaluate", model, tmp_path / "gold")[1])
+    assert (measures["pairs"], measures["accuracy"], measures["unknown"]) == (2, 0.5, 1)
+    code, _, err = run("train", path, "--tags", 5, "-o", model)
+    assert (code, "tags are in column 5" in err) == (1, True)
+
+
+def test_align_writes_links(run, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("ax\taks\nxa\tksa\na\ta\n")
+    code, out, err = run("align", path, "--max-x", 1, "--no-empty-x")
+    assert (code, out) == (0, "a:a x:k+s\nx:k+s a:a\na:a\n")
+    assert err.startswith("iteration 1: ")
+    code, out, _ = run("align", path, "--max-x", 1, "--no-empty-x", "--posteriors")
+    assert out.splitlines()[2] == "a:a:1.000"
+    path.write_text("a\tbcd\n")
+    code, out, err = run("align", path, "--max-x", 1, "--max-y", 1, "--no-empty-x")
+    assert (code, out) == (1, "")
+    assert "raise max_x or max_y" in err

@@ -1,0 +1,77 @@
+"""`fstgrad align`: which symbols of x gave which symbols of y, learned from pairs."""
+
+import click
+
+from fstgrad.cli.border import COUNT
+from fstgrad.cli.options import Reading, pairs_argument, reading_options
+from fstgrad.cli.text import echo
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import read_pairs
+from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
+
+
+@click.command()
+@pairs_argument
+@click.option(
+    "--max-x", type=COUNT, default=2, show_default=True, help="Most symbols of x on one link."
+)
+@click.option(
+    "--max-y", type=COUNT, default=2, show_default=True, help="Most symbols of y on one link."
+)
+@click.option("--no-empty-x", is_flag=True, help="Every link has a symbol of x: no insertions.")
+@click.option("--no-empty-y", is_flag=True, help="Every link has a symbol of y: no deletions.")
+@click.option(
+    "--normalization",
+    type=click.Choice(NORMALIZATIONS),
+    default="joint",
+    show_default=True,
+    help="p(u, v) of all links, or p(v | u) for the symbols u of x.",
+)
+@click.option(
+    "--iterations", type=COUNT, default=20, show_default=True, help="At most, of the training."
+)
+@click.option("--posteriors", is_flag=True, help="Add the posterior of each link: u:v:0.98.")
+@reading_options
+def align(
+    pairs: str,
+    max_x: int,
+    max_y: int,
+    no_empty_x: bool,
+    no_empty_y: bool,
+    normalization: str,
+    iterations: int,
+    posteriors: bool,
+    reading: Reading,
+) -> None:
+    r"""Align PAIRS by expectation maximization, and write each alignment as links u:v.
+
+    A link has the symbols of x before the colon and those of y behind it, joined by "+"; "_" is
+    the empty side.  The log-likelihood of each iteration goes to standard error.
+
+    \b
+    Example:
+      fstgrad align words.tsv --tokens-y words --max-x 1 --no-empty-x
+    """
+    if reading.alphabet is not None:
+        raise InvalidInputError("--alphabet has no effect on align; leave it out")
+    read = list(read_pairs(pairs, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
+    aligner = Aligner(
+        max_x,
+        max_y,
+        empty_x=not no_empty_x,
+        empty_y=not no_empty_y,
+        normalization=normalization,
+        iterations=iterations,
+    ).fit(read)
+    for i, value in enumerate(aligner.log_likelihood_, start=1):
+        click.echo(f"iteration {i}: {value / len(read):.6f} nats per pair", err=True)
+    for aligned in aligner.align_all(read):
+        echo(_shown(aligned, posteriors=posteriors))
+
+
+def _shown(aligned: Aligned, *, posteriors: bool) -> str:
+    links = []
+    for link, posterior in zip(aligned.links, aligned.posterior, strict=True):
+        text = ":".join("+".join(side) or "_" for side in link)
+        links.append(f"{text}:{posterior:.3f}" if posteriors else text)
+    return " ".join(links)

@@ -1,0 +1,64 @@
+"""The rows that a model learns from or answers: x, side symbols, y."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fstgrad.alphabet import EPSILON
+from fstgrad.cli.options import Reading
+from fstgrad.errors import InvalidInputError
+from fstgrad.io import Row, located, read_rows, tokenize
+from fstgrad.training.templates import Tagged
+
+Example = tuple[Any, tuple[str, ...]]
+
+
+def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]:
+    """Yield (x, y) of each row of a file; x is `Tagged` where a column holds side symbols.
+
+    Raises
+    ------
+    RowError
+        A row has another number of columns, is not UTF-8, or has an empty y or the symbol "<eps>".
+    """
+    for row in read_rows(path):
+        with located(row):
+            texts = columns_of(row, ("x", "y"), tags)
+            example = read_input(texts, reading), tokenize(texts["y"], reading.tokens_y)
+            if not example[1]:
+                raise InvalidInputError("y is empty; give at least one symbol")
+        yield example
+
+
+def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:
+    """Return the texts of a row by name; `tags` is the column of the side symbols, from 1.
+
+    Raises
+    ------
+    InvalidInputError
+        The row has another number of columns, or there is no such column.
+    """
+    order = list(names)
+    if tags is not None:
+        if not 1 <= tags <= len(names) + 1:
+            raise InvalidInputError(
+                f"tags are in column {tags}, but a row has {len(names) + 1} columns: "
+                f"{', '.join(names)} and the tags; count from 1"
+            )
+        order.insert(tags - 1, "tags")
+    texts = dict(zip(order, row.columns(order), strict=True))
+    for name in names:
+        if EPSILON in texts[name].split():
+            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
+    return texts
+
+
+def read_input(texts: dict[str, str], reading: Reading) -> Any:
+    """Return the input of a row: a tuple of symbols, with tags if there are any.
+
+    Tags are separated by white space or by one of ; | , in their column.
+    """
+    symbols = tokenize(texts["x"], reading.tokens_x)
+    if "tags" not in texts:
+        return symbols
+    return Tagged(symbols, tuple(tag for tag in re.split(r"[\s;|,]+", texts["tags"]) if tag))
