@@ -32,7 +32,7 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
     "smith-waterman": losses.SmithWaterman,
 }
 _NO_PART_OF_THE_RESULT = (
-    "epochs", "n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint",
+    "n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint",
 )  # fmt: skip
 
 
@@ -72,6 +72,7 @@ class SequenceModel(Estimator):
         Pairs in a step of "adam" and "sgd", rounded up to whole chunks of 16.  The pairs are put
         into batches once; the order of the batches is drawn in every epoch.
     learning_rate : float
+        At the start; it falls linearly to zero over the steps of "adam" and "sgd".
     seed : int >= 0
         Of the shuffling, and of the "sampled" method.
     patience : int, optional

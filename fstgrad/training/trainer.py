@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
+from fstgrad.training import kernels
 from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
 
 Optimizer = Literal["adam", "sgd", "lbfgs"]
@@ -178,13 +179,14 @@ class Trainer:
         started = time.perf_counter()
         number, seed = len(state.history), self.settings.seed
         minibatches = self._minibatches()
+        steps = len(minibatches) * self.settings.epochs
         total, gradient = 0.0, np.zeros_like(state.w)
         for k in np.random.default_rng([seed, number]).permutation(len(minibatches)):
             sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
             total += sums.value + 0.5 * self.settings.l2 * sums.done * float(state.w @ state.w)
             sums.gradient += self.settings.l2 * sums.done * state.w
             gradient += sums.gradient
-            self._update(state, sums.gradient / sums.done)
+            self._update(state, sums.gradient / sums.done, steps)
         mean = total / len(self.pairs)
         self._record(state, mean, gradient / len(self.pairs), started)
 
@@ -201,20 +203,17 @@ class Trainer:
         each = -(-self.settings.batch_size // size)
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
 
-    def _update(self, state: State, gradient: FloatArray) -> None:
+    def _update(self, state: State, gradient: FloatArray, steps: int) -> None:
+        """Make one of `steps` steps of the training; the rate falls linearly to zero over them."""
+        rate = self.settings.learning_rate * max(0.0, 1 - state.steps / steps)
         state.steps += 1
-        rate = self.settings.learning_rate
         if self.settings.optimizer == "sgd":
             state.w -= rate * gradient
             return
-        for moment, decay, value in (
-            (state.first, _DECAY[0], gradient),
-            (state.second, _DECAY[1], gradient**2),
-        ):
-            moment *= decay
-            moment += (1 - decay) * value
         scales = [1 - decay**state.steps for decay in _DECAY]
-        state.w -= rate * (state.first / scales[0]) / (np.sqrt(state.second / scales[1]) + _SMALL)
+        kernels.steps.adam(
+            state.w, state.first, state.second, gradient, rate, *_DECAY, *scales, _SMALL
+        )
 
     def _iterations(self, state: State) -> None:
         """Make up to 10 iterations of L-BFGS, and end where it has converged."""

@@ -201,7 +201,22 @@ def test_outputs_of_any_length_and_tags(run, tmp_path):
     path, model = tmp_path / "forms.tsv", tmp_path / "model"
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
     code, _, err = run(
-        "train", path, "--tags", 2, "--objective", "crf", "--window", 0, "--order", 1, "-o", model
+        "train",
+        path,
+        "--tags",
+        2,
+        "--objective",
+        "crf",
+        "--window",
+        0,
+        "--order",
+        1,
+        "--batch-size",
+        8,
+        "--epochs",
+        30,
+        "-o",
+        model,
     )
     assert (code, "objective" in err) == (0, True)
     (tmp_path / "new").write_text("jumpwalk\tPST;V\n\n")

@@ -1,4 +1,4 @@
-"""Compiled loops of the features and alignments.
+"""Compiled loops of the features, alignments and optimizer steps.
 
 A module is loaded when it is first named, as in `kernels.templates`: importing the package does not
 load the compiler.

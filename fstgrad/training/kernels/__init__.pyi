@@ -1,2 +1,3 @@
 from . import alignments as alignments
+from . import steps as steps
 from . import templates as templates
