@@ -4,6 +4,7 @@ from .automata.automaton import LossAutomaton as LossAutomaton
 from .automata.evaluation import TargetLoss as TargetLoss
 from .costs import CostFit as CostFit
 from .costs import fit_costs as fit_costs
+from .costs import fit_ranking as fit_ranking
 from .distribution import ArrayDistribution as ArrayDistribution
 from .distribution import Distribution as Distribution
 from .errors import AlphabetError as AlphabetError

@@ -21,7 +21,7 @@ ALLOWED = {
     "automata": {"openfst"},
     "reference": {"openfst", "transducers", "automata"},
     "losses": {"automata", "transducers", "reference"},
-    "costs": {"losses"},
+    "costs": {"losses", "strings"},
     "lattices": {"losses"},
     "strings": {"losses", "lattices"},
     "training": {"strings", "lattices"},

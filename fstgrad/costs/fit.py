@@ -127,16 +127,16 @@ def fit_costs(
     ]
     best = max(starts, key=lambda start: start.quality)
     return CostFit(
-        aligner,
-        ties,
-        data,
-        best.weights.theta,
-        -estimator.log_weights(best.weights),
-        -estimator.log_weights(estimator.initial()),
-        best.counts,
-        tuple(best.likelihood),
-        tuple(best.held_out),
-        tuple(start.quality for start in starts),
+        aligner=aligner,
+        ties=ties,
+        cost=-estimator.log_weights(best.weights),
+        initial_cost=-estimator.log_weights(estimator.initial()),
+        counts=best.counts,
+        pairs=data,
+        theta=best.weights.theta,
+        log_likelihood=tuple(best.likelihood),
+        held_out_log_likelihood=tuple(best.held_out),
+        starts=tuple(start.quality for start in starts),
     )
 
 

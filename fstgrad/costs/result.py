@@ -13,37 +13,27 @@ from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
-from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive
+from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
 
 
 @dataclass(frozen=True, eq=False)
-class CostFit:
+class LearnedCosts:
     """Learned costs of a transducer.
 
     Attributes
     ----------
     aligner : Aligner, the transducer.
     ties : Ties, the classes that share a weight.
-    pairs : Pairs, those that were learned from.
-    theta : (K,) float64, the costs of the classes, before those of a group are made to sum to 1.
-    cost : (A + S,) float64, the cost -log p of each event in nats.
+    cost : (A + S,) float64, the cost of each event in nats.
     initial_cost : (A + S,) float64, the same before learning.
-    counts : (A + S,) float64, expected counts at the step that was kept.
-    log_likelihood : tuple of float, of the pairs after each step, in nats.
-    held_out_log_likelihood : tuple of float, of the held-out pairs; () without them.
-    starts : tuple of float, the value by which the best start was chosen, for each.
+    counts : (A + S,) float64, how often each event was met in expectation.
     """
 
     aligner: Aligner
     ties: Ties
-    pairs: Pairs
-    theta: FloatArray
     cost: FloatArray
     initial_cost: FloatArray
     counts: FloatArray
-    log_likelihood: tuple[float, ...]
-    held_out_log_likelihood: tuple[float, ...]
-    starts: tuple[float, ...]
 
     @property
     def transducer(self) -> Fst:
@@ -51,8 +41,10 @@ class CostFit:
         return with_symbols(from_arrays(self.aligner.to_fst(self.cost)), self.aligner.alphabet)
 
     def loss(self, semiring: Literal["tropical", "probability"] = "tropical") -> TransducerLoss:
-        """Return the loss: the best alignment's cost, or -log p of the pair ("probability")."""
-        return TransducerLoss(self.transducer, self.aligner.alphabet, semiring=semiring)
+        """Return the loss: the best alignment's cost, or -log of the sum over all alignments."""
+        return TransducerLoss(
+            self.aligner.to_fst(self.cost), self.aligner.alphabet, semiring=semiring
+        )
 
     @cached_property
     def rows(self) -> tuple[CostRow, ...]:
@@ -60,12 +52,20 @@ class CostFit:
         return tuple(rows_of(self.aligner, self.ties, self.cost, self.initial_cost, self.counts))
 
     def changes(self, count: int = 10) -> list[CostRow]:
-        """Return the rows whose probability changed most, by count * |cost - was|."""
+        """Return the rows that changed most, by count * |cost - was|."""
         rows = [row for row in self.rows if np.isfinite(row.cost)]
         return sorted(rows, key=lambda row: -row.count * abs(row.cost - row.was))[:count]
 
-    def write(self, path: str | os.PathLike[str], name: str = "learned") -> None:
-        """Write the transducer, `x.far` (entry `name`) or `x.fst`, or its table of costs, `x.tsv`.
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        name: str = "learned",
+        *,
+        semiring: Literal["tropical", "probability"] = "tropical",
+    ) -> None:
+        """Write the transducer, `x.far` (entry `name`) or `x.fst`, or the table of costs, `x.tsv`.
+
+        `semiring` is what the file is read as: tropical costs are float32 there.
 
         Raises
         ------
@@ -73,16 +73,39 @@ class CostFit:
             The path ends in none of these.
         """
         text = os.fspath(path)
+        fst = with_arc_type(self.transducer, "standard" if semiring == "tropical" else "log64")
         if text.endswith(".tsv"):
             write_costs(text, self.ties, self.rows)
         elif text.endswith(".far"):
-            write_archive(text, {name: self.transducer})
+            write_archive(text, {name: fst})
         elif text.endswith(".fst"):
-            with_arc_type(self.transducer, "log64").write(text)
+            write_file(text, fst)
         else:
             raise InvalidInputError(
                 f"path is {text!r}; give a name that ends in .far, .fst or .tsv"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class CostFit(LearnedCosts):
+    """Costs -log p learned from pairs.
+
+    Attributes
+    ----------
+    aligner, ties, cost, initial_cost, counts : as in `LearnedCosts`; costs before learning are
+        those of the transducer made probabilities, counts those of the step that was kept.
+    pairs : Pairs, those that were learned from.
+    theta : (K,) float64, the costs of the classes, before those of a group are made to sum to 1.
+    log_likelihood : tuple of float, of the pairs after each step, in nats.
+    held_out_log_likelihood : tuple of float, of the held-out pairs; () without them.
+    starts : tuple of float, the value by which the best start was chosen, for each.
+    """
+
+    pairs: Pairs
+    theta: FloatArray
+    log_likelihood: tuple[float, ...]
+    held_out_log_likelihood: tuple[float, ...]
+    starts: tuple[float, ...]
 
     def standard_errors(self) -> FloatArray:
         """Return the standard error (rows,) of each row's cost, in nats; NaN where it is infinite.

@@ -17,9 +17,11 @@ Each function has a module with `reduction`, named after it.
   `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
+- costs : `TransducerCosts`, the costs of a transducer as parameters.
 - Markov random fields : `mrf_nll`; `MRFLoss`.
 """
 
+from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import (
@@ -70,6 +72,7 @@ __all__ = [
     "SpanningTreeKLLoss",
     "SpanningTreeLoss",
     "SpanningTreeRiskLoss",
+    "TransducerCosts",
     "crf_nll",
     "lattice_crf_nll",
     "lattice_risk",

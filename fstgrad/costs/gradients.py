@@ -1,0 +1,102 @@
+"""Derivatives of objectives of strings in the costs of the loss's transducer."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.checks import FloatArray, Seed, positive_integer
+from fstgrad.costs.aligner import Pairs
+from fstgrad.costs.ranking import Semiring
+from fstgrad.costs.source import aligner_of
+from fstgrad.costs.ties import Tie, Ties
+from fstgrad.losses import TransducerLoss
+from fstgrad.strings import StringDistribution
+
+
+class CostGradient(NamedTuple):
+    """A gradient in the costs of classes.
+
+    Attributes
+    ----------
+    names : (K,) the classes.
+    grad : (K,) float64.
+    standard_error : (K,) float64, of the samples.
+    """
+
+    names: tuple[str, ...]
+    grad: FloatArray
+    standard_error: FloatArray
+
+
+def loss_gradient(
+    loss: TransducerLoss, y: SequenceLike, target: SequenceLike, *, tie: Tie = "pair"
+) -> dict[str, float]:
+    """Return dL(y, target)/dcost for each class of arcs: how often its arcs are used.
+
+    In expectation over the alignments of a rational loss, where it is the derivative; along the
+    best alignment of a tropical one, where it is a derivative unless two alignments are the best.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> loss_gradient(fg.EditDistance(fg.Alphabet("ab")), "ab", "bb")
+    {'a -> b': 1.0, 'b -> b': 1.0, 'end': 1.0}
+    """
+    aligner = aligner_of(loss)
+    ties = Ties.of(aligner, tie, "nothing")
+    pair = Pairs.encode(aligner.alphabet, [(y, target)])
+    semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
+    count = aligner.best_counts if semiring == "tropical" else aligner.expected_counts
+    counts = count(pair, -aligner.cost)[1]
+    total = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
+    return {ties.names[k]: float(total[k]) for k in np.flatnonzero(total)}
+
+
+def softmax_margin_gradient(
+    scores: npt.ArrayLike,
+    gold: SequenceLike,
+    loss: TransducerLoss,
+    *,
+    tie: Tie = "pair",
+    samples: int = 1000,
+    rng: Seed = 0,
+) -> CostGradient:
+    """Return the gradient of the softmax margin in the costs of the loss's transducer.
+
+    F = log sum_y exp(L(y, gold) + scores(y)) - scores(gold), so dF/dcost is the expectation of
+    dL(y, gold)/dcost under exp(L + scores) / Z.  Strings are drawn exactly from that distribution;
+    their mean is unbiased.
+
+    Parameters
+    ----------
+    scores, gold : as in `fg.softmax_margin`
+    loss : TransducerLoss
+    tie : as in `fit_costs`
+    samples : int
+    rng : Generator, int or None
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> loss = fg.Hamming(fg.Alphabet("ab"))
+    >>> found = softmax_margin_gradient(np.zeros((1, 2)), "a", loss, samples=4000)
+    >>> k = found.names.index("b -> a")
+    >>> bool(abs(found.grad[k] - np.e / (1 + np.e)) < 4 * found.standard_error[k])
+    True
+    """
+    positive_integer("samples", samples, minimum=2)
+    target = loss.alphabet.encode(gold, name="gold")
+    distribution = StringDistribution(scores, loss.compile(target, len(target)))
+    drawn, often = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)
+    aligner = aligner_of(loss)
+    ties = Ties.of(aligner, tie, "nothing")
+    count = aligner.best_counts if loss.semiring == "tropical" else aligner.expected_counts
+    rows = np.empty((len(drawn), len(ties.names)))
+    for n, y in enumerate(drawn):
+        counts = count(Pairs.encode(loss.alphabet, [(y, target)]), -aligner.cost)[1]
+        rows[n] = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
+    mean = often @ rows / samples
+    variance = often @ (rows - mean) ** 2 / (samples - 1)
+    return CostGradient(ties.names, mean, np.sqrt(variance / samples))

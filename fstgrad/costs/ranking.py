@@ -1,0 +1,288 @@
+"""Which candidate comes first: how well costs rank the right one, and costs learned to do so."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_number
+from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs.result import LearnedCosts
+from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.ties import END, Tie, Ties
+from fstgrad.errors import InfeasibleError, InvalidInputError
+
+Semiring = Literal["tropical", "probability"]
+Question = tuple[SequenceLike, int, Sequence[SequenceLike]]
+_SAME = 1e-9  # losses that differ by less are equal
+
+
+class Questions(NamedTuple):
+    """Hypotheses with their candidates, all in one list of pairs.
+
+    Attributes
+    ----------
+    pairs : Pairs, each hypothesis with each of its candidates.
+    first : (N + 1,) int64, where the candidates of a hypothesis begin.
+    right : (N,) int64, the pair of the right candidate.
+    """
+
+    pairs: Pairs
+    first: IntArray
+    right: IntArray
+
+    @classmethod
+    def encode(cls, alphabet: Alphabet, questions: Iterable[Question]) -> "Questions":
+        """Return (hypothesis, number of the right candidate, candidates) as pairs.
+
+        Raises
+        ------
+        InvalidInputError, AlphabetError
+            No question, no candidate of that number, a symbol outside the alphabet.
+        """
+        rows: list[tuple[Any, Any]] = []
+        first, right = [0], []
+        for n, (hypothesis, number, candidates) in enumerate(questions):
+            if not 0 <= number < len(candidates):
+                raise InvalidInputError(
+                    f"questions[{n}] has {len(candidates)} candidates, and the right one is said "
+                    f"to be number {number}"
+                )
+            right.append(len(rows) + number)
+            rows += [(hypothesis, candidate) for candidate in candidates]
+            first.append(len(rows))
+        pairs = Pairs.encode(alphabet, rows, name="questions")
+        return cls(pairs, np.array(first), np.array(right))
+
+
+class Ranking(NamedTuple):
+    """How well costs rank the right candidates; intervals are bootstrapped, 95 %.
+
+    Attributes
+    ----------
+    ranks : (N,) float64, 1 for the first; of candidates that cost the same, the mean.
+    reciprocal, at_1, at_5 : (value, lower, upper): the mean reciprocal rank, and the shares of
+        questions whose right candidate is among the first and the first five.
+    """
+
+    ranks: FloatArray
+    reciprocal: tuple[float, float, float]
+    at_1: tuple[float, float, float]
+    at_5: tuple[float, float, float]
+
+
+def losses_of(aligner: Aligner, pairs: Pairs, cost: FloatArray, semiring: Semiring) -> FloatArray:
+    """Return the losses (N,) of pairs: the cheapest alignment, or -log of the sum over all."""
+    if semiring == "tropical":
+        return -aligner.best_counts(pairs, -cost)[0]
+    return -aligner.log_sums(pairs, -cost)
+
+
+def ranks(questions: Questions, losses: FloatArray) -> FloatArray:
+    """Return the rank (N,) of each right candidate; equal losses share their ranks."""
+    number = np.repeat(np.arange(len(questions.right)), np.diff(questions.first))
+    own = losses[questions.right][number]
+    with np.errstate(invalid="ignore"):
+        is_equal = (losses == own) | (np.abs(losses - own) <= _SAME)
+    before = np.bincount(number, (losses < own) & ~is_equal)
+    return np.asarray(1.0 + before + (np.bincount(number, is_equal) - 1.0) / 2.0)
+
+
+def ranking(found: FloatArray, *, rng: Seed = 0, resamples: int = 1000) -> Ranking:
+    """Return the measures of ranks (N,) with their intervals."""
+    measures = (1.0 / found, found <= 1.0, found <= 5.0)
+    draws = generator(rng).integers(0, len(found), size=(resamples, len(found)))
+    values = [interval(np.asarray(values, dtype=float), draws) for values in measures]
+    return Ranking(found, *values)
+
+
+def interval(values: FloatArray, draws: IntArray) -> tuple[float, float, float]:
+    """Return the mean of values (N,) and its percentile interval over resampled rows of draws."""
+    means = values[draws].mean(axis=1)
+    lower, upper = np.quantile(means, [0.025, 0.975])
+    return float(values.mean()), float(lower), float(upper)
+
+
+def nearest(
+    texts: Sequence[Sequence[str]], dictionary: Sequence[Sequence[str]], number: int
+) -> list[list[int]]:
+    """Return for each text the words of a dictionary that share most bigrams with it.
+
+    By Dice's coefficient 2 |A and B| / (|A| + |B|) of their sets of bigrams, with marks at both
+    ends; the first in the dictionary where it is equal.  O(shared bigrams).
+    """
+    from scipy.sparse import csr_array
+
+    column: dict[tuple[str, str], int] = {}
+
+    def table(rows: Sequence[Sequence[str]]) -> Any:
+        sets = [{*zip(("", *row), (*row, ""), strict=True)} for row in rows]
+        index = [column.setdefault(gram, len(column)) for own in sets for gram in sorted(own)]
+        first = np.concatenate([[0], np.cumsum([len(own) for own in sets])])
+        return index, first
+
+    words, asked = table(dictionary), table(texts)
+    shape = len(column)
+    left = csr_array((np.ones(len(asked[0])), *asked), shape=(len(texts), shape))
+    right = csr_array((np.ones(len(words[0])), *words), shape=(len(dictionary), shape))
+    shared = (left @ right.T).tocsr()
+    sizes = np.diff(right.indptr)
+    result = []
+    for n in range(len(texts)):
+        own = slice(shared.indptr[n], shared.indptr[n + 1])
+        where, common = shared.indices[own], shared.data[own]
+        dice = 2 * common / (sizes[where] + left.indptr[n + 1] - left.indptr[n])
+        order = np.lexsort((where, -dice))[:number]
+        result.append([int(k) for k in where[order]])
+    return result
+
+
+class RankingFit(LearnedCosts):
+    """Costs learned to rank the right candidate first: `LearnedCosts`."""
+
+
+def fit_ranking(
+    source: Source | LearnedCosts,
+    questions: Iterable[Question],
+    alphabet: Alphabet | None = None,
+    *,
+    tie: Tie = "pair",
+    objective: Literal["softmax", "hinge"] = "softmax",
+    margin: float = 0.0,
+    semiring: Semiring = "probability",
+    penalty: float = 1e-3,
+    max_iterations: int = 50,
+) -> RankingFit:
+    """Learn the costs that rank the right candidate of each question first.
+
+    With losses L(y, c) of a hypothesis y and its candidates c, r the right one, and the margin m
+    for c other than r:
+
+    - softmax: mean of L(y, r) + log sum_c exp(m - L(y, c)), minus log-probability of the right
+      candidate where m = 0, the softmax margin otherwise;
+    - hinge: mean of the sum over c of max(0, m + L(y, r) - L(y, c)).
+
+    To this comes penalty / 2 times the squared changes of the costs.  The gradient of L in the
+    costs is what the arcs count: in expectation over all alignments (semiring="probability", where
+    it is exact everywhere), or along the best one ("tropical").  Costs stay >= 0.
+
+    Parameters
+    ----------
+    source : pynini.Fst, TransducerLoss, grammar, or what a fit returned
+        The first costs, from which changes are counted.
+    questions : iterable of (hypothesis, number of the right candidate, candidates)
+    alphabet, tie : as in `fit_costs`
+    objective, margin, semiring, penalty : as above
+    max_iterations : int
+        Of L-BFGS.
+
+    Raises
+    ------
+    InfeasibleError
+        The transducer has no alignment with the right candidate of a question.
+    InvalidInputError, AlphabetError, FstError
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> loss = fg.EditDistance(fg.Alphabet("abc"))
+    >>> fit = fg.fit_ranking(loss, [("ab", 1, ["ac", "bb"]), ("ca", 0, ["cb", "ba"])])
+    >>> learned = fit.loss("probability")
+    >>> learned("ab", "bb") < learned("ab", "ac")
+    True
+    """
+    one_of("objective", objective, ("softmax", "hinge"))
+    one_of("semiring", semiring, ("tropical", "probability"))
+    positive_number("penalty", penalty, allow_zero=True)
+    positive_number("margin", margin, allow_zero=True)
+    if isinstance(source, LearnedCosts):
+        aligner, first = source.aligner, source.cost
+    else:
+        aligner = aligner_of(source, alphabet)
+        first = aligner.cost
+    ties = Ties.of(aligner, tie, "nothing")
+    asked = Questions.encode(aligner.alphabet, questions)
+    problem = _Problem(aligner, ties, first, asked, objective, margin, semiring, penalty)
+    cost = problem.solved(max_iterations)
+    counts = _counts(aligner, asked.pairs, cost, semiring, np.ones(len(asked.pairs)))[1]
+    return RankingFit(aligner, ties, cost, first, counts)
+
+
+class _Problem(NamedTuple):
+    """The objective of `fit_ranking` in the changes of the classes' costs."""
+
+    aligner: Aligner
+    ties: Ties
+    first: FloatArray
+    questions: Questions
+    objective: str
+    margin: float
+    semiring: Semiring
+    penalty: float
+
+    def solved(self, max_iterations: int) -> FloatArray:
+        """Return the costs (A + S,) of the least objective."""
+        from scipy.optimize import minimize
+
+        ties = self.ties
+        least = np.full(len(ties.names), np.inf)
+        np.minimum.at(least, ties.class_of, self.first[ties.events])
+        fixed = np.array([name.startswith(END) for name in ties.names])
+        bounds = [
+            (0.0, 0.0) if held or not np.isfinite(low) else (min(-low, 0.0), None)
+            for low, held in zip(least, fixed, strict=True)
+        ]
+        found = minimize(
+            self.value,
+            np.zeros(len(ties.names)),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_iterations},
+        )
+        return self.costs(found.x)
+
+    def costs(self, change: FloatArray) -> FloatArray:
+        """Return the costs (A + S,) after a change (K,) of the classes."""
+        cost = self.first.copy()
+        cost[self.ties.events] += change[self.ties.class_of]
+        return cost
+
+    def value(self, change: FloatArray) -> tuple[float, FloatArray]:
+        """Return the objective and its gradient (K,)."""
+        ties, (pairs, first, right) = self.ties, self.questions
+        cost = self.costs(change)
+        losses = losses_of(self.aligner, pairs, cost, self.semiring)
+        number = np.repeat(np.arange(len(right)), np.diff(first))
+        if np.isinf(losses[right]).any():
+            bad = int(np.flatnonzero(np.isinf(losses[right]))[0])
+            shown = pairs.shown(int(right[bad]), self.aligner.alphabet)
+            raise InfeasibleError(
+                f"questions[{bad}] is {shown}, and the transducer has no alignment of it; add "
+                "edits to the transducer, or leave it out"
+            )
+        away = np.full(len(losses), self.margin)
+        away[right] = 0.0
+        score = away + losses[right][number] - losses
+        if self.objective == "softmax":
+            top = np.maximum.reduceat(score, first[:-1])
+            total = np.add.reduceat(np.exp(score - top[number]), first[:-1])
+            value = float((top + np.log(total)).mean())
+            share = np.exp(score - (top + np.log(total))[number]) / len(right)
+        else:
+            share = ((score > 0) & (away > 0)).astype(np.float64) / len(right)
+            value = float((np.maximum(score, 0.0) * (away > 0)).sum() / len(right))
+        mass = -share
+        mass[right] += np.bincount(number, share, minlength=len(right))
+        counts = _counts(self.aligner, pairs, cost, self.semiring, mass)[1]
+        slope = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
+        return value + self.penalty / 2 * float(change @ change), slope + self.penalty * change
+
+
+def _counts(
+    aligner: Aligner, pairs: Pairs, cost: FloatArray, semiring: Semiring, mass: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    if semiring == "tropical":
+        return aligner.best_counts(pairs, -cost, mass)
+    return aligner.expected_counts(pairs, -cost, mass)

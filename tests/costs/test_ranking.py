@@ -1,0 +1,135 @@
+"""Costs learned by ranking, their gradients, and how rankings are measured."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.costs import Pairs, aligner_of, loss_gradient, softmax_margin_gradient
+from fstgrad.costs.ranking import Questions, _Problem, nearest, ranking, ranks
+from fstgrad.costs.ties import Ties
+
+ABC = fg.Alphabet("abc")
+
+
+def questions(rng, count=6):
+    def word():
+        return "".join(rng.choice(list("abc"), rng.integers(1, 5)))
+
+    return [(word(), int(rng.integers(0, 4)), [word() for _ in range(4)]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("objective", ["softmax", "hinge"])
+@pytest.mark.parametrize("semiring", ["probability", "tropical"])
+def test_the_gradient_is_that_of_differences(objective, semiring):
+    rng = np.random.default_rng(1)
+    aligner = aligner_of(fg.EditDistance(ABC))
+    ties = Ties.of(aligner, "pair", "nothing")
+    # costs at random, so that no two alignments are the best and no hinge is at its corner
+    first = aligner.cost + rng.uniform(0.1, 0.9, size=len(aligner.cost))
+    asked = Questions.encode(ABC, questions(rng))
+    problem = _Problem(aligner, ties, first, asked, objective, 0.5, semiring, 0.01)
+    change = rng.uniform(0.0, 0.1, size=len(ties.names))
+    _, slope = problem.value(change)
+    for k in range(len(change)):
+        step = np.zeros(len(change))
+        step[k] = 1e-5
+        difference = problem.value(change + step)[0] - problem.value(change - step)[0]
+        assert slope[k] == pytest.approx(difference / 2e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("objective", ["softmax", "hinge"])
+@pytest.mark.parametrize("semiring", ["probability", "tropical"])
+def test_costs_learn_to_rank(objective, semiring):
+    """`a` is written for `b`, never for `c`, and that is what the costs come to say."""
+    asked = [("abc", 0, ["bbc", "cbc"]), ("ca", 1, ["cc", "cb"]), ("aa", 1, ["ca", "ba"])]
+    loss = fg.EditDistance(ABC)
+    fit = fg.fit_ranking(loss, asked, objective=objective, margin=0.5, semiring=semiring)
+    learned = fit.loss(semiring)
+    for y, right, candidates in asked:
+        values = [learned(y, candidate) for candidate in candidates]
+        assert np.argmin(values) == right
+        assert values[right] < values[1 - right] - 0.1
+    cost = {row.name: row.cost for row in fit.rows}
+    assert cost["a -> b"] < cost["a -> c"]
+    assert fit.changes(1)[0].cost != fit.changes(1)[0].was
+    assert (fit.cost >= 0).all()
+    again = fg.fit_ranking(fit, asked, semiring=semiring, objective=objective, max_iterations=5)
+    assert again.initial_cost is fit.cost
+
+
+def test_ranks_and_intervals():
+    asked = Questions.encode(ABC, [("a", 0, ["a", "b", "c"]), ("a", 1, ["b", "c"])])
+    assert ranks(asked, np.array([1.0, 0.5, 2.0, 3.0, 3.0])).tolist() == [2.0, 1.5]
+    assert ranks(asked, np.array([np.inf, 0.5, np.inf, np.inf, 1.0])).tolist() == [2.5, 1.0]
+    found = ranking(np.array([1.0, 2.0, 4.0, 8.0] * 25))
+    assert found.reciprocal[0] == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 8) / 4)
+    assert found.at_1[0] == 0.25
+    assert found.at_5[0] == 0.75
+    error = math.sqrt(0.25 * 0.75 / 100)  # 1.96 of these on either side, as N grows
+    assert found.at_1[1] == pytest.approx(0.25 - 1.96 * error, abs=0.03)
+    assert found.at_1[2] == pytest.approx(0.25 + 1.96 * error, abs=0.03)
+
+
+def test_nearest_words_share_most_bigrams():
+    words = ["cat", "cart", "dog", "art", "cat"]
+    assert nearest(["cat", "xyz"], words, 3) == [[0, 4, 1], []]
+
+
+def test_gradients_of_a_loss():
+    loss = fg.EditDistance(ABC, substitute_cost=0.9)
+    assert loss_gradient(loss, "ab", "cb") == {"a -> c": 1.0, "b -> b": 1.0, "end": 1.0}
+    rational = fg.TransducerLoss(loss.transducer, ABC, semiring="probability")
+    found = loss_gradient(rational, "ab", "cb", tie="arc")
+    assert math.fsum(v for k, v in found.items() if k.startswith("end")) == pytest.approx(1.0)
+    aligner = aligner_of(rational)
+    pair = Pairs.encode(ABC, [("ab", "cb")])
+    for event in range(aligner.num_arcs):
+        step = np.zeros(len(aligner.cost))
+        step[event] = 1e-5
+        up, down = (-aligner.log_sums(pair, -aligner.cost + s)[0] for s in (-step, step))
+        name = next((k for k in found if k.endswith(f"({event})")), None)
+        assert found.get(name, 0.0) == pytest.approx((up - down) / 2e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("semiring", ["tropical", "probability"])
+def test_the_softmax_margin_in_the_costs(semiring):
+    """Against central differences of the exact objective, within the error of the samples."""
+    rng = np.random.default_rng(3)
+    abc = fg.Alphabet("ab")
+    scores, gold = rng.normal(size=(3, 3, 2)), "aba"
+    aligner = aligner_of(fg.EditDistance(abc))
+    ties = Ties.of(aligner, "pair", "nothing")
+    cost = aligner.cost + np.append(rng.uniform(0.2, 0.9, size=aligner.num_arcs), 0.0)
+    loss = fg.TransducerLoss(aligner.to_fst(cost), abc, semiring=semiring)
+    found = softmax_margin_gradient(scores, gold, loss, samples=4000, rng=1)
+    for k, name in enumerate(found.names[:-1]):
+        step = np.zeros(len(cost))
+        step[ties.events[ties.class_of == k]] = 1e-4
+        values = [
+            fg.softmax_margin(
+                scores,
+                gold,
+                fg.TransducerLoss(aligner.to_fst(c), abc, semiring=semiring).compile(gold),
+            )[0]
+            for c in (cost + step, cost - step)
+        ]
+        exact = (values[0] - values[1]) / 2e-4
+        assert abs(found.grad[k] - exact) <= 4.5 * found.standard_error[k] + 1e-3, name
+
+
+@pytest.mark.parametrize(
+    "said, settings",
+    [
+        ("questions is empty", {"questions": []}),
+        (r"questions\[0\] has 1 candidates", {"questions": [("a", 1, ["a"])]}),
+        ("objective is 'x'", {"objective": "x"}),
+        ("penalty is -1", {"penalty": -1}),
+        (r"questions\[0\] is 'a' against 'ab'", {"source": fg.Hamming(ABC)}),
+    ],
+)
+def test_bad_input(said, settings):
+    given = {"source": fg.EditDistance(ABC), "questions": [("a", 0, ["ab", "b"])]} | settings
+    with pytest.raises(fg.FstgradError, match=said):
+        fg.fit_ranking(given.pop("source"), given.pop("questions"), **given)

@@ -1,0 +1,51 @@
+"""Costs of transducers as PyTorch parameters."""
+
+import pytest
+
+import fstgrad as fg
+
+torch = pytest.importorskip("torch")
+from fstgrad.torch import TransducerCosts  # noqa: E402
+
+PAIRS = [("ab", "bb"), ("a", "ba"), ("", "a"), ("ba", "ba")]
+
+
+@pytest.mark.parametrize("semiring", ["probability", "tropical"])
+def test_values_and_gradients(semiring):
+    loss = fg.EditDistance(fg.Alphabet("ab"))
+    module = TransducerCosts(loss, semiring=semiring)
+    with torch.no_grad():
+        module.costs += 0.3 * torch.rand(len(module.names), generator=torch.manual_seed(0))
+    other = fg.TransducerLoss(loss.transducer, loss.alphabet, semiring=semiring)
+    fresh = TransducerCosts(other, semiring=semiring)
+    for (y, target), value in zip(PAIRS, fresh(PAIRS).tolist(), strict=True):
+        assert value == pytest.approx(other(y, target), abs=1e-12)
+
+    def values(costs):
+        return torch.func.functional_call(module, {"costs": costs}, (PAIRS,))
+
+    costs = module.costs.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(values, (costs,))
+    weight = torch.tensor([0.5, -2.0, 0.0, 3.0])
+    (values(costs) * weight).sum().backward()  # an upstream gradient that is not 1
+    single = TransducerCosts(loss, semiring=semiring)
+    single.load_state_dict(module.state_dict())
+    total = torch.zeros(len(module.names))
+    for pair, share in zip(PAIRS, weight, strict=True):
+        single.zero_grad()
+        single([pair]).sum().backward()
+        total = total + share * single.costs.grad
+    torch.testing.assert_close(costs.grad, total)
+
+
+def test_costs_learn_and_keep_their_dtype():
+    module = TransducerCosts(fg.EditDistance(fg.Alphabet("ab"))).float()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.1)
+    for _ in range(20):
+        right, wrong = module([("a", "b")]), module([("b", "a")])
+        objective = torch.nn.functional.softplus(right - wrong).mean()
+        optimizer.zero_grad()
+        objective.backward()
+        optimizer.step()
+    assert module.costs.dtype == torch.float32
+    assert module([("a", "b")]).item() < module([("b", "a")]).item() - 1.0
