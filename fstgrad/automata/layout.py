@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,26 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray
 
 DEAD = -1
+
+
+class Walk(NamedTuple):
+    """What a pass walks along: the fields of `Layout` of the same names."""
+
+    class_of: IntArray
+    offsets: IntArray
+    places: IntArray
+    dense: IntArray
+    symbol: npt.NDArray[np.int32]
+    next_entry: npt.NDArray[np.int32]
+
+
+class LevelWalk(NamedTuple):
+    """The same for the S states of one level: `symbol` (S,), `next_entry` (S, C)."""
+
+    class_of: IntArray
+    dense: int
+    symbol: npt.NDArray[np.int32]
+    next_entry: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +120,17 @@ class Layout:
             final[last],
         )
 
-    @property
-    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
-        """What a pass walks along, as its first arguments after the table."""
-        return (self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry)
+    @cached_property
+    def walk(self) -> Walk:
+        """What a pass walks along."""
+        return Walk(
+            self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry
+        )
 
     @property
     def nbytes(self) -> int:
         """Bytes that a step without tangents walks over: these arrays, and all alphas."""
-        arrays = (*self.arrays, self.weight, self.final)
+        arrays = (*self.walk, self.weight, self.final)
         return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
 
     @cached_property

@@ -23,6 +23,8 @@ class ScoreTable(NamedTuple):
         The scores less the largest of their position; 0 in contexts that cannot occur.
     highest : (l,) float64, nats
         What was subtracted.
+    shift : float, nats
+        The sum of these.
     exchange : float, nats
         What it may cost to exchange a prefix for another: q columns of scores.  +inf where some
         symbol may not follow some context.
@@ -32,13 +34,9 @@ class ScoreTable(NamedTuple):
 
     table: FloatArray
     highest: FloatArray
+    shift: float
     exchange: float
     whole: float
-
-    @property
-    def shift(self) -> float:
-        """What was subtracted in all, nats."""
-        return float(self.highest.sum())
 
     def is_within_range(self, spread: float, *, is_complete: bool) -> bool:
         """Whether no weight that matters to 1e-16 can fall below the range of floats.
@@ -74,8 +72,7 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     if weighed.is_within_range(b.spread, is_complete=b.is_complete):
         np.exp(table, out=table)
         layout = b.bigram_layout if order == 2 else b.plain_layout
-        arrays = (*layout.arrays, layout.weight, layout.final)
-        total = kernels.passes.real_pass(table, *arrays, order)
+        total = kernels.passes.real_pass(table, layout.walk, layout.weight, layout.final, order)
         shift += layout.shift
     else:
         flat = b.flat
@@ -97,7 +94,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     """
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
-    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(2 + order)
+    table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
     used = used_contexts(order, n)
     position = kernels.passes.shift_scores(rows, used, table, highest, tally)
     if position >= 0:
@@ -105,7 +102,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
             "allow at least one symbol"
         )
-    return ScoreTable(table, highest, float(tally[0]), float(tally[1]))
+    return ScoreTable(table, highest, *tally[:3].tolist())
 
 
 NO_STRING = (

@@ -9,6 +9,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 from fstgrad.strings.algebra import Log
+from fstgrad.strings.kernels.arrays import Dual
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import loss_weights
 from fstgrad.strings.solve import NO_STRING, score_table, used_contexts
@@ -75,9 +76,13 @@ def tangent(
         np.multiply(table, direction.reshape(table.shape), out=change, where=table > 0)
         for t in range(min(order - 1, len(scores))):
             change[t, ~used[t]] = 0.0
-    arcs = (*layout.arrays, weight, cost, final, final_cost)
     log_z, expected = kernels.tangents.tangent_pass(
-        table, change, *arcs, direction is not None, order
+        Dual(table, change),
+        layout.walk,
+        Dual(weight, cost),
+        Dual(final, final_cost),
+        direction is not None,
+        order,
     )
     if log_z == -np.inf:
         raise InfeasibleError(NO_STRING)

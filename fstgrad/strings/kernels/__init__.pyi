@@ -1,3 +1,4 @@
+from . import arrays as arrays
 from . import chain as chain
 from . import log_passes as log_passes
 from . import passes as passes

@@ -16,12 +16,12 @@ The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real.
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, sum_kernel
+from fstgrad.strings.kernels.arrays import Work
 
-Int32Array = npt.NDArray[np.int32]
 unsigned = np.uintp
 
 
@@ -36,10 +36,10 @@ def shift_scores(
     scores, table : (l, K, n); entries of contexts that cannot occur become 0
     used : (q, K), which contexts occur at position min(t, q - 1)
     highest : (l,), what was subtracted
-    tally : (2 + q,), zeros at first
-        [0] the largest difference that exchanging a prefix for another makes, +inf once a symbol is
-        forbidden; [1] the sum of the ranges of the positions; then the last q ranges of a symbol's
-        scores over contexts.
+    tally : (3 + q,), zeros at first
+        [0] the sum of `highest`; [1] the largest difference that exchanging a prefix for another
+        makes, +inf once a symbol is forbidden; [2] the sum of the ranges of the positions; then the
+        last q ranges of a symbol's scores over contexts.
 
     Returns
     -------
@@ -71,15 +71,16 @@ def shift_scores(
                 for b in range(n):
                     table[t, k, b] = 0.0
         if least == -np.inf:
-            tally[0] = np.inf
+            tally[1] = np.inf
             least = _least_finite(table[t]) + largest
         highest[t] = largest
-        tally[1] += largest - least
-        tally[2 + t % order] = apart
+        tally[0] += largest
+        tally[2] += largest - least
+        tally[3 + t % order] = apart
         window = 0.0
         for i in range(order):
-            window += tally[2 + i]
-        tally[0] = max(tally[0], window)
+            window += tally[3 + i]
+        tally[1] = max(tally[1], window)
     return -1
 
 
@@ -95,16 +96,7 @@ def _least_finite(values: FloatArray) -> float:
 
 @kernel
 def real_pass(
-    table: FloatArray,
-    class_of: IntArray,
-    offsets: IntArray,
-    places: IntArray,
-    dense: IntArray,
-    symbol: Int32Array,
-    next_entry: Int32Array,
-    weight: FloatArray,
-    final: FloatArray,
-    order: int,
+    table: FloatArray, walk: Walk, weight: FloatArray, final: FloatArray, order: int
 ) -> float:
     """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
 
@@ -112,13 +104,14 @@ def real_pass(
     is read, averages to one under it: neither can leave the range of floats before the other.
     """
     length, contexts, n = table.shape
+    offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
     # a level has room for `contexts` numbers behind it, where dead arcs may end
     alpha = np.empty(places[length + 1] * step + contexts)
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
-    rows = np.empty((largest(dense), n * max(1, contexts // (n + 1))))
-    mass, sums = np.empty((contexts, n)), np.empty(length)
+    rows = np.empty((largest(walk.dense), n * max(1, contexts // (n + 1))))
+    work, sums = Work(rows, np.empty((contexts, n))), np.empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
@@ -126,14 +119,14 @@ def real_pass(
         lo, hi = offsets[t], offsets[t + 1]
         here, there, end = places[t] * step, places[t + 1] * step, places[t + 2] * step
         fill(alpha[there:end], 0.0)
-        _step(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi], next_entry[lo:hi],
-              weight[lo:hi], alpha[there:], order, rows)  # fmt: skip
+        level = level_of(walk, t)
+        _step(alpha[here:there], table[t], level, weight[lo:hi], alpha[there:], order, rows)
         sums[t] = total_of(alpha[there:end])
         if not sums[t] > 0.0:
             return -np.inf
         scale(alpha[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, most = places[length] * step, int(dense[length])
+    last, most = places[length] * step, int(walk.dense[length])
     whole = _ends(alpha[last:], most, final, contexts, beta)
     if not whole > 0.0:
         return -np.inf
@@ -141,11 +134,18 @@ def real_pass(
     for t in range(length - 1, -1, -1):
         lo, hi = offsets[t], offsets[t + 1]
         here, there = places[t] * step, places[t + 1] * step
-        total = _back(alpha[here:there], table[t], class_of, dense[t], symbol[lo:hi],
-                      next_entry[lo:hi], weight[lo:hi], beta, before, order, 1.0 / total,
-                      1.0 / sums[t], rows, mass)  # fmt: skip
+        level, shares = level_of(walk, t), 1.0 / sums[t]
+        total = _back(alpha[here:there], table[t], level, weight[lo:hi], beta, before, order,
+                      1.0 / total, shares, work)  # fmt: skip
         beta, before = before, beta
     return log_scale + math.log(whole)
+
+
+@inner_kernel
+def level_of(walk: Walk, t: int) -> LevelWalk:
+    """Return what a pass walks along at position t."""
+    lo, hi = walk.offsets[t], walk.offsets[t + 1]
+    return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
 
 
 @kernel
@@ -208,16 +208,14 @@ def _ends(
 def _step(
     alpha: FloatArray,
     table: FloatArray,
-    class_of: IntArray,
-    dense: int,
-    symbol: Int32Array,
-    next_entry: Int32Array,
+    level: LevelWalk,
     weight: FloatArray,
     after: FloatArray,
     order: int,
     rows: FloatArray,
 ) -> None:
     """Multiply a level by its scores and scatter it along the arcs of B."""
+    class_of, dense, symbol, next_entry = level
     contexts, n = table.shape
     if order != 2 or len(next_entry) == 1:
         _plain_rows(alpha, table, rows[:dense])
@@ -257,24 +255,22 @@ def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
 def _back(
     alpha: FloatArray,
     table: FloatArray,
-    class_of: IntArray,
-    dense: int,
-    symbol: Int32Array,
-    next_entry: Int32Array,
+    level: LevelWalk,
     weight: FloatArray,
     beta: FloatArray,
     before: FloatArray,
     order: int,
     factor: float,
     share: float,
-    rows: FloatArray,
-    mass: FloatArray,
+    work: Work,
 ) -> float:
     """Write the beta of a level to `before`; turn the level's `table` into Q.
 
     The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
     beta under alpha.
     """
+    class_of, dense, symbol, next_entry = level
+    rows, mass = work
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)

@@ -1,6 +1,6 @@
 """The pass of `strings.kernels.passes` with tangents: weights, and derivatives along one way.
 
-Every array of weights has a companion, named after it with a d, that holds the derivative along one
+Every array of weights comes with another, a `Dual` of both, that holds the derivative along one
 direction: of the scores, of the losses, or of both.  Products follow the product rule; factors that
 keep levels in range are constants.  Costs about twice the pass without tangents.
 
@@ -11,12 +11,14 @@ import math
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, sum_kernel
+from fstgrad.automata.layout import LevelWalk, Walk
+from fstgrad.checks import FloatArray
+from fstgrad.compiler import inner_kernel, kernel, sum_kernel
+from fstgrad.strings.kernels.arrays import Dual, DualWork
 from fstgrad.strings.kernels.passes import (
-    Int32Array,
     fill,
     largest,
+    level_of,
     replace_by_shares,
     scale,
     total_of,
@@ -27,112 +29,90 @@ from fstgrad.strings.kernels.passes import (
 
 @kernel
 def tangent_pass(
-    table: FloatArray,
-    dtable: FloatArray,
-    class_of: IntArray,
-    offsets: IntArray,
-    places: IntArray,
-    dense: IntArray,
-    symbol: Int32Array,
-    next_entry: Int32Array,
-    weight: FloatArray,
-    slope: FloatArray,
-    final: FloatArray,
-    final_slope: FloatArray,
-    moved: bool,
-    order: int,
+    table: Dual, walk: Walk, weight: Dual, final: Dual, moved: bool, order: int
 ) -> tuple[float, float]:
     """Return the log of the sum over all paths, -inf if it is zero, and its derivative.
 
     O(sum_t S_t n^q).
 
-    table : (l, K, n), becomes Q
-    dtable : (l, K, n), the derivatives of `table`, becomes those of Q
-    slope, final_slope : like weight and final, the derivatives of their logarithms
-    moved : whether any of `dtable` is not 0
+    table : (l, K, n) each, becomes Q and its derivative
+    weight, final : weights e^cost, and the derivatives of their logarithms
+    moved : whether any derivative of `table` is not 0
     """
-    length, contexts, n = table.shape
+    length, contexts, n = table.value.shape
+    offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
     entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
-    alpha, dalpha = np.zeros(entries), np.zeros(entries)
-    beta, dbeta, before, dbefore = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(size)
-    most = largest(dense)
-    columns = n * max(1, contexts // (n + 1))
-    rows, drows = np.empty((most, columns)), np.empty((most, columns))
-    mass, dmass = np.empty((contexts, n)), np.empty((contexts, n))
+    alpha = Dual(np.zeros(entries), np.zeros(entries))
+    beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
+    shape = largest(walk.dense), n * max(1, contexts // (n + 1))
+    rows = Dual(np.empty(shape), np.empty(shape))
+    work = DualWork(rows, Dual(np.empty((contexts, n)), np.empty((contexts, n))))
     sums = np.empty(length)
-    alpha[contexts - 1] = 1.0
+    alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
     for t in range(length):
         lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
         end = places[t + 2] * step
-        _step(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of, dense[t],
-              symbol[lo:hi], next_entry[lo:hi], weight[lo:hi], slope[lo:hi], alpha[there:],
-              dalpha[there:], moved, order, rows, drows)  # fmt: skip
-        sums[t] = total_of(alpha[there:end])
+        _step(part(alpha, here, there), Dual(table.value[t], table.change[t]), level_of(walk, t),
+              part(weight, lo, hi), part(alpha, there, entries), moved, order, rows)  # fmt: skip
+        sums[t] = total_of(alpha.value[there:end])
         if not sums[t] > 0.0:
             return -np.inf, 0.0
-        scale(alpha[there:end], 1.0 / sums[t])
-        scale(dalpha[there:end], 1.0 / sums[t])
+        scale(alpha.value[there:end], 1.0 / sums[t])
+        scale(alpha.change[there:end], 1.0 / sums[t])
         log_scale += math.log(sums[t])
-    last, ends = places[length] * step, int(dense[length])
-    whole, change = _ends(alpha[last:], dalpha[last:], ends, final, final_slope, contexts, beta,
-                          dbeta)  # fmt: skip
+    last, ends = part(alpha, places[length] * step, entries), int(walk.dense[length])
+    whole, change = _ends(last, ends, final, contexts, beta)
     if not whole > 0.0:
         return -np.inf, 0.0
     total = whole
     for t in range(length - 1, -1, -1):
         lo, hi, here, there = offsets[t], offsets[t + 1], places[t] * step, places[t + 1] * step
-        total = _back(alpha[here:there], dalpha[here:there], table[t], dtable[t], class_of,
-                      dense[t], symbol[lo:hi], next_entry[lo:hi], weight[lo:hi], slope[lo:hi], beta,
-                      dbeta, before, dbefore, moved, order, 1.0 / total, 1.0 / sums[t], rows,
-                      drows, mass, dmass)  # fmt: skip
-        beta, dbeta, before, dbefore = before, dbefore, beta, dbeta
+        scales = 1.0 / total, 1.0 / sums[t]
+        total = _back(part(alpha, here, there), Dual(table.value[t], table.change[t]),
+                      level_of(walk, t), part(weight, lo, hi), beta, before, moved, order, scales,
+                      work)  # fmt: skip
+        beta, before = before, beta
     return log_scale + math.log(whole), change / whole
 
 
+@inner_kernel
+def part(pair: Dual, start: int, stop: int) -> Dual:
+    """Return pair[start : stop]."""
+    return Dual(pair.value[start:stop], pair.change[start:stop])
+
+
 @kernel
-def _ends(
-    alpha: FloatArray,
-    dalpha: FloatArray,
-    dense: int,
-    final: FloatArray,
-    final_slope: FloatArray,
-    contexts: int,
-    beta: FloatArray,
-    dbeta: FloatArray,
-) -> tuple[float, float]:
+def _ends(alpha: Dual, dense: int, final: Dual, contexts: int, beta: Dual) -> tuple[float, float]:
     """Write the final weights as the last beta; return their sum under alpha, and its slope."""
     place, whole, change = 0, 0.0, 0.0
-    for s in range(len(final)):
+    for s in range(len(final.value)):
         for _ in range(contexts if s < dense else 1):
-            beta[place], dbeta[place] = final[s], final[s] * final_slope[s]
-            whole += alpha[place] * beta[place]
-            change += dalpha[place] * beta[place] + alpha[place] * dbeta[place]
+            beta.value[place] = final.value[s]
+            beta.change[place] = final.value[s] * final.change[s]
+            whole += alpha.value[place] * beta.value[place]
+            change += alpha.change[place] * beta.value[place]
+            change += alpha.value[place] * beta.change[place]
             place += 1
     return whole, change
 
 
 @sum_kernel
 def _step(
-    alpha: FloatArray,
-    dalpha: FloatArray,
-    table: FloatArray,
-    dtable: FloatArray,
-    class_of: IntArray,
-    dense: int,
-    symbol: Int32Array,
-    next_entry: Int32Array,
-    weight: FloatArray,
-    slope: FloatArray,
-    after: FloatArray,
-    dafter: FloatArray,
+    alphas: Dual,
+    tables: Dual,
+    level: LevelWalk,
+    weights: Dual,
+    afters: Dual,
     moved: bool,
     order: int,
-    rows: FloatArray,
-    drows: FloatArray,
+    both: Dual,
 ) -> None:
     """Multiply a level by its scores and scatter it along the arcs of B."""
+    class_of, dense, symbol, next_entry = level
+    (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
+    (after, dafter), (rows, drows) = afters, both
     contexts, n = table.shape
     if order != 2 or len(next_entry) == 1:
         _plain_rows(alpha, dalpha, table, dtable, rows[:dense], drows[:dense])
@@ -191,34 +171,27 @@ def _plain_rows(
 
 @sum_kernel
 def _back(
-    alpha: FloatArray,
-    dalpha: FloatArray,
-    table: FloatArray,
-    dtable: FloatArray,
-    class_of: IntArray,
-    dense: int,
-    symbol: Int32Array,
-    next_entry: Int32Array,
-    weight: FloatArray,
-    slope: FloatArray,
-    beta: FloatArray,
-    dbeta: FloatArray,
-    before: FloatArray,
-    dbefore: FloatArray,
+    alphas: Dual,
+    tables: Dual,
+    level: LevelWalk,
+    weights: Dual,
+    betas: Dual,
+    befores: Dual,
     moved: bool,
     order: int,
-    factor: float,
-    share: float,
-    rows: FloatArray,
-    drows: FloatArray,
-    mass: FloatArray,
-    dmass: FloatArray,
+    scales: tuple[float, float],
+    work: DualWork,
 ) -> float:
-    """Write the beta of a level to `before`; turn the level's tables into Q and dQ.
+    """Write the beta of a level to `befores`; turn the level's tables into Q and dQ.
 
-    The next beta is multiplied by `factor` as it is read, Q by `share`.  Returns the sum of the new
-    beta under alpha.
+    The next beta is multiplied by scales[0] as it is read, Q by scales[1].  Returns the sum of the
+    new beta under alpha.
     """
+    class_of, dense, symbol, next_entry = level
+    (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
+    (beta, dbeta), (before, dbefore) = betas, befores
+    (rows, drows), (mass, dmass) = work.rows, work.mass
+    factor, share = scales
     contexts, n = table.shape
     step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
     for s in range(dense):
@@ -230,10 +203,9 @@ def _back(
                 rows[s, r * n + b] = way * (weight[s, c] * factor)
                 drows[s, r * n + b] = dway * (weight[s, c] * factor)
     if order != 2 or len(next_entry) == 1:
-        _plain_masses(alpha, dalpha, table, dtable, before, dbefore, rows, drows, mass, dmass)
+        _plain_masses(alphas, tables, befores, work)
     else:
-        _bigram_masses(alpha, dalpha, table, dtable, dense, before, dbefore, moved, rows, drows,
-                       mass, dmass)  # fmt: skip
+        _bigram_masses(alphas, tables, dense, befores, moved, work)
     for s in range(dense, len(next_entry)):
         entry, x = dense * (contexts - 1) + s, unsigned(symbol[s])
         own, down, total, dtotal = alpha[entry], dalpha[entry], 0.0, 0.0
@@ -273,20 +245,11 @@ def _replace_by_shares(
 
 @sum_kernel
 def _bigram_masses(
-    alpha: FloatArray,
-    dalpha: FloatArray,
-    table: FloatArray,
-    dtable: FloatArray,
-    dense: int,
-    before: FloatArray,
-    dbefore: FloatArray,
-    moved: bool,
-    rows: FloatArray,
-    drows: FloatArray,
-    mass: FloatArray,
-    dmass: FloatArray,
+    alphas: Dual, tables: Dual, dense: int, befores: Dual, moved: bool, work: DualWork
 ) -> None:
     """Multiply the ways on from the states that have an entry per context by scores and alpha."""
+    (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores
+    (rows, drows), (mass, dmass) = work.rows, work.mass
     contexts = len(table)
     if dense == 0:
         fill(mass.reshape(-1), 0.0)
@@ -315,19 +278,10 @@ def _add(left: FloatArray, right: FloatArray) -> None:
 
 
 @sum_kernel
-def _plain_masses(
-    alpha: FloatArray,
-    dalpha: FloatArray,
-    table: FloatArray,
-    dtable: FloatArray,
-    before: FloatArray,
-    dbefore: FloatArray,
-    rows: FloatArray,
-    drows: FloatArray,
-    mass: FloatArray,
-    dmass: FloatArray,
-) -> None:
+def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, work: DualWork) -> None:
     """Do the same where every state has an entry for each context, for any order."""
+    (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores
+    (rows, drows), (mass, dmass) = work.rows, work.mass
     contexts, n = table.shape
     younger = rows.shape[1] // n
     for k in range(contexts):
