@@ -19,6 +19,9 @@ Each function has a module with `reduction`, named after it.
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
 - costs : `TransducerCosts`, the costs of a transducer as parameters.
 - Markov random fields : `mrf_nll`; `MRFLoss`.
+- predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,
+  `RandomFields`.
+- estimates : `Sampling`, `Estimate`.
 """
 
 from fstgrad.torch.costs import TransducerCosts
@@ -42,6 +45,7 @@ from fstgrad.torch.modules import (
 )
 from fstgrad.torch.mrf import mrf_nll
 from fstgrad.torch.nbest import nbest_risk
+from fstgrad.torch.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.torch.sampling import Estimate, Sampling
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
@@ -61,9 +65,11 @@ __all__ = [
     "LatticeCRFLoss",
     "LatticeRiskLoss",
     "LatticeSoftmaxMarginLoss",
+    "LatticeStrings",
     "LinearChainLoss",
     "MRFLoss",
     "NBestRiskLoss",
+    "RandomFields",
     "RiskLoss",
     "Sampling",
     "SoftmaxMarginLoss",
@@ -72,7 +78,9 @@ __all__ = [
     "SpanningTreeKLLoss",
     "SpanningTreeLoss",
     "SpanningTreeRiskLoss",
+    "Strings",
     "TransducerCosts",
+    "Trees",
     "crf_nll",
     "lattice_crf_nll",
     "lattice_risk",

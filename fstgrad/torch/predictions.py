@@ -1,0 +1,302 @@
+"""What a trained network predicts: the best structures, the k best, samples, least expected loss.
+
+One class for each family, made from the tensors of its objectives.  Nothing here is differentiable.
+Results are integer tensors on the device of the scores, -100 where there is nothing, so that they
+can be compared with padded gold; log-probabilities are in nats.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from fstgrad.checks import IntArray, Seed, generator, positive_integer
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.lattices import Lattice
+from fstgrad.losses import Loss
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.strings import StringDistribution
+from fstgrad.torch.operators import to_numpy
+from fstgrad.torch.strings import IGNORE_INDEX, Lengths
+from fstgrad.torch.threads import each
+from fstgrad.trees.spanning import SpanningTrees
+
+Ranked = list[tuple[IntArray, float]]
+
+
+class Predictions:
+    """Structures of B items; a family says how one item is decoded, ranked, drawn.
+
+    The methods that begin with an underscore are the family's, the others are built from them.
+    """
+
+    def __init__(self, items: int, device: torch.device) -> None:
+        self.items, self.device = items, device
+
+    @torch.compiler.disable
+    def decode(self) -> torch.Tensor:
+        """Return the structure of the highest probability of each item (B, ...)."""
+        return self._padded(self._each(self._best))
+
+    @torch.compiler.disable
+    def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the k best structures (B, k, ...) and log p (B, k), best first.
+
+        Where an item has fewer, log p is -inf and the structures are -100.
+        """
+        positive_integer("k", k)
+        lists = self._each(lambda i: self._ranked(i, k))
+        log_probs = torch.full((self.items, k), -torch.inf, dtype=torch.float64)
+        for i, ranked in enumerate(lists):
+            log_probs[i, : len(ranked)] = torch.tensor([log_prob for _, log_prob in ranked])
+        found = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
+        return found, log_probs.to(self.device)
+
+    @torch.compiler.disable
+    def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
+        """Return k independent structures of each item (B, k, ...)."""
+        positive_integer("k", k)
+        sources = generator(rng).spawn(self.items)
+        return self._padded(self._each(lambda i: list(self._drawn(i, k, sources[i]))), k)
+
+    def _each(self, task: Callable[[int], Any]) -> list[Any]:
+        results: list[Any] = [None] * self.items
+
+        def run(i: int) -> None:
+            results[i] = task(i)
+
+        each(self.items, run)
+        return results
+
+    def _best(self, i: int) -> IntArray:
+        raise NotImplementedError
+
+    def _ranked(self, i: int, k: int) -> Ranked:
+        raise NotImplementedError
+
+    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
+        raise NotImplementedError
+
+    def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
+        """Return arrays, or up to k for each item, in one tensor."""
+        lists = [[own] for own in found] if k is None else found
+        every = [structure for own in lists for structure in own]
+        sizes = np.array([structure.shape for structure in every])
+        table = np.full((self.items, k or 1, *sizes.max(axis=0)), IGNORE_INDEX)
+        for i, own in enumerate(lists):
+            for j, structure in enumerate(own):
+                # what a family marks by a negative number is padding too
+                place = (i, j, *map(slice, structure.shape))
+                table[place] = np.where(structure < 0, IGNORE_INDEX, structure)
+        return torch.from_numpy(table[:, 0] if k is None else table).to(self.device)
+
+
+def _least_risk(
+    candidates: Sequence[IntArray], evidence: Sequence[IntArray], loss: Loss
+) -> IntArray:
+    """Return the candidate of the least mean loss of the evidence against it."""
+    lengths = np.array([len(y) for y in evidence])
+    risks = []
+    for candidate in candidates:
+        if len(candidate) == 0:
+            risks.append(np.inf)
+            continue
+        against, total = loss.against(candidate), 0.0
+        for length in np.unique(lengths):
+            rows = np.stack([y for y in evidence if len(y) == length])
+            total += float(against.losses_of(rows).sum())
+        risks.append(total)
+    return candidates[int(np.argmin(risks))]
+
+
+class Strings(Predictions):
+    """Predictions from scores (B, L, n), (B, L, n+1, n), ...: see `softmax_margin`.
+
+    Parameters
+    ----------
+    scores : floating point
+    lengths : (B,), optional
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch as fgt
+    >>> fgt.Strings(torch.tensor([[[0.0, 1.0], [2.0, 0.0]]])).decode().tolist()
+    [[1, 0]]
+    """
+
+    def __init__(self, scores: torch.Tensor, lengths: Lengths = None) -> None:
+        if scores.ndim < 3:
+            raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
+        super().__init__(len(scores), scores.device)
+        tables = to_numpy(scores)
+        sizes = [tables.shape[1]] * len(tables) if lengths is None else map(int, lengths)
+        self._all = [
+            StringDistribution(own[:size]) for own, size in zip(tables, sizes, strict=True)
+        ]
+
+    @torch.compiler.disable
+    def mbr(
+        self, loss: Loss, *, candidates: int = 10, samples: int = 200, rng: Seed = None
+    ) -> torch.Tensor:
+        """Return the string of the least expected loss among the k best of each item (B, L).
+
+        The expectation is the mean over `samples` strings that are drawn.
+        """
+        positive_integer("candidates", candidates)
+        sources = generator(rng).spawn(self.items)
+
+        def chosen(i: int) -> IntArray:
+            best = [ids for ids, _ in self._ranked(i, candidates)]
+            return _least_risk(best, self._drawn(i, samples, sources[i]), loss)
+
+        return self._padded(self._each(chosen))
+
+    def _best(self, i: int) -> IntArray:
+        return self._all[i].mode()
+
+    def _ranked(self, i: int, k: int) -> Ranked:
+        return self._all[i].kbest(k)
+
+    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
+        return list(self._all[i].sample(k, rng))
+
+
+class LatticeStrings(Predictions):
+    """Predictions from scores of the arcs of lattices: see `lattice_softmax_margin`.
+
+    Parameters
+    ----------
+    scores : sequence of B tensors (A_i,)
+    lattices : sequence of B Lattice
+    """
+
+    def __init__(self, scores: Sequence[torch.Tensor], lattices: Sequence[Lattice]) -> None:
+        if len(scores) != len(lattices) or len(scores) == 0:
+            raise InvalidInputError(
+                f"there are {len(lattices)} lattices; scores has {len(scores)} items"
+            )
+        super().__init__(len(lattices), scores[0].device)
+        self._all = [
+            lattice.with_scores(to_numpy(own))
+            for own, lattice in zip(scores, lattices, strict=True)
+        ]
+
+    @torch.compiler.disable
+    def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
+        """Return the string of the least expected loss, exact, among the k best of each item."""
+        positive_integer("candidates", candidates)
+
+        def chosen(i: int) -> IntArray:
+            best = [ids for ids, _ in self._ranked(i, candidates) if len(ids)]
+            lattice = self._all[i]
+            risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
+            return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
+
+        return self._padded(self._each(chosen))
+
+    def _best(self, i: int) -> IntArray:
+        return self._all[i].mode()
+
+    def _ranked(self, i: int, k: int) -> Ranked:
+        return self._all[i].kbest(k)
+
+    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
+        return self._all[i].sample(k, rng)
+
+
+class Trees(Predictions):
+    """Predictions from scores (B, n+1, n+1[, y]): heads (B, n), or heads and labels (B, n, 2).
+
+    Parameters as in `spanning_tree_nll`.
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch as fgt
+    >>> scores = torch.tensor([[[0.0, 2.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]])
+    >>> fgt.Trees(scores, single_root=True).decode().tolist()
+    [[0, 1]]
+    """
+
+    def __init__(
+        self,
+        scores: torch.Tensor,
+        *,
+        single_root: bool,
+        lengths: Lengths = None,
+        labeled: bool = False,
+    ) -> None:
+        super().__init__(len(scores), scores.device)
+        tables = to_numpy(scores).astype(np.float64)
+        if tables.ndim != (4 if labeled else 3):
+            raise InvalidInputError(f"scores has the shape {tables.shape}; give a batch")
+        sizes = [tables.shape[1] - 1] * len(tables) if lengths is None else map(int, lengths)
+        self._all = [
+            SpanningTrees(own[: size + 1, : size + 1], single_root=single_root, labeled=labeled)
+            for own, size in zip(tables, sizes, strict=True)
+        ]
+
+    @torch.compiler.disable
+    def mbr(self) -> torch.Tensor:
+        """Return the trees of the most expected right arcs (and labels)."""
+
+        def chosen(i: int) -> IntArray:
+            shares = self._all[i].marginals()
+            return self._all[i].with_scores(np.where(shares > 0, shares, -np.inf)).mode()
+
+        return self._padded(self._each(chosen))
+
+    def _best(self, i: int) -> IntArray:
+        return self._all[i].mode()
+
+    def _ranked(self, i: int, k: int) -> Ranked:
+        return self._all[i].kbest(k)
+
+    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
+        return list(self._all[i].sample(k, rng))
+
+
+class RandomFields(Predictions):
+    """Predictions (B, I) from node scores (B, I, C) and edge scores: see `mrf_nll`.
+
+    Parameters
+    ----------
+    node_scores : (B, I, C) floating point
+    edge_scores : (C, C), (E, C, C) or (B, E, C, C)
+    graph : PairwiseMRF
+        Its scores are not used.
+    """
+
+    def __init__(
+        self, node_scores: torch.Tensor, edge_scores: torch.Tensor, graph: PairwiseMRF
+    ) -> None:
+        super().__init__(len(node_scores), node_scores.device)
+        nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
+        self._all = [
+            graph.with_scores(own, edges[i] if edges.ndim == 4 else edges)
+            for i, own in enumerate(nodes)
+        ]
+
+    @torch.compiler.disable
+    def decode(self, method: str = "exact", **options: Any) -> torch.Tensor:
+        """Return the best labeling of each item (B, I); methods as in `PairwiseMRF.decode`."""
+        found = self._each(lambda i: self._all[i].decode(method, **options).labels)
+        return self._padded(found)
+
+    @torch.compiler.disable
+    def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
+        """Return the labels of the fewest expected errors: the largest marginal of each node."""
+
+        def chosen(i: int) -> IntArray:
+            labels: IntArray = self._all[i].infer(method, **options).node.argmax(axis=1)
+            return labels
+
+        return self._padded(self._each(chosen))
+
+    def _ranked(self, i: int, k: int) -> NoReturn:
+        raise NotSupportedError(
+            "random fields have no k best labelings here; take decode(), mbr(), or sample(k)"
+        )
+
+    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
+        return list(self._all[i].sample(k, rng))
