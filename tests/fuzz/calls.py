@@ -1,0 +1,228 @@
+"""Calls of the API with one or two arguments replaced by something wrong.
+
+A call may raise a FstgradError, or give a result; a result with NaN where the valid call has none
+is nonsense.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pynini
+from scipy import sparse
+
+import fstgrad as fg
+
+
+class Call(NamedTuple):
+    """A function with arguments that work."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+
+
+class Odd:
+    """An object that is nothing in particular."""
+
+    def __repr__(self) -> str:
+        return "<odd>"
+
+
+def wrong_values(rng: np.random.Generator) -> list[Any]:
+    """Return what is wrong as nearly any argument."""
+    return [
+        None, True, -1, 0, 1, 3, 2**31, 2**63, 10**30, -0.5, 0.5, float("nan"), float("inf"),
+        -float("inf"), 1e308, 1 + 2j, "", "a", "ab", "ba", "zz", "\0", "\ud800", b"ab", [], [0], (),
+        [1, 2], ["a", "b"], [None], [[0, 1], [2]], {}, {"a": 1}, {0: 1.0}, {1, 2}, Odd(), Odd, len,
+        np.nan, np.zeros(0), np.zeros(3), np.zeros((2, 2)), np.zeros((3, 3, 3)), np.ones((3, 2)),
+        np.full((3, 2), np.nan), np.full((3, 2), np.inf), np.full((3, 2), -np.inf),
+        np.full((3, 2), 1e308), np.arange(6).reshape(3, 2), np.array(["a", "b"]), np.array("x"),
+        np.array([None, 1]), np.array([1, 2], dtype=np.uint64), np.array([2**63], dtype=np.uint64),
+        np.ones((2, 3), dtype=np.complex128), np.array([True, False]), np.array([-5, 99]),
+        np.zeros((1, 1, 1, 1)), np.float32(0.5), np.int8(-3), range(2), iter([0, 1]),
+        rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), rng.integers(-2, 4, size=3),
+        sparse.csr_matrix(np.eye(3)), pynini.accep("ab"), fg.Alphabet("xyz"), fg.Alphabet("a"),
+    ]  # fmt: skip
+
+
+@cache
+def calls() -> tuple[Call, ...]:
+    """Return calls that work, one for every public function and method with arguments."""
+    found: list[Call] = []
+
+    def add(name: str, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+        bound = inspect.signature(function).bind(*given, **named)
+        arguments: dict[str, Any] = {}
+        for key, value in bound.arguments.items():
+            if inspect.signature(function).parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= value
+            else:
+                arguments[key] = value
+        found.append(Call(name, function, arguments))
+        return function(*given, **named)
+
+    abc = add("Alphabet", fg.Alphabet, "ab")
+    add("encode", abc.encode, "ab")
+    _losses(add, abc)
+    _strings(add, abc)
+    _lattices(add, abc)
+    _trees(add)
+    _fields(add)
+    _roots(add)
+    _training(add, abc)
+    return tuple(found)
+
+
+def random_call(rng: np.random.Generator) -> tuple[Call, dict[str, Any]]:
+    """Return a call and its arguments, some of them wrong."""
+    every = calls()
+    call = every[rng.integers(len(every))]
+    arguments = dict(call.arguments)
+    pool = wrong_values(rng)
+    names = list(arguments)
+    for _ in range(int(rng.integers(1, 3))):
+        if names:
+            arguments[names[rng.integers(len(names))]] = pool[rng.integers(len(pool))]
+    return call, arguments
+
+
+def _losses(add: Callable[..., Any], abc: fg.Alphabet) -> None:
+    edit = add("EditDistance", fg.EditDistance, abc, 1.0, 1.0, 0.5)
+    add("EditDistance confusion", fg.EditDistance, abc, confusion=np.eye(2))
+    add("Hamming", fg.Hamming, abc, 1.0)
+    add("NGram", fg.NGram, abc, 2, smoothing=0.5, log=True)
+    add("NGramSum", fg.NGramSum, abc, 2, [1.0, 2.0])
+    add("GappyNGram", fg.GappyNGram, abc, 2, 0.5)
+    add("MismatchNGram", fg.MismatchNGram, abc, 2, 1)
+    add("SmithWaterman", fg.SmithWaterman, abc, matrix=np.eye(2), gap_open=1.0, gap_extend=0.5)
+    add("GlobalAlignment", fg.GlobalAlignment, abc, np.eye(2), 1.0, 0.5, free_ends="none")
+    add("OptimalStringAlignment", fg.OptimalStringAlignment, abc, 1.0, 1.0, 1.0, 1.0)
+    add("TransducerLoss", fg.TransducerLoss, edit.transducer, abc, semiring="tropical")
+    add("loss", edit.__call__, "ab", "ba")
+    add("compile", edit.compile, "ab", 3, cap=2.0, engine="layered", max_states=1000)
+    add("check", edit.check, ["ab"])
+    add("against", edit.against, "ab")
+    add("losses_of", edit.against("ab").losses_of, np.array([[0, 1], [1, 1]]))
+    b = edit.compile("aba")
+    add("automaton loss", b.loss, "aba")
+    add("times", edit.__rmul__, 2.0)
+    add("plus", edit.__add__, fg.Hamming(abc))
+
+
+def _strings(add: Callable[..., Any], abc: fg.Alphabet) -> None:
+    rng = np.random.default_rng(0)
+    scores, b = rng.normal(size=(3, 2)), fg.EditDistance(abc).compile("aba")
+    bigrams = rng.normal(size=(3, 3, 2))
+    p = add("StringDistribution", fg.StringDistribution, scores, b)
+    add("StringDistribution bigrams", fg.StringDistribution, bigrams, b)
+    _contract(add, p, "strings", "aba", scores, fg.StringDistribution(scores + 1))
+    for name in ("softmax_margin", "expected_loss", "risk"):
+        function = getattr(fg, name, None)
+        if function is not None:
+            known = inspect.signature(function).parameters
+            given = [scores, "aba", b] if "target" in known or "y" in known else [scores, b]
+            try:
+                add(name, function, *given)
+            except (TypeError, fg.FstgradError):
+                continue
+    loss = fg.EditDistance(abc)
+    add("choose_cap", fg.choose_cap, scores, loss, "aba", tolerance=0.1, max_states=1000)
+    add("sampled_softmax_margin", fg.sampled_softmax_margin, scores, "aba", loss.against("aba"),
+        samples=5, rng=0)  # fmt: skip
+    add("sampled_risk", fg.sampled_risk, scores, None, loss.against("aba"), samples=5, rng=0)
+
+
+def _contract(
+    add: Callable[..., Any], p: Any, name: str, event: Any, table: Any, other: Any
+) -> None:
+    """Add the methods that every distribution has."""
+    for method, arguments in (
+        ("log_prob", (event,)), ("parts", (event,)), ("nll", (event,)), ("kl", (other,)),
+        ("cross_entropy", (other,)), ("covariance_product", (table,)), ("expectation", (table,)),
+        ("covariance", (table, table)), ("kbest", (2,)), ("sample", (2, 0)), ("string", (0,)),
+        ("condition", ({0: 1},)),
+    ):  # fmt: skip
+        function = getattr(p, method, None)
+        if function is None:
+            continue
+        try:
+            add(f"{name}.{method}", function, *arguments)
+        except (TypeError, fg.FstgradError):
+            continue
+
+
+def _lattices(add: Callable[..., Any], abc: fg.Alphabet) -> None:
+    text = "0 1 a 0.5\n1 2 b\n0 2 b 1\n2"
+    p = add("Lattice.from_text", fg.Lattice.from_text, text, abc)
+    add("Lattice.from_fst", fg.Lattice.from_fst, p.to_fst(), abc)
+    add("Lattice.from_nbest", fg.Lattice.from_nbest, ["ab", "b"], [0.0, 0.5], abc)
+    add("Lattice.from_confusion_network", fg.Lattice.from_confusion_network,
+        [[("a", 0.0), ("b", -1.0)], [("b", 0.0), (None, 0.0)]], abc)  # fmt: skip
+    add("Lattice.from_arcs", fg.Lattice.from_arcs, [0, 1], [1, 2], [0, 1], [0.0, 0.5], abc,
+        final=[2], start=0)  # fmt: skip
+    _contract(add, p, "lattice", "ab", p.scores, fg.Lattice.from_text(text, abc))
+    add("lattice.to_fst", p.to_fst, p.scores)
+    add("lattice.compile", p.compile, fg.EditDistance(abc), "ab", cap=None, max_states=1000)
+    add("lattice.string", p.string, p.best_path()[0])
+    add("lattice.sample_paths", p.sample_paths, 2, 0)
+
+
+def _trees(add: Callable[..., Any]) -> None:
+    scores = np.random.default_rng(0).normal(size=(4, 4))
+    for kind in (fg.SpanningTrees, fg.ProjectiveTrees):
+        p = add(kind.__name__, kind, scores, single_root=True)
+        heads = p.mode()
+        _contract(add, p, kind.__name__, heads, scores, kind(scores + np.eye(4), single_root=True))
+        for method, arguments in (("renyi_and_gradient", (2.0,)),):
+            if hasattr(p, method):
+                add(f"{kind.__name__}.{method}", getattr(p, method), *arguments)
+
+
+def _fields(add: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    node, edge = rng.normal(size=(4, 2)), rng.normal(size=(4, 2, 2))
+    edges = np.array([[0, 1], [1, 2], [2, 3], [0, 3]])
+    p = add("PairwiseMRF", fg.PairwiseMRF, node, edge, edges)
+    add("PairwiseMRF.grid", fg.PairwiseMRF.grid, 2, 2, rng.normal(size=(2, 2, 2)), np.eye(2),
+        connectivity=4)  # fmt: skip
+    _contract(add, p, "mrf", np.zeros(4, int), p.scores, fg.PairwiseMRF(node + 1, edge, edges))
+    for method in ("exact", "bp", "mean_field", "gibbs"):
+        more = {"samples": 40, "burn_in": 1, "rng": 0} if method == "gibbs" else {}
+        add(f"mrf.infer {method}", p.infer, method, **more)
+    add("mrf.decode", p.decode, "icm")
+    add("mrf.score", p.score, np.zeros(4, int))
+
+
+def _roots(add: Callable[..., Any]) -> None:
+    counts = np.random.default_rng(0).poisson(1.0, size=(12, 3))
+
+    def fitted(k: Any, base: Any, alpha: Any, tol: Any, X: Any, names: Any) -> Any:
+        model = fg.GeneralizedRootModel(k, base, alpha, tol=tol, max_iter=5)
+        return model.fit(X, feature_names=names)
+
+    model = add("grm.fit", fitted, 2, "poisson", 0.1, 1e-3, counts, ["a", "b", "c"])
+    add("grm.score", model.score, counts)
+    add("grm.gibbs", model.gibbs, 2, 0, burn_in=1)
+    add("grm.top", model.top_interactions, 2, 3)
+    add("grm.log_partition", model.log_partition)
+
+
+def _training(add: Callable[..., Any], abc: fg.Alphabet) -> None:
+    features = add("QGramCounts", fg.QGramCounts, abc, 2, boundary=False)
+    add("features.scores", features.scores, np.zeros((2, 2)), "x", 3)
+    add("features.gradient", features.gradient, np.zeros((3, 3, 2)), "x")
+    objective = add("PairObjective", fg.PairObjective, features, fg.EditDistance(abc), "risk",
+                    cap=2.0, max_states=1000, method=None, samples=5, seed=0)  # fmt: skip
+    add("objective", objective.__call__, np.zeros((2, 2)), "x", "ab")
+    add("objective.mean", objective.mean, np.zeros((2, 2)), [("x", "ab")])
+
+    def trained(X: Any, Y: Any, order: Any, l2: Any, epochs: Any) -> Any:
+        return fg.SequenceModel(order=order, l2=l2, epochs=epochs, window=1).fit(X, Y)
+
+    model = add("SequenceModel", trained, ["ab", "b"], ["ba", "a"], 1, 1e-3, 1)
+    add("predict", model.predict, ["ab"])
+    add("predict_nbest", model.predict_nbest, ["ab"], 2)
+    add("evaluate", model.evaluate, ["ab"], ["ba"])

@@ -1,0 +1,140 @@
+"""Command lines: valid ones with a damaged file, or with other options of the command."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+
+from fstgrad.cli.main import fstgrad
+from tests.fuzz.mutations import NUMBERS, damaged
+
+# {NAME} stands for a seed, {out} for a new file; each line runs without an error
+TEMPLATES = [
+    "grad {pairs.tsv} --weights {weights.npz} -o {out}.npz",
+    "grad {pairs.tsv} --alphabet {alphabet.txt} --loss edit --confusion {confusion.tsv}",
+    "grad {pairs.tsv} --loss smith-waterman --matrix {matrix.txt} --gap-open 1",
+    "grad {pairs.tsv} --loss {loss.txt} --random-weights 1",
+    "grad {pairs.tsv} --loss {loss.fst}",
+    "grad {pairs.tsv} --loss {loss.far}:edit",
+    "grad {pairs.tsv} --resume {lines.jsonl}",
+    "grad {pairs.tsv} --loss ngram --smoothing 0.5 --method sampled --samples 5",
+    "grad {named.tsv} --lattices {lattices.far} --gradients {out}.far",
+    "risk {named.tsv} --lattices {lattices.far} --posteriors {out}.far",
+    "risk {words.tsv} --tokens-y words --tokens-x words --cap 2",
+    "loss {pairs.tsv}",
+    "loss {pairs.tsv} --loss alignment --matrix {matrix.txt} --gap-open 2 --gap-extend 1",
+    "loss {pairs.tsv} --loss caseless --skip-errors",
+    "loss {pairs.tsv} --loss {grammar.py}",
+    "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz",
+    "train {pairs.tsv} --epochs 1 --window 1 --span 1 -o {out}",
+    "train {pairs.tsv} --epochs 1 --objective risk --validation {pairs.tsv} -o {out}",
+    "predict {trained.npz} {inputs.txt} --nbest 2",
+    "evaluate {trained.npz} {pairs.tsv}",
+    "grammar show caseless",
+    "grammar build caseless --symbols ab -o {out}.far",
+    "grammar test {grammar.py}",
+    "grammar draw caseless --symbols ab -o {out}.dot",
+    "trees marginals {scores.npz} -o {out}.npz",
+    "trees entropy {batch.npz}",
+    "trees decode {scores.npz} -k 2",
+    "trees sample {scores.npz} --seed 1 -k 2",
+    "trees kl {scores.npz} {scores.npz}",
+    "trees evaluate {gold.conllu} --scores {one.npz}",
+    "mrf marginals {model.uai} --evidence {model.evid}",
+    "mrf partition {model.uai} --method bp",
+    "mrf map {model.uai}",
+    "mrf sample {model.uai} -k 2 --seed 1",
+    "mrf denoise {image.png} -o {out}.png --method icm",
+    "grm fit {counts.csv} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {counts.npz} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {counts.npy} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {counts.mtx} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {counts.mat} --variable X --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm fit {dense.npz} --alpha 0.1 --jobs 1 --quiet -o {out}.npz",
+    "grm top {roots.npz}",
+    "grm sample {roots.npz} -n 2 --seed 1 --burn-in 2",
+    "grm score {roots.npz} {counts.csv}",
+    "doctor",
+]
+_SLOW = {"jobs", "threads", "epochs", "samples", "burn_in", "thin", "chains", "max_iter", "count",
+         "n", "labels", "max_states", "nbest", "k"}  # fmt: skip
+_VALUES = (*NUMBERS, "auto", "words", "edit", "none", "2", "0.5", "-", "/", "/dev/null", "é\x1b[2J")
+
+
+class Case(NamedTuple):
+    """A command line, and the files beside it."""
+
+    arguments: list[str]
+    files: dict[str, bytes]
+
+
+def fill(template: str, seeds: pathlib.Path, out: pathlib.Path) -> Case:
+    """Return the command line of a template."""
+    words, files = [], {}
+    for word in template.split():
+        if "{out}" in word:
+            words.append(word.replace("{out}", str(out / "out")))
+        elif "{" in word:
+            begin, name, end = _split(word)
+            files[name] = (seeds / name).read_bytes()
+            words.append(f"{begin}{out / name}{end}")
+            if name == "lines.jsonl":
+                files["lines.jsonl.npz"] = (seeds / "lines.jsonl.npz").read_bytes()
+        else:
+            words.append(word)
+    return Case(words, files)
+
+
+def random_case(seeds: pathlib.Path, out: pathlib.Path, rng: np.random.Generator) -> Case:
+    """Return a case with a damaged file, other options, or both."""
+    case = fill(TEMPLATES[rng.integers(len(TEMPLATES))], seeds, out)
+    kind = rng.integers(4)
+    if kind != 0 and case.files:
+        name = list(case.files)[rng.integers(len(case.files))]
+        case.files[name] = damaged(case.files[name], name, rng)
+    if kind == 0 or kind == 3 or not case.files:
+        for _ in range(int(rng.integers(1, 4))):
+            case.arguments.extend(_option(case, out, rng))
+    if rng.integers(25) == 0:
+        del case.arguments[rng.integers(len(case.arguments))]
+    return case
+
+
+def _option(case: Case, out: pathlib.Path, rng: np.random.Generator) -> Sequence[str]:
+    options = _options_of(case.arguments)
+    if not options:
+        return []
+    option = options[rng.integers(len(options))]
+    flag = option.opts[rng.integers(len(option.opts))]
+    if option.is_flag:
+        return [flag]
+    kind: Any = option.type
+    if isinstance(kind, click.Choice) and rng.integers(4):
+        return [flag, kind.choices[rng.integers(len(kind.choices))]]
+    if isinstance(kind, click.Path) and rng.integers(4):
+        pool = [*case.files, "none", "out", "pairs.tsv/x", "."]
+        return [flag, str(out / pool[rng.integers(len(pool))])]
+    if option.name in _SLOW:
+        return [flag, ("1", "2", "3", "0", "-1", "nan", "x", "1e9")[rng.integers(8)]]
+    if rng.integers(3) == 0:
+        return [flag, ("1", "2", "0.5", "0", "3")[rng.integers(5)]]
+    return [flag, _VALUES[rng.integers(len(_VALUES))].replace("\0", "")]
+
+
+def _options_of(arguments: list[str]) -> list[click.Option]:
+    context = click.Context(fstgrad)
+    command: click.Command | None = fstgrad
+    for word in arguments:
+        if not isinstance(command, click.Group):
+            break
+        command = command.get_command(context, word)
+    found = [] if command is None else command.params
+    return [p for p in found if isinstance(p, click.Option) and p.name != "help"]
+
+
+def _split(word: str) -> tuple[str, str, str]:
+    begin, _, rest = word.partition("{")
+    name, _, end = rest.partition("}")
+    return begin, name, end

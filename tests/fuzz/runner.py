@@ -1,0 +1,322 @@
+"""Runs cases in forked processes and judges what they do: tracebacks, crashes, hangs, nonsense."""
+
+import argparse
+import collections
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fstgrad as fg
+from fstgrad.cli.main import main
+from tests.fuzz.calls import calls, random_call
+from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
+from tests.fuzz.seeds import write_seeds
+
+TIMEOUT = 60.0  # seconds of one case
+MEMORY = 6 * 2**30  # bytes of addresses of a process
+CHUNK = 200  # cases of one process
+_NAN = re.compile(r"\bnan\b|NaN|Infinity")
+_NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
+
+
+class Finding(NamedTuple):
+    """What was wrong with one case."""
+
+    kind: str
+    index: int
+    what: str
+    case: str
+
+
+class Fuzzer:
+    """Cases of one seed, by kind and number; the same number is the same case on every machine."""
+
+    def __init__(self, seed: int, folder: pathlib.Path) -> None:
+        self.seed, self.seeds, self.work = seed, folder / "seeds", folder / "work"
+        for made in (self.seeds, self.work):
+            made.mkdir(parents=True, exist_ok=True)
+        self.code: object = 0
+        self.said = ""
+        with _silence():
+            write_seeds(self.seeds, _captured)
+            for template in TEMPLATES:  # compiles the kernels once, for all processes
+                wrong = self._run_command(fill(template, self.seeds, self.work))
+                if wrong or self.code:
+                    raise RuntimeError(f"{template}: exit {self.code}: {wrong or self.said}")
+            calls()
+
+    def command(self, index: int) -> tuple[str, Callable[[], str]]:
+        """Return a command line and a function that runs it and says what is wrong."""
+        rng = np.random.default_rng([self.seed, 0, index])
+        case = random_case(self.seeds, self.work, rng)
+        return " ".join(map(repr, case.arguments)), lambda: self._run_command(case)
+
+    def call(self, index: int) -> tuple[str, Callable[[], str]]:
+        """Return a call of the API and a function that makes it."""
+        rng = np.random.default_rng([self.seed, 1, index])
+        call, arguments = random_call(rng)
+        shown = ", ".join(f"{k}={_short(v)}" for k, v in arguments.items())
+        return f"{call.name}({shown})", lambda: _made(call.function, arguments)
+
+    def sweep(self, index: int) -> tuple[str, Callable[[], str]]:
+        """Return a file with one byte changed, and a function that reads and uses it."""
+        readers = ("loss.fst", "lattices.far", "weights.npz", "scores.npz", "counts.npz",
+                   "trained.npz", "roots.npz")  # fmt: skip
+        name = readers[index % len(readers)]
+        data = (self.seeds / name).read_bytes()
+        at = (index // len(readers)) % len(data)
+        value = (0xFF, 0x01, 0x80, 0x10)[(index // len(readers) // len(data)) % 4]
+        changed = data[:at] + bytes([data[at] ^ value]) + data[at + 1 :]
+        template = next(t for t in TEMPLATES if "{" + name in t)
+        case = fill(template, self.seeds, self.work)
+        case.files[name] = changed
+        return f"{name} byte {at} ^ {value:#x}", lambda: self._run_command(case)
+
+    def save(self, finding: Finding, folder: pathlib.Path) -> None:
+        """Keep the input of a finding: the command line and its files, or the call."""
+        target = folder / f"{finding.kind}-{self.seed}-{finding.index}"
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "finding.txt").write_text(
+            f"{finding.what}\n\n{finding.case}\n", "utf-8", "replace"
+        )
+        if finding.kind == "command":
+            rng = np.random.default_rng([self.seed, 0, finding.index])
+            for name, data in random_case(self.seeds, self.work, rng).files.items():
+                (target / name).write_bytes(data)
+
+    def _run_command(self, case: Case) -> str:
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        for name, data in case.files.items():
+            (self.work / name).write_bytes(data)
+        code, out, err = _captured(case.arguments)
+        self.code, self.said = code, err
+        return judged(code, out, err, case.arguments)
+
+
+def judged(code: object, out: str, err: str, arguments: list[str]) -> str:
+    """Return what is wrong with a run of the command line, "" if nothing is."""
+    if code not in (0, 1, 2):
+        return f"exit {code}: {err.strip()[-1500:]}"
+    if _NOISE.search(err):
+        return f"noise on standard error: {err.strip()[-1500:]}"
+    last = err.strip().splitlines()[-1:] or [""]
+    if code and not last[0].startswith("fstgrad: "):
+        return f"exit {code} without a line: {err.strip()[-500:]}"
+    if code == 0 and "--skip-errors" not in arguments and _NAN.search(out):
+        return f"accepted nonsense: {out.strip()[:500]}"
+    return ""
+
+
+def _captured(arguments: list[str]) -> tuple[object, str, str]:
+    """Run a command line in this process; return exit code, standard output and error."""
+    out, err = io.BytesIO(), io.BytesIO()
+    before = sys.stdout, sys.stderr, sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(b"ab\tba\n"), "utf-8")
+    sys.stdout, sys.stderr = io.TextIOWrapper(out, "utf-8"), io.TextIOWrapper(err, "utf-8")
+    code: object = 0
+    with _file_of_descriptor(2) as raw:
+        try:
+            main(arguments)
+        except SystemExit as stop:
+            code = stop.code or 0
+        except BaseException:
+            code = "traceback"
+            traceback.print_exc()
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+                stream.detach()
+            sys.stdout, sys.stderr, sys.stdin = before
+        text = raw()
+    return code, out.getvalue().decode("utf-8", "replace"), err.getvalue().decode() + text
+
+
+@contextlib.contextmanager
+def _file_of_descriptor(number: int) -> Iterator[Callable[[], str]]:
+    """Catch what libraries in C write to a descriptor."""
+    kept = os.dup(number)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), number)
+
+        def read() -> str:
+            file.seek(0)
+            return file.read().decode("utf-8", "replace")
+
+        try:
+            yield read
+        finally:
+            os.dup2(kept, number)
+            os.close(kept)
+
+
+def _made(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
+    """Make a call; return what is wrong with its end."""
+    import warnings
+
+    with _file_of_descriptor(2) as raw, warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            result = function(**arguments)
+        except fg.FstgradError:
+            result = 0.0
+        except MemoryError:
+            result = 0.0
+        except BaseException as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            return f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
+        noise = raw()
+    if noise.strip():
+        return f"noise on standard error: {noise[-500:]}"
+    return "accepted nonsense: NaN" if _has_nan(result) else ""
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return any(_has_nan(part) for part in value[:20])
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.isnan(value).any())
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return " ".join(text.split())[:80]
+
+
+def run_cases(
+    kind: str, make: Callable[[int], tuple[str, Callable[[], str]]], numbers: range
+) -> Iterator[Finding | None]:
+    """Yield a finding or None for every case, run in forked processes."""
+    todo = list(numbers)
+    while todo:
+        done = 0
+        for index, shown, what in _in_child(make, todo[:CHUNK]):
+            done += 1
+            yield Finding(kind, index, what, shown) if what else None
+        todo = todo[max(done, 1) :]
+
+
+def _in_child(
+    make: Callable[[int], tuple[str, Callable[[], str]]], numbers: list[int]
+) -> Iterator[tuple[int, str, str]]:
+    """Yield (number, case, finding) from one process, up to its end or its crash."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _work(make, numbers, write)
+    os.close(write)
+    current, shown = numbers[0], ""
+    try:
+        with os.fdopen(read, "rb") as stream:
+            while True:
+                ready, _, _ = select.select([stream], [], [], TIMEOUT)
+                if not ready:
+                    os.kill(child, signal.SIGKILL)
+                    yield current, shown, f"hang: more than {TIMEOUT:g} s"
+                    break
+                line = stream.readline()
+                if not line:
+                    break
+                message = json.loads(line)
+                current, shown = message["index"], message["case"]
+                if "what" in message:
+                    yield current, shown, message["what"]
+                    shown = ""
+    finally:
+        _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+        yield current, shown, f"crash: signal {os.WTERMSIG(status)}"
+    elif os.WIFSIGNALED(status) and shown and ready:
+        yield current, shown, "crash: killed, out of memory"
+
+
+def _work(
+    make: Callable[[int], tuple[str, Callable[[], str]]], numbers: list[int], write: int
+) -> None:
+    """Run cases in a child and leave; nothing of the parent runs on."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        for index in numbers:
+            shown, run = make(index)
+            _send(write, {"index": index, "case": shown})
+            _send(write, {"index": index, "case": shown, "what": run()})
+    except BaseException:
+        _send(write, {"index": index, "case": "the fuzzer", "what": traceback.format_exc()})
+    os._exit(0)
+
+
+def _send(write: int, message: dict[str, Any]) -> None:
+    os.write(write, (json.dumps(message) + "\n").encode())
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def signature(what: str) -> str:
+    """Return what findings of one cause have in common."""
+    return re.sub(r"0x[0-9a-f]+|\d+|/\S*/|'[^']*'", "_", what)[-160:]
+
+
+def fuzz(seed: int, seconds: float, folder: pathlib.Path, *, say: Callable[[str], None]) -> int:
+    """Run all kinds of cases in turn for some seconds; return the number of findings."""
+    fuzzer = Fuzzer(seed, folder)
+    makers = {"command": fuzzer.command, "call": fuzzer.call, "sweep": fuzzer.sweep}
+    begun, counts = time.monotonic(), collections.Counter[str]()
+    kept: dict[str, Finding] = {}
+    found = 0
+    while time.monotonic() - begun < seconds:
+        for kind, make in makers.items():
+            numbers = range(counts[kind], counts[kind] + CHUNK)
+            counts[kind] += CHUNK
+            for finding in run_cases(kind, make, numbers):
+                if finding is None:
+                    continue
+                found += 1
+                if signature(finding.what) not in kept:
+                    kept[signature(finding.what)] = finding
+                    fuzzer.save(finding, folder / "findings")
+                    say(f"{finding.kind} {finding.index}: {finding.case}\n    {finding.what}\n")
+    total = ", ".join(f"{number:,} {kind}s" for kind, number in counts.items())
+    say(f"seed {seed}: {total}; {found:,} findings, {len(kept)} of different kinds")
+    return found
+
+
+def program() -> None:
+    """Run the fuzzer from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/fuzz"))
+    given = parser.parse_args()
+    found = fuzz(
+        given.seed, given.seconds, given.folder.resolve(), say=lambda s: print(s, flush=True)
+    )
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    program()
