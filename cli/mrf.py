@@ -126,7 +126,9 @@ def _tell(result: Inference) -> None:
             f"{result.standard_error.max():.2g}, R-hat {result.r_hat:.3f}",
             err=True,
         )
-        if not result.converged:
+        if np.isnan(result.r_hat):
+            echo("one chain alone has no R-hat; take --chains 2 or more", err=True)
+        elif not result.converged:
             echo("the chains disagree; take more --samples or --burn-in", err=True)
     elif not result.converged:
         echo(
@@ -163,8 +165,6 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
     else:
         result = _infer(loaded, method, run, None)
         value, kind = result.log_partition, result.kind
-        if kind == "upper bound" and not result.converged:
-            kind = "no bound, not converged"
     echo(uai.format_partition(value), nl=False)
     echo(f"ln Z = {value:.12g} ({kind})")
 

@@ -210,3 +210,41 @@ def sampled_covariance(
     second = having * (1 - 2 * mu) + np.square(mu) * float(np.square(centred).mean())
     error = np.sqrt(np.maximum(second - np.square(mean), 0.0) / max(1, k - 1))
     return mean, error
+
+
+def r_hat(means: FloatArray, within: FloatArray, draws: int) -> FloatArray:
+    """Return the potential scale reduction (Gelman and Rubin 1992) of chains.
+
+    sqrt((n - 1) / n + Var[chain means] / W); 1 where nothing varies, inf where each chain stands
+    still at another value, NaN for a single chain.
+
+    Parameters
+    ----------
+    means : (chains, ...) float64
+    within : (...) float64
+        W, the mean of the chains' variances (ddof = 1).
+    draws : int
+        n, of each chain.
+    """
+    if len(means) < 2:
+        return np.full(means.shape[1:], np.nan)
+    between = means.var(axis=0, ddof=1)
+    ratio = np.ones(within.shape)
+    np.divide(between, within, out=ratio, where=within > 0)
+    ratio[within > 0] += (draws - 1) / draws
+    ratio[(within == 0) & (between > 0)] = np.inf
+    return np.asarray(np.sqrt(ratio))
+
+
+def variance_of_mean(mean: FloatArray, squares: FloatArray, count: int) -> FloatArray:
+    """Return the variance of the mean of `count` batches from the sum of their squares."""
+    return np.asarray(np.maximum(squares / count - mean**2, 0.0) / (count - 1))
+
+
+def lugsail_variance(single: FloatArray, paired: FloatArray) -> FloatArray:
+    """Return the variance of a mean from batches and from batches of twice their length.
+
+    Batches that hang together make the first too small; 2 paired - single takes out the bias of
+    order one over the length (Vats and Flegal 2022, "Lugsail lag windows", section 3).
+    """
+    return np.asarray(np.maximum(paired, 2 * paired - single))

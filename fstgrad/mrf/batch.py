@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights
 from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.losses import item_options
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.table import Table
@@ -90,7 +91,12 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
             raise InvalidInputError(
                 f"gold has shape {labels.shape}; give one labeling for each of {len(self)} items"
             )
-        found = [item.nll(y, method, **options) for item, y in zip(self, labels, strict=True)]
+        if "rng" in options:  # one generator for all items, else all draw the same numbers
+            options["rng"] = generator(options["rng"])
+        found = [
+            item.nll(y, method, **item_options(options, b, len(self)))
+            for b, (item, y) in enumerate(zip(self, labels, strict=True))
+        ]
         return np.array([value for value, _ in found]), _stacked([table for _, table in found])
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
@@ -104,4 +110,8 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
 
 
 def _stacked(tables: list[Table]) -> Table:
-    return Table(np.stack([t.node for t in tables]), np.stack([t.edge for t in tables]))
+    return Table(
+        np.stack([t.node for t in tables]),
+        np.stack([t.edge for t in tables]),
+        np.stack([t.factors for t in tables]),
+    )

@@ -17,7 +17,7 @@ from fstgrad.mrf.graph_cut import graph_cut
 from fstgrad.mrf.messages.propagation import max_product
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.result import Decoded
-from fstgrad.mrf.sampling.chains import refuse_joint_nodes, start_labels
+from fstgrad.mrf.sampling.chains import allowed_labels, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 
@@ -37,18 +37,15 @@ def max_product_mode(
 ) -> Decoded:
     """Return what max-product decodes to, improved node by node; exact on forests without ties.
 
+    Where the best labels of the nodes clash, they are repaired as the start of a chain is.
+
     Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
     """
     found = max_product(model, max_iter=max_iter, tol=tol, damping=damping, threads=threads)
-    labels: IntArray = found.node.argmax(axis=1).astype(np.int64)
-    if model.num_variables == model.num_nodes:
-        _improve(model, labels)
-    score = model.score(labels)
-    if score == -np.inf:
-        raise InfeasibleError(
-            "max-product decodes to a forbidden labeling; take method 'exact' or 'icm'"
-        )
-    return Decoded("max_product", labels, score, float("inf"), found.converged)
+    best: IntArray = found.node.argmax(axis=1).astype(np.int64)
+    labels = allowed_labels(model, best, generator(0)).copy()
+    _improve(model, labels)
+    return Decoded("max_product", labels, model.score(labels), float("inf"), found.converged)
 
 
 def iterated_modes(
@@ -64,7 +61,6 @@ def iterated_modes(
         Sweeps from each start.
     rng : Generator, int or None
     """
-    refuse_joint_nodes(model, "icm")
     random = generator(rng)
     best: Decoded | None = None
     for number in range(positive_integer("restarts", restarts)):
@@ -84,14 +80,7 @@ def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool
     """Improve `labels` in place, node by node; return whether it is a local optimum."""
     from fstgrad.mrf.kernels.coordinates import improve
 
-    graph = model.graph
-    for _ in range(max_iter):
-        changed = improve(
-            graph.start, graph.leaving, graph.source, model.scores.node, model.edge_stack, labels
-        )
-        if changed == 0:
-            return True
-    return False
+    return any(improve(model.pieces, labels) == 0 for _ in range(max_iter))
 
 
 DECODERS: dict[str, Method[Decoded]] = {

@@ -1,4 +1,4 @@
-"""Factors of any number of nodes, turned into node and edge scores."""
+"""Factors of any number of nodes: sorted into node scores, edge scores and larger tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -8,8 +8,12 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
+from fstgrad.mrf.arrays import Factors
+from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.scored_graph import ScoredGraph
 
 MAX_BYTES = 4 << 30
+PADDED_CELLS = 1 << 26
 
 
 class Factor(NamedTuple):
@@ -25,81 +29,117 @@ class Factor(NamedTuple):
     table: npt.ArrayLike
 
 
+class Sorted(NamedTuple):
+    """Factors by the number of their nodes; equal scopes added up."""
+
+    sizes: list[int]
+    offset: float
+    unary: dict[int, FloatArray]
+    pairs: dict[tuple[int, int], FloatArray]
+    larger: dict[tuple[int, ...], FloatArray]
+
+
 class Parts(NamedTuple):
-    """The arguments of a pairwise model."""
+    """The arguments of a model."""
 
     node: FloatArray
     edge: FloatArray
     edges: IntArray
     labels: IntArray
     offset: float
-    num_variables: int
+    factors: Factors
 
 
-def pairwise_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Parts:
-    """Return the parts of `PairwiseMRF.from_factors`."""
+def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Parts:
+    """Return the arguments of a model whose score is the sum of `factors`.
+
+    Pairs become edges, padded to the largest number of labels; where the padding would take more
+    than half a gigabyte they stay tables of their own.
+    """
+    found = _sorted(labels_per_node, factors)
+    if len(found.pairs) * max(found.sizes, default=0) ** 2 > PADDED_CELLS:
+        found.larger.update(found.pairs)
+        found.pairs.clear()
+    node, edge, edges = _padded(found)
+    larger = [(list(scope), table) for scope, table in found.larger.items()]
+    packed = Factors.pack(len(found.sizes), larger)
+    return Parts(node, edge, edges, np.array(found.sizes), found.offset, packed)
+
+
+def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted:
+    """Check the factors and add up those over the same nodes."""
     counts = np.asarray(labels_per_node)
     sizes = index_array("labels_per_node", counts, 1 << 40, (None,), lower=1).tolist()
-    variables = len(sizes)
-    unary: dict[int, FloatArray] = {}
-    pairs: dict[tuple[int, int], FloatArray] = {}
+    found = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0
     for number, (scope, values) in enumerate(factors):
-        nodes = index_array(f"factors[{number}].scope", list(scope), variables, (None,)).tolist()
-        shape = tuple(sizes[v] for v in nodes)
-        table = log_weights(f"factors[{number}].table", values, shape)
+        name = f"factors[{number}].scope"
+        nodes = index_array(name, list(scope), len(sizes), (None,)).tolist()
+        table = log_weights(f"factors[{number}].table", values, tuple(sizes[v] for v in nodes))
         if len(set(nodes)) < len(nodes):
-            raise InvalidInputError(f"factors[{number}].scope is {nodes}; name each node once")
+            raise InvalidInputError(f"{name} is {nodes}; name each node once")
+        key = tuple(sorted(nodes))
+        table = np.transpose(table, np.argsort(nodes)) if len(nodes) > 1 else table
         if len(nodes) == 0:
             offset += float(table)
         elif len(nodes) == 1:
-            unary[nodes[0]] = unary.get(nodes[0], 0.0) + table
+            found.unary[key[0]] = found.unary.get(key[0], 0.0) + table
         elif len(nodes) == 2:
-            key = (min(nodes), max(nodes))
-            pairs[key] = pairs.get(key, 0.0) + (table if nodes[0] < nodes[1] else table.T)
+            pair = (key[0], key[1])
+            found.pairs[pair] = found.pairs.get(pair, 0.0) + table
         else:
-            _add_joint_node(nodes, table, sizes, unary, pairs)
+            found.larger[key] = found.larger.get(key, 0.0) + table
     if offset == -np.inf:
         raise InfeasibleError("a factor over no node is zero, so Z = 0; remove it")
-    return _packed(sizes, unary, pairs, offset, variables)
+    return found._replace(offset=offset)
 
 
-def _add_joint_node(
-    nodes: list[int],
-    table: FloatArray,
-    sizes: list[int],
-    unary: dict[int, FloatArray],
-    pairs: dict[tuple[int, int], FloatArray],
-) -> None:
-    """Append a node over the joint states of `nodes`; its edges allow only states that agree."""
-    new = len(sizes)
-    sizes.append(table.size)
-    unary[new] = table.ravel()
-    digits = np.indices(table.shape).reshape(table.ndim, -1)
-    for v, digit in zip(nodes, digits, strict=True):
-        agrees = digit == np.arange(sizes[v])[:, None]
-        pairs[v, new] = np.where(agrees, 0.0, -np.inf)
-
-
-def _packed(
-    sizes: list[int],
-    unary: dict[int, FloatArray],
-    pairs: dict[tuple[int, int], FloatArray],
-    offset: float,
-    variables: int,
-) -> Parts:
-    size = max(sizes, default=0)
-    needed = 16 * (len(pairs) + 1) * size**2
+def _padded(found: Sorted) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return node scores, edge scores and edges, padded to the largest number of labels."""
+    size = max(found.sizes, default=0)
+    needed = 16 * (len(found.pairs) * size**2 + len(found.sizes) * size)
     if needed > MAX_BYTES:
         raise MemoryLimitError(
-            f"{len(pairs):,} edges of {size:,} x {size:,} labels need {needed / 2**30:.1f} GiB; "
-            "split the largest factor"
+            f"{len(found.sizes):,} nodes and {len(found.pairs):,} edges of {size:,} labels need "
+            f"{needed / 2**30:,.1f} GiB; split the largest factor or variable"
         )
-    node = np.zeros((len(sizes), size))
-    edge = np.zeros((len(pairs), size, size))
-    for v, scores in unary.items():
+    node = np.zeros((len(found.sizes), size))
+    edge = np.zeros((len(found.pairs), size, size))
+    for v, scores in found.unary.items():
         node[v, : len(scores)] = scores
-    for e, scores in enumerate(pairs.values()):
+    for e, scores in enumerate(found.pairs.values()):
         edge[e, : scores.shape[0], : scores.shape[1]] = scores
-    edges = np.array(list(pairs), np.int64).reshape(-1, 2)
-    return Parts(node, edge, edges, np.array(sizes), offset, variables)
+    return node, edge, np.array(list(found.pairs), np.int64).reshape(-1, 2)
+
+
+def pairwise_form(model: ScoredGraph) -> ScoredGraph:
+    """Return a model without larger factors: the same distribution over the first I nodes.
+
+    Each larger factor becomes a further node whose labels are the joint states of its scope
+    (row-major, last node fastest), tied to the members of the scope by hard edges.
+
+    Raises
+    ------
+    MemoryLimitError
+        The tables, padded to the largest factor, need more than 4 GiB.
+    """
+    sizes = model.labels_per_node.tolist()
+    ends = model.graph.edges.tolist()
+    stack = model.edge_stack
+    unary = {v: model.scores.node[v, :size] for v, size in enumerate(sizes)}
+    pairs = {
+        (a, b): stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
+        for e, (a, b) in enumerate(ends)
+    }
+    found = Sorted(sizes, 0.0, unary, pairs, {})
+    for f in range(model.factors.number):
+        table, new = model.factors.view(f), len(sizes)
+        sizes.append(table.size)
+        unary[new] = table.ravel()
+        digits = np.indices(table.shape).reshape(table.ndim, -1)
+        for v, digit in zip(model.factors.nodes(f), digits, strict=True):
+            agrees = digit == np.arange(sizes[v])[:, None]
+            pairs[v, new] = np.where(agrees, 0.0, -np.inf)
+    node, edge, edges = _padded(found)
+    graph = Graph.checked(len(sizes), edges)
+    return ScoredGraph(graph, node, edge, np.array(sizes), model.offset)

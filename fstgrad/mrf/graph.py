@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import IntArray, index_array
 from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.arrays import Network, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +84,19 @@ class Graph:
         return np.argsort(self.source, kind="stable").astype(np.int64)
 
     @cached_property
+    def shape(self) -> Shape:
+        """The arcs in the form that kernels read."""
+        return Shape(self.start, self.leaving, self.source)
+
+    @cached_property
+    def network(self) -> Network:
+        """The arcs in the order in which they leave the nodes."""
+        place = np.empty(len(self.leaving), np.int64)
+        place[self.leaving] = np.arange(len(place))
+        head, mate = self.source[self.leaving ^ 1], place[self.leaving ^ 1]
+        return Network(self.start, head.astype(np.int32), mate.astype(np.int32))
+
+    @cached_property
     def traversal(self) -> tuple[IntArray, IntArray]:
         """A breadth-first order (I,) and the arc into each node from its parent, -1 at roots."""
         from fstgrad.mrf.kernels.graphs import breadth_first
@@ -90,7 +104,7 @@ class Graph:
         order = np.empty(self.num_nodes, np.int64)
         parent_arc = np.full(self.num_nodes, -1, np.int64)
         everywhere = np.ones(self.num_nodes, np.int64)
-        breadth_first(self.start, self.leaving, self.source, everywhere, order, parent_arc)
+        breadth_first(self.shape, everywhere, order, parent_arc)
         return order, parent_arc
 
     @cached_property
@@ -109,7 +123,7 @@ class Graph:
 
         colour = np.full(self.num_nodes, -1, np.int64)
         order = np.argsort(-self.degree, kind="stable").astype(np.int64)
-        first_fit_colouring(self.start, self.leaving, self.source, order, colour)
+        first_fit_colouring(self.shape, order, colour)
         return colour
 
     @cached_property

@@ -38,7 +38,10 @@ def segmentation(
 
     Label c has the mean m_c of its pixels (k-means on intensities) and all share the standard
     deviation sd of the rest: node score -(x - m_c)^2 / (2 sd^2); neighbours with equal labels add
-    `coupling`.
+    `coupling`.  An image of exactly k gray levels, as a black-and-white one, has no such rest: a
+    pixel then shows its label or, with the probability p of a flip, one of the k - 1 others, node
+    score log(1 - p) or log(p / (k - 1)).  p is the share of pixels that differ from the median of
+    their 3 x 3 neighbourhood.
 
     Parameters
     ----------
@@ -51,18 +54,28 @@ def segmentation(
     pixels = real_array("image", image, (None, None))
     means = _levels(pixels, positive_integer("labels", labels, minimum=2))
     distance = (pixels[:, :, None] - means) ** 2
-    spread = float(np.sqrt(distance.min(axis=2).mean()))
-    # an image of exactly k levels has no spread: a small share of their distance stands for it
-    spread = max(spread, 1e-2 * float(np.diff(means).min()))
+    variance = float(distance.min(axis=2).mean())
+    if variance > 0:
+        node = -distance / (2 * variance)
+    else:
+        flips = _flip_rate(pixels)
+        node = np.where(distance == 0, np.log1p(-flips), np.log(flips / (labels - 1)))
     height, width = pixels.shape
     model = PairwiseMRF.grid(
         height,
         width,
-        -distance / (2 * spread**2),
+        node,
         positive_number("coupling", coupling, allow_zero=True) * np.eye(labels),
         connectivity=connectivity,
     )
     return Segmentation(model, means)
+
+
+def _flip_rate(pixels: FloatArray) -> float:
+    """Return the share of pixels that differ from the median around them, in [0.01, 0.4]."""
+    from scipy.ndimage import median_filter
+
+    return float(np.clip(np.mean(median_filter(pixels, size=3) != pixels), 0.01, 0.4))
 
 
 def _levels(pixels: FloatArray, labels: int) -> FloatArray:

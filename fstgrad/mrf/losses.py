@@ -15,19 +15,24 @@ Source: D. McAllester, TTIC 31230 (2019), "Approximate Algorithms for Exponentia
 Backpropagation"; Besag (1975); Hinton (2002); Tieleman (2008) for persistent chains.
 """
 
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.methods import METHODS
-from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
+from fstgrad.mrf.result import Inference
+from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
+
+UNKNOWN = -1
 
 
 def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | None = None) -> Table:
@@ -35,9 +40,15 @@ def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | Non
     from fstgrad.mrf.kernels.sites import count_parts
 
     if out is None:
-        out = Table(np.zeros(model.scores.node.shape), np.zeros(model.scores.edge.shape))
+        out = zeros(model)
     count_parts(labels, model.graph.edges, weight, out.node, _stack(out.edge))
+    out.factors[model.factors.cells(labels)] += weight
     return out
+
+
+def zeros(model: ScoredGraph) -> Table:
+    """Return a table of zeros like the model's scores."""
+    return Table(*(np.zeros(array.shape) for array in (*model.scores, model.scores.factors)))
 
 
 def _stack(edge: FloatArray) -> FloatArray:
@@ -48,15 +59,17 @@ def _stack(edge: FloatArray) -> FloatArray:
 def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -log p(gold) and its gradient."""
     found = exact(model)
-    return found.log_partition - model.score(gold), _less_gold(model, gold, found.marginals)
-
-
-def _less_gold(model: ScoredGraph, gold: IntArray, marginals: Table) -> Table:
-    """Return marginals - gold, the edges summed where they share their scores."""
     gradient = counts(model, gold, -1.0)
-    gradient.node[...] += marginals.node
-    gradient.edge[...] += marginals.edge.sum(axis=0) if model.shared else marginals.edge
-    return gradient
+    return found.log_partition - model.score(gold), add_marginals(gradient, found.marginals, 1.0)
+
+
+def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
+    """Add weight times marginals to a table like scores; edges are summed where they share them."""
+    edge = marginals.edge
+    out.node[...] += weight * marginals.node
+    out.edge[...] += weight * (edge.sum(axis=0) if out.edge.ndim < edge.ndim else edge)
+    out.factors[...] += weight * marginals.factors
+    return out
 
 
 def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
@@ -66,13 +79,8 @@ def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """
     from fstgrad.mrf.kernels.sites import pseudolikelihood as kernel
 
-    refuse_joint_nodes(model, "pseudolikelihood")
-    graph = model.graph
-    gradient = Table(np.zeros(model.scores.node.shape), np.zeros(model.scores.edge.shape))
-    value = kernel(
-        graph.start, graph.leaving, graph.source, model.scores.node, model.edge_stack, gold,
-        gradient.node, _stack(gradient.edge),
-    )  # fmt: skip
+    gradient = zeros(model)
+    value = kernel(model.pieces, gold, gradient.node, _stack(gradient.edge), gradient.factors)
     return float(value), gradient
 
 
@@ -81,17 +89,55 @@ class PersistentChains:
 
     Parameters
     ----------
-    model : ScoredGraph
+    model : PairwiseMRF
         Of the graph and label counts that all later models have.
     chains : int
     rng : Generator, int or None
+    items : int, optional
+        Chains of their own for each item of a batch; item b has `persistent[b]`.
+
+    Attributes
+    ----------
+    labels : (chains, I) or (items, chains, I) int64
+        Where the chains are.
     """
 
-    def __init__(self, model: ScoredGraph, chains: int = 10, rng: Seed = None) -> None:
-        random = generator(rng)
+    def __init__(
+        self, model: ScoredGraph, chains: int = 10, rng: Seed = None, *, items: int | None = None
+    ) -> None:
+        self.rng = generator(rng)
         count = positive_integer("chains", chains)
-        self.labels = np.stack([start_labels(model, random) for _ in range(count)])
-        self.rng = random
+        number = 1 if items is None else positive_integer("items", items)
+        starts = np.stack([start_labels(model, self.rng) for _ in range(number * count)])
+        self.labels = starts if items is None else starts.reshape(number, count, -1)
+
+    def __getitem__(self, item: int) -> "PersistentChains":
+        """Return the chains of one item: the same labels, the same generator."""
+        own = object.__new__(PersistentChains)
+        own.labels, own.rng = self.labels[item], self.rng
+        return own
+
+
+def item_options(options: Mapping[str, Any], item: int, items: int) -> dict[str, Any]:
+    """Return the options of one item of a batch: its own persistent chains.
+
+    Raises
+    ------
+    InvalidInputError
+        One set of chains for several items, whose distributions differ.
+    """
+    chains = options.get("persistent")
+    if chains is None:
+        return dict(options)
+    if chains.labels.ndim == 2 and items == 1:
+        return dict(options)
+    if chains.labels.ndim == 2 or len(chains.labels) != items:
+        has = "none" if chains.labels.ndim == 2 else f"{len(chains.labels)}"
+        raise InvalidInputError(
+            f"persistent has chains for {has} of {items} items of the batch; give "
+            f"PersistentChains(model, chains, items={items})"
+        )
+    return dict(options) | {"persistent": chains[item]}
 
 
 def contrastive_divergence(
@@ -121,7 +167,7 @@ def contrastive_divergence(
     chains : int
         Ends to average where they are not persistent.
     persistent : PersistentChains, optional
-        Is moved on.
+        Advanced k sweeps in place.
     rng : Generator, int or None
         Where the chains are not persistent; those bring their own.
     """
@@ -131,6 +177,10 @@ def contrastive_divergence(
         starts, random = np.repeat(gold[None], chains, axis=0), generator(rng)
     else:
         starts, random = persistent.labels, persistent.rng
+        if starts.ndim != 2:
+            raise InvalidInputError(
+                f"persistent has chains for {len(starts)} items; give persistent[item]"
+            )
         if starts.shape[1] != model.num_nodes:
             raise InvalidInputError(
                 f"persistent has chains of {starts.shape[1]} nodes, the model has "
@@ -157,14 +207,10 @@ def one_site_divergence(
     """
     from fstgrad.mrf.kernels.sites import gibbs_sites
 
-    refuse_joint_nodes(model, "cd1")
-    graph, random = model.graph, generator(rng)
+    random = generator(rng)
     site = random.integers(model.num_nodes, size=1)
     labels = gold.copy()
-    gibbs_sites(
-        0, 1, site, int(random.integers(2**62)), 0, graph.start, graph.leaving, graph.source,
-        model.scores.node, model.edge_stack, labels,
-    )  # fmt: skip
+    gibbs_sites(0, 1, site, int(random.integers(2**62)), 0, model.pieces, labels)
     gradient = counts(model, gold, -float(model.num_nodes))
     counts(model, labels, float(model.num_nodes), gradient)
     return model.num_nodes * (model.score(labels) - model.score(gold)), gradient
@@ -179,18 +225,85 @@ LOSSES: dict[str, Method[tuple[float, Table]]] = {
 ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
 
 
+class Estimated(float):
+    """A loss that rests on an estimate of log Z, a float that knows how good the estimate is.
+
+    Attributes
+    ----------
+    kind : str
+        As in `Inference`: "exact", "bethe", "upper bound", "lower bound".
+    converged : bool
+    residual : float
+        The last change of a message in nats, or of a marginal (mean field); 0 where exact.
+    """
+
+    kind: str
+    converged: bool
+    residual: float
+
+    def __new__(cls, value: float, found: list[Inference]) -> "Estimated":
+        """Return the value with what is known about it."""
+        self = super().__new__(cls, value)
+        self.kind = found[0].kind
+        self.converged = all(one.converged for one in found)
+        self.residual = max(float(np.append(0.0, one.residuals)[-1]) for one in found)
+        return self
+
+
 def nll(
     model: ScoredGraph, gold: npt.ArrayLike, method: str, **options: Any
 ) -> tuple[float, Table]:
-    """Return a loss and its gradient: see the list above."""
+    """Return a loss and its gradient: see the list above.
+
+    A label of -1 is unknown: -log p(known labels) = log Z - log Z given the known labels, for
+    "exact" and the estimates of log Z.
+    """
     one_of("method", method, [*LOSSES, *ESTIMATES])
+    known = np.asarray(gold)
+    if known.shape == (model.num_nodes,) and (known == UNKNOWN).any():
+        return _partial_nll(model, known, method, options)
     if method in LOSSES:
         function = bound(LOSSES, method, options)
         return function(model, model.labeling(gold, "gold"))
     estimate = bound(ESTIMATES, method, options)
     labels = model.labeling(gold, "gold")
     found = estimate(model)
-    gradient = counts(model, labels, -1.0)
-    gradient.node[...] += found.node
-    gradient.edge[...] += found.edge_sum if model.shared else found.edge
-    return found.log_partition - model.score(labels), gradient
+    gradient = _add_found(counts(model, labels, -1.0), model, found, 1.0)
+    return _estimated(found.log_partition - model.score(labels), [found]), gradient
+
+
+def _partial_nll(
+    model: ScoredGraph, known: npt.NDArray[Any], method: str, options: Mapping[str, Any]
+) -> tuple[float, Table]:
+    """Return log Z - log Z given the known labels, and the difference of the marginals."""
+    if method != "exact" and method not in ESTIMATES:
+        raise NotSupportedError(
+            f"method {method!r} needs every label, {int((known == UNKNOWN).sum())} are unknown; "
+            "take 'exact', 'bp', 'trw' or 'mean_field'"
+        )
+    infer = bound({"exact": METHODS["exact"], **ESTIMATES}, method, options)
+    given = np.flatnonzero(known != UNKNOWN)
+    clamped = model.condition(dict(zip(given.tolist(), known[given].tolist(), strict=True)))
+    free, tied = infer(model), infer(clamped)
+    gradient = _add_found(_add_found(zeros(model), model, free, 1.0), model, tied, -1.0)
+    return _estimated(free.log_partition - tied.log_partition, [free, tied]), gradient
+
+
+def _add_found(out: Table, model: ScoredGraph, found: Inference, weight: float) -> Table:
+    """Add weight times the marginals of a result."""
+    edge = found.edge_sum if model.shared else found.edge
+    return add_marginals(out, Table(found.node, edge, found.factors), weight)
+
+
+def _estimated(value: float, found: list[Inference]) -> float:
+    """Return the value with its flags; warn where it did not converge."""
+    estimated = Estimated(value, found)
+    if not estimated.converged:
+        warnings.warn(
+            f"{found[0].method} did not converge (last change {estimated.residual:.2g}); the loss "
+            "and its gradient are no estimates of the likelihood: raise max_iter or damping, or "
+            "take 'pseudolikelihood'",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return estimated

@@ -44,11 +44,11 @@ def mean_field(
     begun = time.perf_counter()
     positive_integer("max_iter", max_iter)
     positive_number("tol", tol, allow_zero=True)
-    graph, stack = model.graph, model.edge_stack
+    graph = model.graph
     q = _start(model, generator(rng))
     history: list[float] = []
     for iteration in range(max_iter):
-        change = ascend(graph.start, graph.leaving, graph.source, model.scores.node, stack, q)
+        change = ascend(model.pieces, q)
         if change < 0:
             raise infeasible()
         history.append(float(change))
@@ -64,7 +64,8 @@ def mean_field(
 
     result = Inference(
         "mean_field", 0.0, "lower bound", q, edge_source, graph.num_edges,
-        converged=history[-1] <= tol, iterations=len(history), residuals=np.array(history),
+        factors=_products(model, q), converged=history[-1] <= tol, iterations=len(history),
+        residuals=np.array(history),
     )  # fmt: skip
     return replace(
         result, log_partition=_bound(model, result), seconds=time.perf_counter() - begun
@@ -73,7 +74,7 @@ def mean_field(
 
 def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
     node = model.scores.node
-    if (model.scores.edge == -np.inf).any():
+    if (model.scores.edge == -np.inf).any() or (model.factors.table == -np.inf).any():
         q = np.zeros(node.shape)
         q[np.arange(len(q)), start_labels(model, rng)] = 1.0
         return q
@@ -90,5 +91,15 @@ def _bound(model: ScoredGraph, result: Inference) -> float:
         pairs = float(masked_inner(result.edge_sum, model.scores.edge, 2))
     else:
         pairs = float(masked_inner(result.edge, model.scores.edge, 3))
+    pairs += float(masked_inner(_products(model, q), model.factors.table, 1))
     entropy = -float((q * np.log(q, out=np.zeros_like(q), where=q > 0)).sum())
     return float(masked_inner(q, model.scores.node, 2)) + pairs + entropy + model.offset
+
+
+def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
+    """Return the marginals of the larger factors under q, cell by cell."""
+    from fstgrad.mrf.kernels.coordinates import factor_products
+
+    out = np.empty(len(model.factors.table))
+    factor_products(model.factors, q, out)
+    return out

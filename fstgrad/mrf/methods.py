@@ -32,7 +32,7 @@ def exact_inference(model: ScoredGraph, *, max_bytes: int | None = None) -> Infe
         Limit on the tables of elimination (default 4 GiB); forests need none.
     """
     begun = time.perf_counter()
-    if max_bytes is None or model.graph.is_forest:
+    if max_bytes is None or model.is_forest:
         found = exact(model)
         value, table = found.log_partition, found.marginals
     else:
@@ -40,7 +40,7 @@ def exact_inference(model: ScoredGraph, *, max_bytes: int | None = None) -> Infe
         value, table = engine.log_partition() + model.offset, engine.marginals()
     return Inference(
         "exact", value, "exact", table.node, lambda low, high: table.edge[low:high].copy(),
-        model.graph.num_edges, seconds=time.perf_counter() - begun,
+        model.graph.num_edges, factors=table.factors, seconds=time.perf_counter() - begun,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import decode, losses, methods
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import ExactEngine, exact
-from fstgrad.mrf.factors import Factor, pairwise_parts
+from fstgrad.mrf.factors import Factor, model_parts
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.result import Decoded, Inference
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -103,16 +103,13 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def from_factors(cls, labels_per_node: npt.ArrayLike, factors: list[Factor]) -> "PairwiseMRF":
         """Return the model whose score is the sum of `factors`, (scope, log-table) pairs.
 
-        Factors over one node or the same pair are added up; a factor over three or more nodes
-        becomes a further node whose labels are the joint states of its scope (row-major, last
-        node fastest), tied to the members of the scope by hard edges.  Such nodes come after the
-        `num_variables` nodes of the caller.  A factor over no node is a constant of the score.
+        Factors over the same nodes are added up.  Those over one node or a pair become node and
+        edge scores, larger ones stay tables in `factors`; `Table.factors` holds their marginals
+        and gradients.  A factor over no node is a constant of the score.
         """
-        parts = pairwise_parts(labels_per_node, factors)
-        return cls.build(
-            Graph.checked(len(parts.node), parts.edges), parts.node, parts.edge, parts.labels,
-            offset=parts.offset, num_variables=parts.num_variables,
-        )  # fmt: skip
+        parts = model_parts(labels_per_node, factors)
+        graph = Graph.checked(len(parts.node), parts.edges)
+        return cls.build(graph, parts.node, parts.edge, parts.labels, parts.offset, parts.factors)
 
     @property
     def exact(self) -> ExactEngine:
@@ -166,7 +163,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return float(
             masked_inner(weights.node, values.node, 2)
             + self._edge_inner(weights.edge, values.edge)
-        )  # fmt: skip
+            + masked_inner(weights.factors, values.factors, 1)
+        )
 
     @staticmethod
     def _edge_inner(weights: FloatArray, values: FloatArray) -> float:
@@ -184,7 +182,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def _difference(self, left: Table, right: Table) -> Table:
         edge = left.edge - right.edge
-        return Table(left.node - right.node, edge.sum(axis=0) if self.shared else edge)
+        edge = edge.sum(axis=0) if self.shared else edge
+        return Table(left.node - right.node, edge, left.factors - right.factors)
 
     def __repr__(self) -> str:
         return (

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.table import NO_FACTORS
 
 Kind = Literal["exact", "bethe", "upper bound", "lower bound", "score", "none"]
 EdgeSource = Callable[[int, int], FloatArray]
@@ -33,8 +34,11 @@ class Inference:
     converged : bool
         Message passing: the last residual is not above the tolerance.  Sampling: r_hat < 1.05.
     iterations : int
+    factors : (cells,) float64
+        Marginals of the larger factors, as in `model.factors.table`.
     residuals : (iterations,) float64
-        Largest change of a message in each iteration, messages scaled to maximum 1.
+        Largest change of a message in each iteration, in nats: |log new - log old|, the largest
+        entry of a message being 0.
     seconds : float
     standard_error : (I, C) float64 or None
         Sampling: of each node marginal.
@@ -60,6 +64,7 @@ class Inference:
     iterations: int = 0
     residuals: FloatArray = field(default_factory=lambda: np.empty(0))
     seconds: float = 0.0
+    factors: FloatArray = field(default_factory=lambda: NO_FACTORS)
     standard_error: FloatArray | None = None
     margin: FloatArray | None = None
     effective_samples: float = float("nan")

@@ -1,8 +1,8 @@
 """The data of a pairwise model: a graph, its score tables, and what kernels read of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,31 +10,15 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.table import Table
 
 Scored = TypeVar("Scored", bound="ScoredGraph")
 
 
-@dataclass(frozen=True, eq=False)
-class Potentials:
-    """What the kernels read: edge scores in logs and as exponentials of (score - shift)."""
-
-    node: FloatArray
-    edge: FloatArray
-    exp_edge: FloatArray
-    shift: FloatArray
-
-    @classmethod
-    def of(cls, node: FloatArray, edge: FloatArray) -> "Potentials":
-        """Build from node (I, C) and edge scores (K, C, C), K = 1 or E."""
-        shift = edge.max(axis=(1, 2), initial=-np.inf)
-        shift[shift == -np.inf] = 0.0
-        return cls(node, edge, np.exp(edge - shift[:, None, None]), shift)
-
-
 class ScoredGraph:
-    """A graph with scores of its nodes and edges: what engines and methods take.
+    """A graph with scores of its nodes, edges and larger factors: what engines and methods take.
 
     Parameters
     ----------
@@ -44,8 +28,8 @@ class ScoredGraph:
     labels_per_node : (I,) integers, optional
     offset : float
         A constant of the score, in nats.
-    num_variables : int, optional
-        How many nodes are the caller's; further ones stand for the joint states of factors.
+    factors : Factors, optional
+        Tables over more than two nodes.
     """
 
     def __init__(
@@ -55,7 +39,7 @@ class ScoredGraph:
         edge_scores: npt.ArrayLike,
         labels_per_node: npt.ArrayLike | None = None,
         offset: float = 0.0,
-        num_variables: int | None = None,
+        factors: Factors | None = None,
     ) -> None:
         node = np.array(log_weights("node_scores", node_scores, (graph.num_nodes, None)), order="C")
         nodes, size = node.shape
@@ -75,9 +59,9 @@ class ScoredGraph:
             node[np.arange(size) >= self.labels_per_node[:, None]] = -np.inf
         node.flags.writeable = edge.flags.writeable = False
         self.graph = graph
-        self.scores = Table(node, edge)
+        self.factors = Factors.pack(nodes, []) if factors is None else factors
+        self.scores = Table(node, edge, self.factors.table)
         self.offset = offset
-        self.num_variables = nodes if num_variables is None else num_variables
         self.cache: dict[str, Any] = {}  # what engines keep with the scores
 
     @classmethod
@@ -87,12 +71,24 @@ class ScoredGraph:
         ScoredGraph.__init__(model, *arguments, **settings)
         return model
 
-    def with_scores(self: Scored, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike) -> Scored:
-        """Return a model of the same graph, what was planned for its shape kept."""
+    def with_scores(
+        self: Scored,
+        node_scores: npt.ArrayLike,
+        edge_scores: npt.ArrayLike,
+        factor_scores: npt.ArrayLike | None = None,
+    ) -> Scored:
+        """Return a model of the same graph, what was planned for its shape kept.
+
+        factor_scores : (cells,) float64, optional
+            New log-tables of the larger factors, as in `factors.table`; default the old ones.
+        """
+        factors = self.factors
+        if factor_scores is not None:
+            table = log_weights("factor_scores", factor_scores, factors.table.shape)
+            factors = factors._replace(table=table)
         return self.build(
-            self.graph, node_scores, edge_scores, self.labels_per_node, self.offset,
-            self.num_variables,
-        )  # fmt: skip
+            self.graph, node_scores, edge_scores, self.labels_per_node, self.offset, factors
+        )
 
     def condition(self: Scored, evidence: Mapping[int, int]) -> Scored:
         """Return the model in which node i has the label evidence[i]: all others are forbidden.
@@ -137,29 +133,34 @@ class ScoredGraph:
     @cached_property
     def potentials(self) -> Potentials:
         """The scores in the form that the kernels read."""
-        return Potentials.of(self.scores.node, self.edge_stack)
+        return Potentials.of(self.edge_stack)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """All scores in the form that kernels of single nodes read."""
+        return Pieces(self.graph.shape, self.scores.node, self.edge_stack, self.factors)
+
+    @property
+    def interactions(self) -> Graph:
+        """The graph in which the nodes of a larger factor are neighbours too."""
+        if self.factors.number == 0:
+            return self.graph
+        if "interactions" not in self.graph.cache:
+            pairs = {tuple(sorted(edge)) for edge in self.graph.edges.tolist()}
+            for f in range(self.factors.number):
+                pairs.update(combinations(sorted(self.factors.nodes(f)), 2))
+            self.graph.cache["interactions"] = Graph.checked(self.num_nodes, sorted(pairs))
+        found: Graph = self.graph.cache["interactions"]
+        return found
+
+    @property
+    def is_forest(self) -> bool:
+        """Whether the graph has no cycle and no larger factor ties its nodes."""
+        return self.factors.number == 0 and self.graph.is_forest
 
     def labeling(self, structure: npt.ArrayLike, name: str = "labels") -> IntArray:
-        """Return a labeling as int64 (I,), checked.
-
-        Labels of the `num_variables` nodes of the caller suffice: the further nodes that stand
-        for larger factors follow from them.
-        """
-        nodes = np.arange(self.num_nodes)
-        if np.shape(structure) == (self.num_variables,) and self.num_variables < self.num_nodes:
-            known = self._label_array(name, structure, nodes[: self.num_variables])
-            return np.concatenate((known, self._joint_labels(known)))
-        return self._label_array(name, structure, nodes)
-
-    def _joint_labels(self, known: IntArray) -> IntArray:
-        """Return the labels of the joint nodes, given those of the caller's nodes."""
-        first = self.num_variables
-        allowed = np.ones((self.num_nodes - first, self.num_labels), np.bool_)
-        for e, (member, joint) in enumerate(self.graph.edges.tolist()):
-            if joint >= first:
-                allowed[joint - first] &= self.scores.edge[e, known[member]] == 0.0
-        best: IntArray = allowed.argmax(axis=1).astype(np.int64)
-        return best
+        """Return a labeling as int64 (I,), checked."""
+        return self._label_array(name, structure, np.arange(self.num_nodes))
 
     def _label_array(self, name: str, labels: npt.ArrayLike, nodes: IntArray) -> IntArray:
         flat = np.reshape(labels, -1) if np.ndim(labels) == 2 else labels
@@ -180,17 +181,22 @@ class ScoredGraph:
         edge = self.scores.edge[left, right] if self.shared else (
             self.scores.edge[np.arange(len(left)), left, right]
         )  # fmt: skip
-        return float(self.scores.node[np.arange(len(y)), y].sum() + edge.sum()) + self.offset
+        larger = self.factors.table[self.factors.cells(y)].sum()
+        return float(self.scores.node[np.arange(len(y)), y].sum() + edge.sum() + larger) + (
+            self.offset
+        )
 
     def parts(self, structure: npt.ArrayLike) -> Table:
-        """Return the indicator tables (I, C) and (E, C, C) of one labeling."""
+        """Return the indicator tables of one labeling: nodes, edges and cells of factors."""
         y = self.labeling(structure)
         size, edges = self.num_labels, self.graph.edges
         node = np.zeros((len(y), size))
         node[np.arange(len(y)), y] = 1
         edge = np.zeros((len(edges), size, size))
         edge[np.arange(len(edges)), y[edges[:, 0]], y[edges[:, 1]]] = 1
-        return Table(node, edge)
+        larger = np.zeros(len(self.factors.table))
+        larger[self.factors.cells(y)] = 1
+        return Table(node, edge, larger)
 
 
 def infeasible() -> InfeasibleError:

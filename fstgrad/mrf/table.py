@@ -1,12 +1,22 @@
-"""The score table of a pairwise model: one array for nodes, one for edges."""
+"""The score table of a model: one array for nodes, one for edges, one for larger factors."""
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fstgrad.checks import FloatArray
 
+NO_FACTORS = np.empty(0)
+NO_FACTORS.flags.writeable = False
 
-class Table(NamedTuple):
-    """Scores, marginals, parts or gradients of a pairwise model.
+
+class _Pair(NamedTuple):
+    node: FloatArray
+    edge: FloatArray
+
+
+class Table(_Pair):
+    """Scores, marginals, parts or gradients of a model; unpacks as (node, edge).
 
     Attributes
     ----------
@@ -14,7 +24,17 @@ class Table(NamedTuple):
         One entry for each node and label.
     edge : (E, C, C) float64, or (C, C) where all edges share their scores
         `edge[e, c, d]`: label c at `edges[e, 0]` and label d at `edges[e, 1]`.
+    factors : (cells,) float64
+        One entry for each cell of each larger factor, as in `model.factors.table`; empty where
+        there are none.
     """
 
-    node: FloatArray
-    edge: FloatArray
+    factors: FloatArray
+
+    def __new__(
+        cls, node: FloatArray, edge: FloatArray, factors: FloatArray = NO_FACTORS
+    ) -> "Table":
+        """Return the table."""
+        self = super().__new__(cls, node, edge)
+        self.factors = factors
+        return self

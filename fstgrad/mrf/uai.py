@@ -42,7 +42,7 @@ class _Tokens:
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
         lines = read_lines(self.path)
-        self.left = sum(len(line.split()) for line in lines)  # at most: those of the whole file
+        self.left = sum(len(line.split()) for line in lines)
         self.words = self._words(lines)
         self.line = 0
 
@@ -59,6 +59,7 @@ class _Tokens:
     def word(self, what: str) -> str:
         """Return the next word."""
         self.line, word = next(self.words, (self.line, ""))
+        self.left -= 1
         if not word:
             raise self.fail(f"the file ends where {what} should come")
         return word
@@ -80,7 +81,7 @@ class _Tokens:
     def numbers(self, count: int, what: str) -> FloatArray:
         """Return the next `count` words as floats that are not negative."""
         if count > self.left:
-            raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words")
+            raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words left")
         values = np.empty(count)
         for k in range(count):
             word = self.word(f"value {k + 1} of {count} of {what}")
@@ -144,18 +145,20 @@ def read_evidence(path: PathLike, sizes: IntArray) -> dict[int, int]:
 
 
 def write_model(path: PathLike, model: PairwiseMRF) -> None:
-    """Write a model as .uai, one factor for each node and edge, in full precision.
+    """Write a model as .uai, one factor for each node, edge and larger factor, in full precision.
 
-    Joint nodes of larger factors are written as variables of their own.  A constant of the score
-    becomes a factor over no variable.
+    A constant of the score becomes a factor over no variable.
     """
     sizes = model.labels_per_node.tolist()
     edges = model.graph.edges.tolist()
-    stack = model.edge_stack
+    stack, factors = model.edge_stack, model.factors
+    numbers = range(factors.number)
     scopes: list[list[int]] = [[v] for v in range(len(sizes))] + edges
+    scopes += [factors.nodes(f) for f in numbers]
     tables = [model.scores.node[v, :k] for v, k in enumerate(sizes)] + [
         stack[e if len(stack) > 1 else 0][: sizes[a], : sizes[b]] for e, (a, b) in enumerate(edges)
     ]
+    tables += [factors.view(f) for f in numbers]
     if model.offset != 0.0:
         scopes.append([])
         tables.append(np.array(model.offset))

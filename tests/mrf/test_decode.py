@@ -68,3 +68,33 @@ def test_icm_is_a_local_optimum():
             assert model.score(moved) <= found.score + 1e-12
     again = model.decode("icm", rng=0, restarts=50)
     assert found.score <= again.score <= best + 1e-12
+
+
+def test_a_seed_does_not_change_the_cut_elsewhere():
+    """One pixel with a score of 1e9 leaves all other pixels at the best labeling."""
+    model = submodular_grid(6, 6, 3)
+    for label in (0, 1):
+        node = model.scores.node.copy()
+        node[7, label] += 1e9
+        best = model.with_scores(node, model.scores.edge).decode("graph_cut")
+        goal = model.condition({7: label})
+        assert goal.score(best.labels) == pytest.approx(goal.score(goal.mode()), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_cut_certifies_itself(seed):
+    rng = np.random.default_rng(seed)
+    height, width = (int(x) for x in rng.integers(1, 5, 2))
+    model = submodular_grid(height, width, seed)
+    best = model.decode("graph_cut")
+    assert best.score == pytest.approx(model.score(model.mode()), abs=1e-10)
+    assert best.gap <= 1e-10
+
+
+def test_a_gap_is_the_distance_to_the_bound(monkeypatch):
+    """With a flow that is too large by 0.25 the labeling may be that far from the best."""
+    from fstgrad.mrf.kernels import max_flow
+
+    model, true = submodular_grid(4, 4, 0), max_flow.max_flow
+    monkeypatch.setattr(max_flow, "max_flow", lambda *arguments: true(*arguments) - 0.25)
+    assert model.decode("graph_cut").gap == pytest.approx(0.25, abs=1e-9)

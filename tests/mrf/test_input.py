@@ -50,7 +50,7 @@ def test_contradictory_evidence():
         model.condition({3: 0})
 
 
-@pytest.mark.parametrize("gold", [[0, 1], [0, 1, 2], [0, -1, 0], [0.5, 0, 0]])
+@pytest.mark.parametrize("gold", [[0, 1], [0, 1, 2], [0, -2, 0], [0.5, 0, 0]])
 def test_gold_out_of_range(gold):
     with pytest.raises(fg.InvalidInputError, match="gold"):
         fg.PairwiseMRF(NODE, EDGE, EDGES).nll(gold)

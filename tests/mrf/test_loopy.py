@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
-from fstgrad.mrf.messages.tree_weights import spanning_tree_weights
+from fstgrad.mrf.messages.tree_weights import spanning_tree_weights, tree_cover
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
@@ -159,3 +159,123 @@ def test_what_a_result_says():
 def test_bad_options(method, options, message):
     with pytest.raises(fg.InvalidInputError, match=message):
         random_grid(60, 60, 10).infer(method, **options)
+
+
+CHAIN = [(0, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    "method, node, first, second",
+    [
+        ("bp", [[9, 0], [0, 14], [0, 16]], -18, -19),
+        ("trw", [[26, 0], [0, 35], [0, 17]], -6, -18),
+    ],
+)
+@pytest.mark.parametrize("schedule", ["flooding", "residual"])
+@pytest.mark.parametrize("damping", [0.0, 0.5])
+def test_small_messages_that_still_move_are_sent(method, node, first, second, schedule, damping):
+    """A message that goes from e^-15 to e^-30 changes what a later node hears."""
+    edge = np.stack([first * np.eye(2), second * np.eye(2)])
+    model = fg.PairwiseMRF(np.array(node, float), edge, CHAIN)
+    found = model.infer(method, schedule=schedule, damping=damping)
+    assert found.converged
+    np.testing.assert_allclose(found.node, model.marginals().node, atol=1e-6)
+    assert found.log_partition == pytest.approx(model.log_partition(), abs=1e-5)
+
+
+def forests(count, seed=0):
+    """Random forests with scores of standard deviation 3 to 50."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        nodes, labels = int(rng.integers(2, 9)), int(rng.integers(2, 4))
+        scale = float(np.exp(rng.uniform(np.log(3), np.log(50))))
+        edges = [(int(rng.integers(i)), i) for i in range(1, nodes) if rng.random() < 0.9]
+        edges = [pair[::-1] if rng.random() < 0.5 else pair for pair in edges]
+        node = scale * rng.normal(size=(nodes, labels))
+        yield fg.PairwiseMRF(node, scale * rng.normal(size=(len(edges), labels, labels)), edges)
+
+
+def every_schedule_is_exact(model):
+    exact, log_z, best = model.marginals(), model.log_partition(), model.score(model.mode())
+    for schedule in ("flooding", "residual"):
+        for damping in (0.0, 0.5):
+            options = {"schedule": schedule, "damping": damping}
+            for method in ("bp", "trw"):
+                found = model.infer(method, **options)
+                assert found.converged
+                assert np.abs(found.node - exact.node).max() < 1e-6
+                assert np.abs(found.edge - exact.edge).max(initial=0) < 1e-6
+                assert found.log_partition == pytest.approx(log_z, abs=1e-6)
+            found = model.infer("max_product", **options)
+            assert found.converged
+            assert found.log_partition == pytest.approx(best, abs=1e-6)
+    assert model.decode("max_product").score == pytest.approx(best, abs=1e-6)
+
+
+def test_every_schedule_is_exact_on_random_forests():
+    for model in forests(60):
+        every_schedule_is_exact(model)
+
+
+@pytest.mark.slow
+def test_every_schedule_is_exact_on_2000_random_forests():
+    for model in forests(2000, seed=1):
+        every_schedule_is_exact(model)
+
+
+def test_max_product_decodes_the_best_labeling_of_a_chain():
+    node = np.array([[34, 0], [0, 28], [13, 0]], float)
+    model = fg.PairwiseMRF(node, np.stack([18 * np.eye(2), 17 * np.eye(2)]), CHAIN)
+    assert model.decode("max_product").score == 82
+
+
+def test_residuals_do_not_depend_on_damping():
+    """The residual is how far the undamped message would move."""
+    model = random_grid(4, 4, 3, scale=2.0)
+    own = fg.PairwiseMRF(*model.scores, model.graph.edges)
+    for one in (model, own):
+        plain, damped = (one.infer("bp", max_iter=1, damping=d).residuals for d in (0.0, 0.7))
+        assert plain == pytest.approx(damped, rel=1e-12)
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.6])
+def test_the_residual_schedule_stops_when_no_message_would_move(damping):
+    model = random_model("complete", scale=1.5)
+    messages = LargestFirst(model, 0, 1e-7, damping)
+    for _ in range(500):
+        change = messages.sweep(damping)
+        if change <= 1e-7:
+            break
+    assert change <= 1e-7
+    flooded = GraphMessages(model, 0, 1)
+    flooded.messages = messages.messages.copy()
+    assert flooded.sweep(0.0) == pytest.approx(change, rel=1e-6)  # the largest of all, as told
+
+
+def test_the_largest_change_goes_first():
+    model = random_model("star", scale=3.0)
+    messages = LargestFirst(model, 0, 0.0, 0.0)
+    first = int(messages.queue.heap[0])
+    assert messages.queue.priority[first] == messages.queue.priority.max()
+    gaps = np.abs(messages.queue.pending - messages.messages).max(axis=1)
+    np.testing.assert_allclose(messages.queue.priority, gaps)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_tree_bound_holds_for_messages_that_have_not_converged(seed):
+    model = random_model("complete", seed=seed, scale=6.0)
+    for iterations in (1, 3, 10):
+        found = model.infer("trw", max_iter=iterations, damping=0.0)
+        assert found.kind == "upper bound"
+        assert found.log_partition >= model.log_partition() - 1e-9
+
+
+def test_trees_cover_every_edge_and_bound_every_label():
+    model = random_model("complete", seed=3)
+    cover = tree_cover(model.graph)
+    assert cover.rho.sum() == pytest.approx(3)  # a tree on 4 nodes has 3 edges
+    bound = GraphMessages(model, 0, 1, cover.rho).tree_bound(cover)
+    for i, c in np.ndindex(4, 3):
+        assert bound.node[i, c] >= model.condition({i: c}).log_partition() - 1e-9
+    np.testing.assert_allclose(bound.marginals.node.sum(axis=1), 1)
+    np.testing.assert_allclose(bound.marginals.edge.sum(axis=(1, 2)), 1)

@@ -129,3 +129,127 @@ def test_forbidden_gold_has_infinite_loss():
     model = model.with_scores(node, model.scores.edge)
     assert model.nll([0, 1, 1])[0] == np.inf
     assert model.nll([0, 1, 1], "pseudolikelihood")[0] == np.inf
+
+
+def frustrated(side=6):
+    """A grid in which every square has an odd number of negative couplings."""
+    model = random_grid(side, side, 2, scale=0.1, shared=False)
+    signs = np.random.default_rng(1).choice([-3.0, 3.0], size=model.graph.num_edges)
+    return model.with_scores(model.scores.node, signs[:, None, None] * np.eye(2))
+
+
+@pytest.mark.parametrize("method", ["bp", "trw", "mean_field"])
+def test_a_loss_that_did_not_converge_says_so(method):
+    model = frustrated()
+    gold = np.zeros(36, int)
+    with pytest.warns(RuntimeWarning, match=f"{method} did not converge"):
+        value, _ = model.nll(gold, method, max_iter=2)
+    assert not value.converged
+    assert value.residual > 1e-6
+    value, _ = random_model("triangle", scale=0.2).nll([0, 1, 2], method, max_iter=5000)
+    assert value.converged
+    assert value.kind == {"bp": "bethe", "trw": "upper bound"}.get(method, "lower bound")
+
+
+@pytest.mark.parametrize("method", ["exact", "bp", "trw", "mean_field", "pseudolikelihood"])
+def test_hard_zeros_in_a_shared_table(method):
+    forbid = np.where(np.eye(3) == 1, -np.inf, 0.0)
+    board = fg.PairwiseMRF.grid(3, 3, np.zeros((9, 3)), forbid)
+    gold = np.add.outer(np.arange(3), np.arange(3)).ravel() % 2
+    options = {"damping": 0.5, "max_iter": 2000} if method in ("bp", "trw") else {}
+    value, gradient = board.nll(gold, method, **options)
+    assert np.isfinite(value)
+    for table in gradient:
+        assert np.isfinite(table).all()
+
+
+@pytest.mark.parametrize("method, options", EXACT_GRADIENT[:1] + EXACT_GRADIENT[2:])
+@pytest.mark.parametrize("shared", [False, True])
+def test_partial_labels(method, options, shared):
+    """-log P(the labels that are known), a sum over the rest."""
+    node, edge, edges = random_scores("square with a chord", 3, seed=4, scale=0.6)
+    model = fg.PairwiseMRF(node, edge[0] if shared else edge, edges)
+    gold = np.array([2, -1, 0, -1])
+    value, gradient = model.nll(gold, method, **options)
+    if method == "exact":
+        scores = [model.score([2, a, 0, b]) for a in range(3) for b in range(3)]
+        assert value == pytest.approx(model.log_partition() - np.logaddexp.reduce(scores))
+        assert model.nll(np.full(4, -1), method)[0] == pytest.approx(0)
+    for which in range(2):
+        for cell in list(np.ndindex(model.scores[which].shape))[::4]:
+            ends = []
+            for sign in (1, -1):
+                moved = [table.copy() for table in model.scores]
+                moved[which][cell] += sign * 1e-5
+                ends.append(model.with_scores(*moved).nll(gold, method, **options)[0])
+            difference = (ends[0] - ends[1]) / 2e-5
+            assert gradient[which][cell] == pytest.approx(difference, abs=1e-7)
+    with pytest.raises(fg.NotSupportedError, match="2 are unknown; take 'exact'"):
+        model.nll(gold, "pseudolikelihood")
+
+
+def test_items_of_a_batch_have_chains_of_their_own():
+    one = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    strong = np.zeros((2, 2, 2))
+    strong[0, :, 1], strong[1, :, 0] = 4.0, 4.0  # the items want opposite labels
+    batch = fg.PairwiseMRFBatch(one, strong, np.zeros((2, 2)))
+    chains = PersistentChains(one, 300, 0, items=2)
+    gold = np.array([[0, 0], [0, 0]])
+    for _ in range(5):
+        _, gradient = batch.nll(gold, "cd", persistent=chains)
+    goal = np.exp(4) / (1 + np.exp(4))
+    np.testing.assert_allclose(gradient.node[0, :, 1], goal, atol=0.05)
+    np.testing.assert_allclose(gradient.node[1, :, 1], 1 - goal, atol=0.05)
+    with pytest.raises(fg.InvalidInputError, match=r"items=2\)"):
+        batch.nll(gold, "cd", persistent=PersistentChains(one, 3))
+    with pytest.raises(fg.InvalidInputError, match=r"give persistent\[item\]"):
+        batch[0].nll(gold[0], "cd", persistent=chains)
+    draws = batch.nll(gold, "cd", k=1, rng=0, chains=50)[1].node
+    flipped = fg.PairwiseMRFBatch(one, strong[[0, 0]], np.zeros((2, 2)))
+    draws = flipped.nll(gold, "cd", k=1, rng=0, chains=50)[1].node
+    assert (draws[0] != draws[1]).any()
+
+
+def test_every_labeling_follows_its_own_conditional():
+    """Detailed balance: P(y) K(y -> z) = P(z) K(z -> y) for a Gibbs draw at one node."""
+    model = random_model("triangle", 2, scale=0.8)
+    edges = model.graph.edges.tolist()
+    for y in oracle.labelings([2, 2, 2]):
+        for i in range(3):
+            z = y.copy()
+            z[i] = 1 - y[i]
+            p = oracle.conditional(y, i, *model.scores, edges, 2)
+            there, back = model.log_prob(y) + np.log(p[z[i]]), model.log_prob(z) + np.log(p[y[i]])
+            assert there == pytest.approx(back, abs=1e-12)
+
+
+def test_pseudolikelihood_is_consistent():
+    """Its expectation under P is least where the model is P (the slides' theorem)."""
+    population = random_model("triangle", 2, scale=0.8)
+    ys = oracle.labelings([2, 2, 2])
+    p = np.exp([population.log_prob(y) for y in ys])
+
+    def expected(model):
+        found = [model.nll(y, "pseudolikelihood") for y in ys]
+        value = sum(w * v for w, (v, _) in zip(p, found, strict=True))
+        node = sum(w * g.node for w, (_, g) in zip(p, found, strict=True))
+        edge = sum(w * g.edge for w, (_, g) in zip(p, found, strict=True))
+        return value, node, edge
+
+    least, node, edge = expected(population)
+    np.testing.assert_allclose(node, 0, atol=1e-12)
+    np.testing.assert_allclose(edge, 0, atol=1e-12)
+    for seed in range(10):
+        other = random_model("triangle", 2, seed=seed + 20, scale=0.8)
+        assert expected(other)[0] > least + 1e-3
+
+
+def test_contrastive_divergence_has_no_gradient_at_the_population():
+    """Chains that start in P stay in P, whatever the number of sweeps (the slides' theorem)."""
+    population = random_model("triangle", 2, scale=0.8)
+    golds = population.sample(6000, 0)
+    rng = np.random.default_rng(1)
+    found = [population.nll(y, "cd", k=1, sampler="gibbs", rng=rng)[1] for y in golds]
+    for table in ([g.node for g in found], [g.edge for g in found]):
+        mean, error = np.mean(table, axis=0), np.std(table, axis=0) / np.sqrt(len(table))
+        assert (np.abs(mean) <= 4.5 * error + 1e-12).all()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fstgrad as fg
+from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.plan import make_plan
 from tests.oracles import mrf as oracle
 
@@ -68,7 +69,14 @@ def test_predicted_memory_is_what_the_tables_take():
     plan = make_plan(model.graph, [2] * 5)
     assert plan.width == 1
     assert sum(plan.cells) == 4 * 4 + 2
-    # going up: one clique of 4 cells, its message of 2 and the one message of 2 that waits
-    assert plan.bytes_up == 8 * (4 + 2 + 2)
+    assert sum(plan.messages) == 4 * 2 + 1
     with pytest.raises(fg.MemoryLimitError, match="a clique of 2 nodes, 4 cells"):
-        plan.require(plan.bytes_up, 32)
+        plan.require(8 * 4, 16)
+    # going up, a message takes the place of one that was read: two of 2 cells, and the last of 1
+    engine = Elimination(model)
+    assert engine.wiring.short_program.message[-1] == 2 + 2 + 1
+    with pytest.raises(fg.MemoryLimitError, match="max_bytes"):
+        Elimination(model, 8 * (2 + 2 + 1 + 4) - 1).log_partition()
+    assert Elimination(model, 8 * (2 + 2 + 1 + 4)).log_partition() == pytest.approx(
+        model.log_partition()
+    )

@@ -6,6 +6,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.sampling.chains import Chain, forest_blocks, start_labels
+from fstgrad.mrf.scored_graph import ScoredGraph
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
@@ -86,11 +87,8 @@ def test_one_gibbs_draw_equals_the_conditional():
     for key in range(4000):
         from fstgrad.mrf.kernels.sites import gibbs_sites
 
-        labels, graph = y.copy(), model.graph
-        gibbs_sites(
-            0, 1, np.array([2]), key, 0, graph.start, graph.leaving, graph.source,
-            model.scores.node, model.edge_stack, labels,
-        )  # fmt: skip
+        labels = y.copy()
+        gibbs_sites(0, 1, np.array([2]), key, 0, model.pieces, labels)
         draws.append(labels[2])
     share = np.bincount(draws, minlength=3) / 4000
     np.testing.assert_allclose(share, p, atol=4.5 * 0.5 / np.sqrt(4000))
@@ -109,7 +107,7 @@ def test_extreme_scores_on_the_grid():
 def test_blocks_are_forests_that_cover_all_nodes(edges, grid):
     nodes = int(edges.max()) + 1
     graph = Graph(nodes, edges, (5, 4) if grid and nodes == 20 else None)
-    block, orders, _ = forest_blocks(graph)
+    block, orders, _ = forest_blocks(ScoredGraph(graph, np.zeros((nodes, 2)), np.eye(2)))
     assert sorted(np.concatenate(orders).tolist()) == list(range(nodes))
     for b in range(block.max() + 1):
         inside = edges[(block[edges] == b).all(axis=1)]

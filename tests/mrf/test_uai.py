@@ -45,26 +45,15 @@ def test_values_of_a_small_file(small):
     model = uai.read_model(small).to_mrf()
     states = list(itertools.product(range(2), range(2), range(3)))
     weights = np.array([small_weight(*state) for state in states])
-    assert model.num_variables == 3
-    assert model.num_nodes == 4  # one joint node for the factor over three
+    assert model.num_nodes == 3
+    assert model.factors.number == 1
     assert model.log_partition() == pytest.approx(np.log(weights.sum()), rel=1e-13)
     expected = [weights[[s[2] == c for s in states]].sum() / weights.sum() for c in range(3)]
     np.testing.assert_allclose(model.marginals().node[2, :3], expected, atol=1e-13)
     best = states[int(weights.argmax())]
-    assert tuple(model.mode()[:3]) == best
+    assert tuple(model.mode()) == best
     assert model.log_prob(best) == pytest.approx(np.log(weights.max() / weights.sum()))
     assert model.log_prob((0, 1, 0)) == -np.inf
-
-
-def test_single_site_methods_refuse_joint_nodes(small):
-    model = uai.read_model(small).to_mrf()
-    for call in (
-        lambda: model.infer("gibbs"),
-        lambda: model.nll([0, 0, 0], "pseudolikelihood"),
-        lambda: model.decode("icm"),
-    ):
-        with pytest.raises(fg.NotSupportedError, match="infer\\('exact'\\)"):
-            call()
 
 
 def test_factors_over_the_same_nodes_are_added():
@@ -113,7 +102,7 @@ def test_results_in_uai_form():
         ("12\n", "11\n", "line 14: factor 2 announces 11 values; its scope .* has 12 states"),
         ("1.5 0.0", "1.5 -1", "line 12: factor 1 has the value -1; give a finite number >= 0"),
         ("1.5 0.0", "1.5 one", "line 12: factor 1 has the value 'one'"),
-        ("3 2 1\n", "3 2\n", "line 16: the file ends where value 12 of 12 of factor 2"),
+        ("3 2 1\n", "3 2\n", "line 14: factor 2 has 12 values; the file has 11 words left"),
         ("3 2 1\n", "3 2 1 0\n", "line 16: '0' comes after the last value"),
     ],
 )
@@ -163,3 +152,19 @@ def test_published_results(shared_data, name):
         assert float(ours) == pytest.approx(float(theirs), abs=1.01 * digit)
     theirs = [int(word) for word in (path.parent / f"{path.name}.MAP").read_text().split()[2:]]
     assert model.score(model.mode()) >= model.score(theirs) - 1e-9
+
+
+@pytest.mark.parametrize("cells", [10**15, 10**20])
+def test_a_table_larger_than_the_file_is_refused(tmp_path, cells):
+    side = round(cells ** (1 / 5))
+    path = tmp_path / "huge.uai"
+    path.write_text(f"MARKOV\n5\n{' '.join([str(side)] * 5)}\n1\n5 0 1 2 3 4\n{side**5}\n1 2 3\n")
+    with pytest.raises(fg.InvalidInputError, match=r"values; the file has 3 words left"):
+        uai.read_model(path)
+
+
+def test_a_variable_of_many_values_is_refused(tmp_path):
+    path = tmp_path / "huge.uai"
+    path.write_text("MARKOV\n2\n1000000000000 2\n0\n")
+    with pytest.raises(fg.MemoryLimitError, match="split the largest factor or variable"):
+        uai.read_model(path).to_mrf()

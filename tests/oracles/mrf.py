@@ -69,8 +69,8 @@ def flooding(node, edge, edges, iterations, damping=0.0):
                     said = said * messages[other]
             new = said @ tables[number]
             new = new / new.max()
-            mixed = (1 - damping) * new + damping * messages[number]
-            fresh[number] = np.where(new > 0, mixed, 0.0)
+            mixed = new ** (1 - damping) * messages[number] ** damping
+            fresh[number] = mixed / mixed.max()
         messages = fresh
     return messages
 

@@ -33,7 +33,7 @@ class Exact:
 
     def __init__(self, model: ScoredGraph) -> None:
         self.offset = model.offset
-        self.engine: ExactEngine = Forest(model) if model.graph.is_forest else Elimination(model)
+        self.engine: ExactEngine = Forest(model) if model.is_forest else Elimination(model)
 
     @cached_property
     def log_partition(self) -> float:
@@ -44,7 +44,7 @@ class Exact:
     def marginals(self) -> Table:
         """Node and edge marginals, read-only."""
         table = self.engine.marginals()
-        for array in table:
+        for array in (*table, table.factors):
             array.flags.writeable = False
         return table
 

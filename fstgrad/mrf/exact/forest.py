@@ -19,12 +19,11 @@ class Forest:
         from fstgrad.mrf.kernels.forests import sweep_up
 
         p, graph = self.model.potentials, self.model.graph
-        total = p.node.copy()
+        total = self.model.scores.node.copy()
         messages = np.zeros((2 * graph.num_edges, self.model.num_labels))
         scale = np.empty(graph.num_nodes)
         sweep_up(
-            self.order, self.parent_arc, graph.source, p.edge, p.exp_edge, p.shift, maximum,
-            total, messages, scale,
+            self.order, self.parent_arc, graph.source, p, maximum, total, messages, scale
         )  # fmt: skip
         roots = total[self.parent_arc < 0]
         ends = roots.max(axis=1) if maximum else np.logaddexp.reduce(roots, axis=1)
@@ -44,9 +43,7 @@ class Forest:
 
         total, messages, _ = self._up(0)
         p, graph = self.model.potentials, self.model.graph
-        sweep_down(
-            self.order, self.parent_arc, graph.source, p.edge, p.exp_edge, p.shift, total, messages
-        )
+        sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
         node = np.empty_like(total)
         node_beliefs(total, node, np.empty(graph.num_nodes))
         edge = np.empty((graph.num_edges, *2 * total.shape[1:]))

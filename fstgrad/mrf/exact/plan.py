@@ -12,7 +12,7 @@ from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
 # A search costs about as much time as this many cells for each node: below, it does not pay.
-CELLS_A_SEARCH = 5000
+CELLS_A_SEARCH = 20_000
 Neighbours = list[set[int]]
 Rule = Callable[[Neighbours, int], float]
 
@@ -63,28 +63,6 @@ class Plan:
             if parent >= 0:
                 children[parent].append(k)
         return tuple(tuple(found) for found in children)
-
-    @cached_property
-    def bytes_up(self) -> int:
-        """Peak memory of the sweep up: the messages that wait and one clique."""
-        waiting = peak = 0
-        for k, cells in enumerate(self.cells):
-            peak = max(peak, waiting + cells + self.messages[k])
-            waiting += self.messages[k] - sum(self.messages[child] for child in self.children[k])
-        return 8 * peak
-
-    @cached_property
-    def bytes_down(self) -> int:
-        """Peak memory of both sweeps: all messages, then the beliefs that children still need."""
-        held = peak = sum(self.messages)
-        for k in range(len(self.order) - 1, -1, -1):
-            peak = max(peak, held + 2 * self.cells[k])
-            held -= sum(self.messages[child] for child in self.children[k])
-            held += self.cells[k] if self.children[k] else 0
-            parent = self.parent[k]
-            if parent >= 0 and self.children[parent][0] == k:
-                held -= self.cells[parent]
-        return 8 * peak
 
     def require(self, needed: int, max_bytes: int) -> None:
         """Raise MemoryLimitError if `needed` bytes pass the limit."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.messages import send, without
 
 
@@ -12,9 +13,7 @@ def sweep_up(
     order: IntArray,
     parent_arc: IntArray,
     source: IntArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: FloatArray,
+    p: Potentials,
     maximum: int,
     total: FloatArray,
     messages: FloatArray,
@@ -31,11 +30,8 @@ def sweep_up(
         arc = parent_arc[v]
         scale[v] = 0.0
         if arc >= 0:
-            k = arc >> 1 if len(shift) > 1 else 0
             up = arc ^ 1
-            scale[v] = send(
-                total[v], edge[k], exp_edge[k], shift[k], up & 1, maximum, scratch, messages[up]
-            )
+            scale[v] = send(total[v], p, up, maximum, scratch, messages[up])
             total[source[arc]] += messages[up]
 
 
@@ -44,9 +40,7 @@ def sweep_down(
     order: IntArray,
     parent_arc: IntArray,
     source: IntArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: FloatArray,
+    p: Potentials,
     total: FloatArray,
     messages: FloatArray,
 ) -> None:
@@ -55,9 +49,8 @@ def sweep_down(
     for v in order:
         arc = parent_arc[v]
         if arc >= 0:
-            k = arc >> 1 if len(shift) > 1 else 0
             without(total[source[arc]], messages[arc ^ 1], pre)
-            send(pre, edge[k], exp_edge[k], shift[k], arc & 1, 0, scratch, messages[arc])
+            send(pre, p, arc, 0, scratch, messages[arc])
             total[v] += messages[arc]
 
 
@@ -104,3 +97,57 @@ def choose(score: FloatArray, uniform: float) -> int:
         if left < 0:
             return c
     return best
+
+
+@kernel
+def add_tree(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    p: Potentials,
+    score: FloatArray,
+    nodes: FloatArray,
+    edges: FloatArray,
+    upper: FloatArray,
+) -> float:
+    """Return log Z of one forest; add its marginals, and log Z + log P(label) to `upper`.
+
+    The forest has the node scores `score` and the edge scores of `p` on the arcs from parents.
+    """
+    total = score.copy()
+    size = total.shape[1]
+    messages = np.zeros((len(source), size))
+    scale = np.empty(len(order))
+    sweep_up(order, parent_arc, source, p, 0, total, messages, scale)
+    value = scale.sum()
+    for v in order:
+        if parent_arc[v] < 0:
+            top = total[v].max()
+            if top == -np.inf:
+                return -np.inf
+            value += top + np.log(np.exp(total[v] - top).sum())
+    sweep_down(order, parent_arc, source, p, total, messages)
+    first, second = np.empty(size), np.empty(size)
+    for v in order:
+        top = total[v].max()
+        norm = top + np.log(np.exp(total[v] - top).sum())
+        for c in range(size):
+            nodes[v, c] += np.exp(total[v, c] - norm)
+            upper[v, c] += total[v, c] - norm + value
+        arc = parent_arc[v]
+        if arc >= 0:
+            e = arc >> 1
+            without(total[source[2 * e]], messages[2 * e + 1], first)
+            without(total[source[2 * e + 1]], messages[2 * e], second)
+            top = -np.inf
+            for a in range(size):
+                for b in range(size):
+                    top = max(top, first[a] + p.edge[e, a, b] + second[b])
+            norm = 0.0
+            for a in range(size):
+                for b in range(size):
+                    norm += np.exp(first[a] + p.edge[e, a, b] + second[b] - top)
+            for a in range(size):
+                for b in range(size):
+                    edges[e, a, b] += np.exp(first[a] + p.edge[e, a, b] + second[b] - top) / norm
+    return value

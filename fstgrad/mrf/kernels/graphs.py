@@ -2,13 +2,12 @@
 
 from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Shape
 
 
 @kernel
 def breadth_first(
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
+    shape: Shape,
     member: IntArray,
     order: IntArray,
     parent_arc: IntArray,
@@ -17,6 +16,7 @@ def breadth_first(
 
     Returns the number of nodes.  `member` is left as it was.
     """
+    start, leaving, source = shape.start, shape.leaving, shape.source
     count = 0
     for root in range(len(member)):
         if member[root] != 1:
@@ -43,10 +43,9 @@ def breadth_first(
 
 
 @kernel
-def first_fit_colouring(
-    start: IntArray, leaving: IntArray, source: IntArray, order: IntArray, colour: IntArray
-) -> None:
+def first_fit_colouring(shape: Shape, order: IntArray, colour: IntArray) -> None:
     """Give each node of `order` the first colour that no coloured neighbour has."""
+    start, leaving, source = shape.start, shape.leaving, shape.source
     for node in order:
         candidate = 0
         taken = True

@@ -6,9 +6,10 @@ with maximum 1; at the border they are 1 for ever.  `across` and `down` hold exp
 the horizontal and vertical edges: (1, C, C, 1) where shared, else (height, C, C, width - 1) and
 (height - 1, C, C, width).
 
-A product of messages can leave the float range only if its maximum does so first: where a new
-message has a maximum below TINY, the sweep stops, and the caller starts again in the log domain.
-Until then an underflow to zero costs a relative error below 1e-20, so zeros are safe.
+Only for models whose edge tables have no zero and span less than `grid.LARGEST_SPAN` nats: then no
+message entry is below e^-LARGEST_SPAN.  A product of messages can leave the float range only if its
+maximum does so first: where a new message has a maximum below TINY, the sweep stops, and the caller
+starts again in the log domain.  Until then what underflows is less than 1e-60 of what is kept.
 """
 
 import numpy as np
@@ -64,11 +65,12 @@ def mix(
 @kernel
 def settle(
     row: FloatArray, old: FloatArray, damping: float, first: int, width: int, top: FloatArray,
-    worst: FloatArray, fresh: FloatArray,
+    ratio: FloatArray, fresh: FloatArray,
 ) -> bool:  # fmt: skip
     """Scale the messages row[:, w] to maximum 1, damp them and write them to fresh[:, first + w].
 
-    `worst` keeps the largest change at each pixel.  Returns False if a maximum is below TINY.
+    ratio[0] and ratio[1] keep the largest and the smallest new / old of each pixel, before damping;
+    damping is a geometric mean.  Returns False if a maximum is below TINY.
     """
     top[:width] = 0.0
     for c in range(row.shape[0]):
@@ -82,20 +84,33 @@ def settle(
         return False
     for w in range(width):
         top[w] = 1.0 / top[w]
+    high, low = ratio[0], ratio[1]
     for c in range(row.shape[0]):
         values = row[c]
         before, after = old[c, first : first + width], fresh[c, first : first + width]
-        if damping == 0.0:
-            for w in range(width):
-                after[w] = values[w] * top[w]
-                worst[w] = max(worst[w], abs(after[w] - before[w]))
-        else:
-            for w in range(width):
-                value = values[w] * top[w]
-                mixed = (1.0 - damping) * value + damping * before[w]
-                after[w] = mixed if value > 0.0 else 0.0
-                worst[w] = max(worst[w], abs(after[w] - before[w]))
+        for w in range(width):
+            after[w] = values[w] * top[w]
+            quotient = after[w] / before[w]
+            high[w] = max(high[w], quotient)
+            low[w] = min(low[w], quotient)
+    if damping > 0.0:
+        _damp(old[:, first : first + width], damping, top, fresh[:, first : first + width])
     return True
+
+
+@kernel
+def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -> None:
+    """Replace new messages by new^(1 - damping) * old^damping, maximum 1."""
+    size, width = fresh.shape
+    top[:width] = 0.0
+    for c in range(size):
+        for w in range(width):
+            mixed = (1.0 - damping) * np.log(fresh[c, w]) + damping * np.log(old[c, w])
+            fresh[c, w] = np.exp(mixed)
+            top[w] = max(top[w], fresh[c, w])
+    for c in range(size):
+        for w in range(width):
+            fresh[c, w] /= top[w]
 
 
 @kernel
@@ -113,7 +128,7 @@ def sweep(
     """Send all messages of the pixels in rows low .. high - 1; return the largest change or -1."""
     height, size, width = node.shape
     pre, out = np.empty((size, width)), np.empty((size, width))
-    top, worst = np.empty(width), np.zeros(width)
+    top, ratio = np.empty(width), np.ones((2, width))
     ok = True
     for r in range(low, high):
         left, right = messages[LEFT, r], messages[RIGHT, r]
@@ -122,27 +137,27 @@ def sweep(
             scores = across[r if len(across) > 1 else 0]
             multiply(node[r], left, up, under, pre)
             mix(pre, scores, 0, maximum, 0, width - 1, out)
-            ok = ok and settle(out, left, damping, 1, width - 1, top, worst, fresh[LEFT, r])
+            ok = ok and settle(out, left, damping, 1, width - 1, top, ratio, fresh[LEFT, r])
             multiply(node[r], right, up, under, pre)
             mix(pre, scores, 1, maximum, 1, width - 1, out)
-            ok = ok and settle(out, right, damping, 0, width - 1, top, worst, fresh[RIGHT, r])
+            ok = ok and settle(out, right, damping, 0, width - 1, top, ratio, fresh[RIGHT, r])
         if r + 1 < height:
             scores = down[r if len(down) > 1 else 0]
             multiply(node[r], left, right, up, pre)
             mix(pre, scores, 0, maximum, 0, width, out)
             ok = ok and settle(
-                out, messages[UP, r + 1], damping, 0, width, top, worst, fresh[UP, r + 1]
+                out, messages[UP, r + 1], damping, 0, width, top, ratio, fresh[UP, r + 1]
             )
         if r > 0:
             scores = down[r - 1 if len(down) > 1 else 0]
             multiply(node[r], left, right, under, pre)
             mix(pre, scores, 1, maximum, 0, width, out)
             ok = ok and settle(
-                out, messages[DOWN, r - 1], damping, 0, width, top, worst, fresh[DOWN, r - 1]
+                out, messages[DOWN, r - 1], damping, 0, width, top, ratio, fresh[DOWN, r - 1]
             )
         if not ok:
             return -1.0
-    return float(worst.max())
+    return float(max(np.log(ratio[0].max()), -np.log(ratio[1].min())))
 
 
 @kernel

@@ -4,15 +4,19 @@ Letters: `arc` d runs from node i to node j; `total[i]` is the score row of i pl
 i; `pre` = total[i] minus the message j -> i, what i says without having heard j.  A label whose
 total is -inf is dead: no labeling uses it, so it is left out of every message.
 
-Edge scores come three ways: `edge` (K, C, C) in logs with K = 1 (shared) or K = E, `exp_edge` =
-exp(edge - shift), and `shift` (K,), the maximum of each table.  Sums run over exp_edge; where a sum
-leaves the float range it is computed again, exactly, from `edge`.
+The update of an arc i -> j (Yedidia, Freeman and Weiss 2005, Eq. 10, in logs) is
+
+    message[b] = log sum_a exp(pre[a] + edge[a, b]),   then its maximum is subtracted.
+
+Sums run over exp_edge; where a sum leaves the float range it is computed again, exactly, from
+`edge`.
 """
 
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Potentials, Shape
 
 TINY = 1e-250
 
@@ -20,20 +24,20 @@ TINY = 1e-250
 @kernel
 def send(
     pre: FloatArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: float,
-    flip: int,
+    p: Potentials,
+    arc: int,
     maximum: int,
     weight: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write out[b] = log sum_a exp(pre[a] + edge[a, b]) and return its maximum.
+    """Write the message of an arc, its maximum 0, and return what was subtracted.
 
-    flip = 1 reads edge[b, a]; maximum = 1 takes the largest term instead of the sum; `weight` is
-    scratch of C numbers.  The maximum is subtracted from `out`, unless everything is -inf.
+    maximum = 1 takes the largest term instead of the sum; `weight` is scratch of C numbers.
+    Returns -inf where everything is dead.
     """
-    size = len(pre)
+    size, flip = len(pre), arc & 1
+    k = arc >> 1 if len(p.shift) > 1 else 0
+    edge, exp_edge, shift = p.edge[k], p.exp_edge[k], p.shift[k]
     top = pre.max()
     if top == -np.inf:
         out[:] = -np.inf
@@ -82,8 +86,7 @@ def without(total: FloatArray, message: FloatArray, pre: FloatArray) -> None:
 def sum_messages(
     low: int,
     high: int,
-    start: IntArray,
-    leaving: IntArray,
+    shape: Shape,
     node: FloatArray,
     rho: FloatArray,
     messages: FloatArray,
@@ -94,49 +97,54 @@ def sum_messages(
     for i in range(low, high):
         for c in range(size):
             total[i, c] = node[i, c]
-        for k in range(start[i], start[i + 1]):
-            arc = leaving[k] ^ 1
+        for k in range(shape.start[i], shape.start[i + 1]):
+            arc = shape.leaving[k] ^ 1
             weight = rho[arc >> 1]
             for c in range(size):
                 total[i, c] += weight * messages[arc, c]
 
 
 @kernel
+def damped(fresh: FloatArray, old: FloatArray, damping: float) -> float:
+    """Mix a new message with the old one in logs, the maximum 0; return how far they were apart.
+
+    The distance is the largest |new - old| in nats, before damping.  A dead label stays dead.
+    """
+    distance = 0.0
+    top = -np.inf
+    for c in range(len(fresh)):
+        if fresh[c] != old[c]:
+            distance = max(distance, abs(fresh[c] - old[c]))
+        if damping > 0 and fresh[c] > -np.inf and old[c] > -np.inf:
+            fresh[c] = (1 - damping) * fresh[c] + damping * old[c]
+        top = max(top, fresh[c])
+    if damping > 0:
+        for c in range(len(fresh)):
+            fresh[c] -= top
+    return distance
+
+
+@kernel
 def update_arc(
     arc: int,
-    source: IntArray,
+    source: int,
     total: FloatArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: FloatArray,
+    p: Potentials,
     messages: FloatArray,
     damping: float,
     maximum: int,
     scratch: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the new message of an arc, its maximum 0; return its change in [0, 1], or -1 if dead.
+    """Write the new message of an arc from node `source`; return its change or -1 if dead.
 
-    The change is the largest |exp(new) - exp(old)|.
+    The change is that of the logarithms, before damping: a message that still moves from e^-15 to
+    e^-30 has not settled, small as both are.
     """
-    k = arc >> 1 if len(shift) > 1 else 0
-    without(total[source[arc]], messages[arc ^ 1], scratch[0])
-    best = send(
-        scratch[0], edge[k], exp_edge[k], shift[k], arc & 1, maximum, scratch[1], out
-    )  # fmt: skip
-    if best == -np.inf:
+    without(total[source], messages[arc ^ 1], scratch[0])
+    if send(scratch[0], p, arc, maximum, scratch[1], out) == -np.inf:
         return -1.0
-    change = 0.0
-    for c in range(len(out)):
-        old = messages[arc, c]
-        if damping > 0 and out[c] > -np.inf:
-            top = max(out[c], old)
-            mixed = (1 - damping) * np.exp(out[c] - top) + damping * np.exp(old - top)
-            out[c] = top + np.log(mixed)
-        # |e^a - e^b| <= |a - b| for a, b <= 0: the exponentials are rarely needed
-        if abs(out[c] - old) > change and out[c] != old:
-            change = max(change, abs(np.exp(out[c]) - np.exp(old)))
-    return change
+    return float(damped(out, messages[arc], damping))
 
 
 @kernel
@@ -145,9 +153,7 @@ def flood(
     high: int,
     source: IntArray,
     total: FloatArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: FloatArray,
+    p: Potentials,
     messages: FloatArray,
     damping: float,
     maximum: int,
@@ -158,9 +164,8 @@ def flood(
     worst = 0.0
     for arc in range(low, high):
         change = update_arc(
-            arc, source, total, edge, exp_edge, shift, messages, damping, maximum, scratch,
-            fresh[arc],
-        )  # fmt: skip
+            arc, source[arc], total, p, messages, damping, maximum, scratch, fresh[arc]
+        )
         if change < 0:
             return -1.0
         worst = max(worst, change)

@@ -1,13 +1,38 @@
 """Kernel of belief propagation in the order of the largest change (residual schedule)."""
 
+from typing import NamedTuple
+
+import numpy as np
+
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Potentials, Shape
 from fstgrad.mrf.kernels.messages import sum_messages, update_arc
 
 
+class Queue(NamedTuple):
+    """The arcs as a heap, the largest priority first.
+
+    Attributes
+    ----------
+    pending : (2E, C)
+        The message that each arc would send.
+    priority : (2E,)
+        How far it is from the message that the arc has sent, in nats.
+    heap, place : (2E,)
+        The arcs in the order of the heap, and where each of them is.
+    """
+
+    pending: FloatArray
+    priority: FloatArray
+    heap: IntArray
+    place: IntArray
+
+
 @kernel
-def sift(heap: IntArray, place: IntArray, priority: FloatArray, arc: int) -> None:
+def sift(queue: Queue, arc: int) -> None:
     """Move an arc to where its priority belongs: larger ones above, smaller arcs first in ties."""
+    heap, place, priority = queue.heap, queue.place, queue.priority
     size, at = len(heap), place[arc]
     while at > 0:
         above = heap[(at - 1) // 2]
@@ -36,49 +61,63 @@ def before(priority: FloatArray, a: int, b: int) -> bool:
 def send_largest(
     updates: int,
     tolerance: float,
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    rho: FloatArray,
-    edge: FloatArray,
-    exp_edge: FloatArray,
-    shift: FloatArray,
     damping: float,
     maximum: int,
-    total: FloatArray,
-    messages: FloatArray,
-    pending: FloatArray,
-    priority: FloatArray,
-    heap: IntArray,
-    place: IntArray,
-    scratch: FloatArray,
+    shape: Shape,
+    node: FloatArray,
+    rho: FloatArray,
+    p: Potentials,
+    queue: Queue,
+    state: tuple[FloatArray, FloatArray, FloatArray],
 ) -> float:
-    """Send the pending message of the largest change, `updates` times; return that change.
+    """Send the pending message of the largest change, `updates` times; return the next change.
 
-    Stops early when it is not above `tolerance`; returns -1 if all labels of a node are dead.
+    `state` is (totals, messages, scratch).  Stops early when the change is not above `tolerance`;
+    returns -1 if all labels of a node are dead.
     """
+    total, messages, scratch = state
+    source, pending, priority = shape.source, queue.pending, queue.priority
     for _ in range(updates):
-        arc = heap[0]
+        arc = queue.heap[0]
         if priority[arc] <= tolerance:
             break
         messages[arc] = pending[arc]
         head = source[arc ^ 1]
-        sum_messages(head, head + 1, start, leaving, node, rho, messages, total)
+        sum_messages(head, head + 1, shape, node, rho, messages, total)
         priority[arc] = 0.0
         if damping > 0:  # one step does not reach the message's target
             priority[arc] = update_arc(
-                arc, source, total, edge, exp_edge, shift, messages, damping, maximum, scratch,
-                pending[arc],
-            )  # fmt: skip
-        sift(heap, place, priority, arc)
-        for k in range(start[head], start[head + 1]):
-            out = leaving[k]
+                arc, source[arc], total, p, messages, damping, maximum, scratch, pending[arc]
+            )
+        sift(queue, arc)
+        for k in range(shape.start[head], shape.start[head + 1]):
+            out = shape.leaving[k]
             priority[out] = update_arc(
-                out, source, total, edge, exp_edge, shift, messages, damping, maximum, scratch,
-                pending[out],
-            )  # fmt: skip
+                out, head, total, p, messages, damping, maximum, scratch, pending[out]
+            )
             if priority[out] < 0:
                 return -1.0
-            sift(heap, place, priority, out)
-    return float(priority[heap[0]])
+            sift(queue, out)
+    return float(priority[queue.heap[0]])
+
+
+@kernel
+def update_all(
+    source: IntArray,
+    total: FloatArray,
+    p: Potentials,
+    messages: FloatArray,
+    damping: float,
+    maximum: int,
+    pending: FloatArray,
+    priority: FloatArray,
+) -> bool:
+    """Write the pending message and the priority of every arc; return False if one is dead."""
+    scratch = np.empty((2, total.shape[1]))
+    for arc in range(len(source)):
+        priority[arc] = update_arc(
+            arc, source[arc], total, p, messages, damping, maximum, scratch, pending[arc]
+        )
+        if priority[arc] < 0:
+            return False
+    return True

@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.forests import choose
 
 TINY = 1e-200
@@ -33,26 +34,38 @@ def fill_uniform(key: int, counter: int, out: FloatArray) -> None:
 @kernel
 def site_scores(
     i: int,
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    edge: FloatArray,
+    m: Pieces,
     labels: IntArray,
     out: FloatArray,
 ) -> None:
     """Write the scores of the labels of node i given the labels of its neighbours."""
-    out[:] = node[i]
-    for at in range(start[i], start[i + 1]):
-        arc = leaving[at]
-        other = labels[source[arc ^ 1]]
-        table = edge[arc >> 1 if len(edge) > 1 else 0]
+    out[:] = m.node[i]
+    for at in range(m.shape.start[i], m.shape.start[i + 1]):
+        arc = m.shape.leaving[at]
+        other = labels[m.shape.source[arc ^ 1]]
+        table = m.edge[arc >> 1 if len(m.edge) > 1 else 0]
         if arc & 1:
             for c in range(len(out)):
                 out[c] += table[other, c]
         else:
             for c in range(len(out)):
                 out[c] += table[c, other]
+    for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+        slot = m.factors.near[at]
+        cell = cell_without(m.factors, slot, labels)
+        for c in range(m.factors.size[slot]):
+            out[c] += m.factors.table[cell + c * m.factors.stride[slot]]
+
+
+@kernel
+def cell_without(factors: Factors, slot: int, labels: IntArray) -> int:
+    """Return the cell of a slot's factor that a labeling uses, the slot's own label set to 0."""
+    f = factors.owner[slot]
+    cell = factors.cell[f]
+    for other in range(factors.first[f], factors.first[f + 1]):
+        if other != slot:
+            cell += factors.stride[other] * labels[factors.scope[other]]
+    return cell
 
 
 @kernel
@@ -62,19 +75,15 @@ def gibbs_sites(
     sites: IntArray,
     key: int,
     counter: int,
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    edge: FloatArray,
+    m: Pieces,
     labels: IntArray,
 ) -> None:
     """Draw new labels for sites[low:high], one after the other, given all others.
 
     Without `sites` (length 0) each site is drawn at random.
     """
-    score = np.empty(node.shape[1])
-    nodes = len(node)
+    score = np.empty(m.node.shape[1])
+    nodes = len(m.node)
     for t in range(low, high):
         if len(sites) > 0:
             i = sites[t]
@@ -82,7 +91,7 @@ def gibbs_sites(
         else:
             i = int(uniform(key, counter + 2 * t) * nodes)
             u = uniform(key, counter + 2 * t + 1)
-        site_scores(i, start, leaving, source, node, edge, labels, score)
+        site_scores(i, m, labels, score)
         labels[i] = choose(score, u)
 
 
@@ -91,24 +100,20 @@ def metropolis_steps(
     steps: int,
     key: int,
     counter: int,
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    edge: FloatArray,
+    m: Pieces,
     counts: IntArray,
     labels: IntArray,
 ) -> None:
     """Propose another label at a random node, `steps` times; accept with min(1, e^(change))."""
-    score = np.empty(node.shape[1])
+    score = np.empty(m.node.shape[1])
     for t in range(steps):
-        i = int(uniform(key, counter + 3 * t) * len(node))
+        i = int(uniform(key, counter + 3 * t) * len(m.node))
         if counts[i] == 1:
             continue
         proposal = int(uniform(key, counter + 3 * t + 1) * (counts[i] - 1))
         if proposal >= labels[i]:
             proposal += 1
-        site_scores(i, start, leaving, source, node, edge, labels, score)
+        site_scores(i, m, labels, score)
         change = score[proposal] - score[labels[i]]
         if np.log(uniform(key, counter + 3 * t + 2)) < change:
             labels[i] = proposal
@@ -231,24 +236,25 @@ def _draw_in_logs(
 def block_totals(
     order: IntArray,
     block: IntArray,
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    edge: FloatArray,
+    m: Pieces,
     labels: IntArray,
     total: FloatArray,
 ) -> None:
     """Write the scores of the nodes of a block given the labels of all nodes outside it."""
     for i in order:
-        total[i] = node[i]
-        for at in range(start[i], start[i + 1]):
-            arc = leaving[at]
-            j = source[arc ^ 1]
+        total[i] = m.node[i]
+        for at in range(m.shape.start[i], m.shape.start[i + 1]):
+            arc = m.shape.leaving[at]
+            j = m.shape.source[arc ^ 1]
             if block[j] != block[i]:
-                k = arc >> 1 if len(edge) > 1 else 0
-                for c in range(node.shape[1]):
-                    total[i, c] += edge[k, labels[j], c] if arc & 1 else edge[k, c, labels[j]]
+                k = arc >> 1 if len(m.edge) > 1 else 0
+                for c in range(m.node.shape[1]):
+                    total[i, c] += m.edge[k, labels[j], c] if arc & 1 else m.edge[k, c, labels[j]]
+        for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+            slot = m.factors.near[at]  # no other node of its factor is in the block
+            cell = cell_without(m.factors, slot, labels)
+            for c in range(m.factors.size[slot]):
+                total[i, c] += m.factors.table[cell + c * m.factors.stride[slot]]
 
 
 @kernel
@@ -265,21 +271,21 @@ def count_parts(
 
 @kernel
 def pseudolikelihood(
-    start: IntArray,
-    leaving: IntArray,
-    source: IntArray,
-    node: FloatArray,
-    edge: FloatArray,
+    m: Pieces,
     labels: IntArray,
     node_grad: FloatArray,
     edge_grad: FloatArray,
+    factor_grad: FloatArray,
 ) -> float:
-    """Return -sum_i log P(y_i | all others); add its gradient to node_grad and edge_grad."""
-    size = node.shape[1]
+    """Return -sum_i log P(y_i | all others); add its gradient to the last three arguments.
+
+    +inf where a node has no label that its neighbours allow.
+    """
+    size = m.node.shape[1]
     p = np.empty(size)
     value = 0.0
-    for i in range(len(node)):
-        site_scores(i, start, leaving, source, node, edge, labels, p)
+    for i in range(len(m.node)):
+        site_scores(i, m, labels, p)
         gold = labels[i]
         gold_score = p[gold]
         top = p.max()
@@ -295,9 +301,9 @@ def pseudolikelihood(
         p[gold] -= 1.0
         for c in range(size):
             node_grad[i, c] += p[c]
-        for at in range(start[i], start[i + 1]):
-            arc = leaving[at]
-            other = labels[source[arc ^ 1]]
+        for at in range(m.shape.start[i], m.shape.start[i + 1]):
+            arc = m.shape.leaving[at]
+            other = labels[m.shape.source[arc ^ 1]]
             k = arc >> 1 if len(edge_grad) > 1 else 0
             if arc & 1:
                 for c in range(size):
@@ -305,4 +311,9 @@ def pseudolikelihood(
             else:
                 for c in range(size):
                     edge_grad[k, c, other] += p[c]
+        for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+            slot = m.factors.near[at]
+            cell = cell_without(m.factors, slot, labels)
+            for c in range(m.factors.size[slot]):
+                factor_grad[cell + c * m.factors.stride[slot]] += p[c]
     return value

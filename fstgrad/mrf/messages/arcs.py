@@ -1,11 +1,11 @@
 """Loopy belief propagation on any graph, in the log domain."""
 
-from functools import partial
-
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.mrf.scored_graph import Potentials, ScoredGraph, infeasible
+from fstgrad.mrf.arrays import Potentials
+from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_ARCS = 2000
@@ -30,55 +30,58 @@ class GraphMessages:
         else:
             edge = np.broadcast_to(model.edge_stack, (len(rho), *model.edge_stack.shape[1:]))
             self.rho = rho
-            self.potentials = Potentials.of(model.scores.node, edge / rho[:, None, None])
+            self.potentials = Potentials.of(edge / rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = np.empty_like(self.messages)
+        self.said = np.zeros((len(model.factors.scope), model.num_labels))
+        self.fresh_said = np.empty_like(self.said)
         self.total = np.empty_like(model.scores.node)
         self.nodes = Bands(graph.num_nodes, threads, PARALLEL_ARCS)
         self.arcs = Bands(2 * graph.num_edges, threads, PARALLEL_ARCS)
+        self.factors = Bands(model.factors.number, threads)
 
     def sum_up(self) -> None:
         """Bring the totals up to date with the messages."""
+        from fstgrad.mrf.kernels.factors import add_said
         from fstgrad.mrf.kernels.messages import sum_messages
 
-        graph = self.model.graph
-        self.nodes(
-            partial(
-                sum_messages,
-                start=graph.start,
-                leaving=graph.leaving,
-                node=self.model.scores.node,
-                rho=self.rho,
-                messages=self.messages,
-                total=self.total,
-            )
-        )
+        shape, node = self.model.graph.shape, self.model.scores.node
+
+        def band(low: int, high: int) -> None:
+            sum_messages(low, high, shape, node, self.rho, self.messages, self.total)
+
+        self.nodes(band)
+        if self.model.factors.number:
+            add_said(self.model.factors, self.said, self.total)
         if (self.total.max(axis=1) == -np.inf).any():
             raise infeasible()
 
     def sweep(self, damping: float) -> float:
         """Update all messages once, all from the old ones; return the largest change."""
+        from fstgrad.mrf.kernels.factors import flood_factors
         from fstgrad.mrf.kernels.messages import flood
 
         self.sum_up()
-        p = self.potentials
-        changes = self.arcs(
-            partial(
-                flood,
-                source=self.model.graph.source,
-                total=self.total,
-                edge=p.edge,
-                exp_edge=p.exp_edge,
-                shift=p.shift,
-                messages=self.messages,
-                damping=damping,
-                maximum=self.maximum,
-                fresh=self.fresh,
+        source, factors = self.model.graph.source, self.model.factors
+
+        def band(low: int, high: int) -> float:
+            return flood(
+                low, high, source, self.total, self.potentials, self.messages, damping,
+                self.maximum, self.fresh,
+            )  # fmt: skip
+
+        def factor_band(low: int, high: int) -> float:
+            return flood_factors(
+                low, high, factors, self.total, self.said, damping, self.maximum, self.fresh_said
             )
-        )
+
+        changes = self.arcs(band)
+        if factors.number:
+            changes = changes + self.factors(factor_band)
         if min(changes) < 0:
             raise infeasible()
         self.messages, self.fresh = self.fresh, self.messages
+        self.said, self.fresh_said = self.fresh_said, self.said
         return float(max(changes))
 
     def node_beliefs(self) -> tuple[FloatArray, float]:
@@ -86,11 +89,28 @@ class GraphMessages:
         from fstgrad.mrf.kernels.messages import node_beliefs
 
         self.sum_up()
-        graph = self.model.graph
+        graph, factors = self.model.graph, self.model.factors
         node, log_norm = np.empty_like(self.total), np.empty(graph.num_nodes)
         node_beliefs(self.total, node, log_norm)
         degree = np.bincount(graph.source, np.repeat(self.rho, 2), minlength=graph.num_nodes)
+        degree += np.diff(factors.near_start)
         return node, float(((1 - degree) * log_norm).sum())
+
+    def factor_beliefs(self) -> tuple[FloatArray, float]:
+        """Return the beliefs of the larger factors and the sum of their log-normalizers."""
+        from fstgrad.mrf.kernels.factors import factor_beliefs
+
+        out = np.empty(len(self.model.factors.table))
+        if len(out) == 0:
+            return out, 0.0
+        return out, float(factor_beliefs(self.model.factors, self.total, self.said, out))
+
+    def tree_bound(self, cover: TreeCover) -> TreeBound:
+        """Return the upper bound on log Z of these messages, without the model's constant."""
+        self.sum_up()
+        known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
+        table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
+        return cover.bound(self.model.graph.edges, self.total, table)
 
     def log_pairs(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""
@@ -124,7 +144,10 @@ class GraphMessages:
 
 
 class LargestFirst(GraphMessages):
-    """The residual schedule of Elidan, McGraw and Koller (2006): the largest change goes first."""
+    """The residual schedule of Elidan, McGraw and Koller (2006): the largest change goes first.
+
+    For models without larger factors.
+    """
 
     def __init__(
         self,
@@ -134,30 +157,23 @@ class LargestFirst(GraphMessages):
         damping: float,
         rho: FloatArray | None = None,
     ) -> None:
+        from fstgrad.mrf.kernels.residual import Queue, update_all
+
         super().__init__(model, maximum, 1, rho)
         self.tolerance = tolerance
         arcs = len(self.messages)
-        self.pending = self.messages.copy()
         self.scratch = np.empty((2, model.num_labels))
-        # every arc gets its first pending message in place of what nobody has said yet
-        self.priority = np.zeros(arcs)
         self.sum_up()
-        self._first_messages(damping)
-        self.heap = np.argsort(-self.priority, kind="stable").astype(np.int64)
-        self.place = np.empty(arcs, np.int64)
-        self.place[self.heap] = np.arange(arcs)
-
-    def _first_messages(self, damping: float) -> None:
-        from fstgrad.mrf.kernels.messages import update_arc
-
-        p = self.potentials
-        for arc in range(len(self.messages)):
-            self.priority[arc] = update_arc(
-                arc, self.model.graph.source, self.total, p.edge, p.exp_edge, p.shift,
-                self.messages, damping, self.maximum, self.scratch, self.pending[arc],
-            )  # fmt: skip
-        if (self.priority < 0).any():
+        pending, priority = self.messages.copy(), np.zeros(arcs)
+        if not update_all(
+            model.graph.source, self.total, self.potentials, self.messages, damping, maximum,
+            pending, priority,
+        ):  # fmt: skip
             raise infeasible()
+        heap = np.argsort(-priority, kind="stable").astype(np.int64)
+        place = np.empty(arcs, np.int64)
+        place[heap] = np.arange(arcs)
+        self.queue = Queue(pending, priority, heap, place)
 
     def sweep(self, damping: float) -> float:
         """Send 2E messages, each the one of the largest change; return the next largest."""
@@ -165,12 +181,10 @@ class LargestFirst(GraphMessages):
 
         if len(self.messages) == 0:
             return 0.0
-        graph, p = self.model.graph, self.potentials
         change = send_largest(
-            len(self.messages), self.tolerance * (1 - damping), graph.start, graph.leaving,
-            graph.source, self.model.scores.node, self.rho, p.edge, p.exp_edge, p.shift, damping,
-            self.maximum, self.total, self.messages, self.pending, self.priority, self.heap,
-            self.place, self.scratch,
+            len(self.messages), self.tolerance, damping, self.maximum, self.model.graph.shape,
+            self.model.scores.node, self.rho, self.potentials, self.queue,
+            (self.total, self.messages, self.scratch),
         )  # fmt: skip
         if change < 0:
             raise infeasible()

@@ -18,10 +18,11 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
-from fstgrad.mrf.messages.tree_weights import spanning_tree_weights
-from fstgrad.mrf.result import Inference, Kind
+from fstgrad.mrf.messages.tree_weights import TreeCover, tree_cover
+from fstgrad.mrf.result import EdgeSource, Inference, Kind
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 Schedule = Literal["flooding", "residual"]
@@ -67,9 +68,10 @@ def belief_propagation(
     max_iter : int
         Iterations of 2E messages each.
     tol : float
-        Stop when no message (scaled to maximum 1) would change by more; 0 runs all iterations.
+        Stop when no logarithm of a message (its maximum 0) would change by more, in nats; 0 runs
+        all iterations.
     damping : float
-        In [0, 1): the share of the old message in the new one.
+        In [0, 1): the share of the old message in the new one, both in logs.
     schedule : "flooding" or "residual"
         All messages at once, or always the one that would change most.
     threads : int
@@ -109,39 +111,67 @@ def tree_reweighted(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Inference:
-    """Return tree-reweighted marginals and, where converged, an upper bound on log Z.
+    """Return tree-reweighted marginals and an upper bound on log Z.
 
-    Parameters as in `belief_propagation`.  The edge weights come from spanning trees that use all
-    edges about equally often (`spanning_tree_weights`).
+    Parameters as in `belief_propagation`.  The bound is the mean of log Z over spanning trees that
+    use all edges about equally often; it holds for any messages, converged or not.
     """
-    cache = model.graph.cache
-    if "rho" not in cache:
-        cache["rho"] = spanning_tree_weights(model.graph)
-    rho = cache["rho"]
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    return _run(model, "trw", 0, rho, settings)
+    return _run(model, "trw", 0, tree_cover(_plain(model).graph), settings)
+
+
+def _plain(model: ScoredGraph) -> ScoredGraph:
+    """Return the model in pairwise form, the same object each time."""
+    if model.factors.number == 0:
+        return model
+    if "pairwise" not in model.cache:
+        model.cache["pairwise"] = pairwise_form(model)
+    found: ScoredGraph = model.cache["pairwise"]
+    return found
 
 
 def _run(
-    model: ScoredGraph, method: str, maximum: int, rho: FloatArray | None, settings: Settings
+    model: ScoredGraph, method: str, maximum: int, cover: TreeCover | None, settings: Settings
 ) -> Inference:
     begun = time.perf_counter()
-    for messages in _candidates(model, maximum, rho, settings):
+    inner = model if cover is None and settings.schedule == "flooding" else _plain(model)
+    rho = None if cover is None else cover.rho
+    for messages in _candidates(inner, maximum, rho, settings):
         residuals = _iterate(messages, settings)
         nodes = None if residuals is None else messages.node_beliefs()
         if residuals is not None and nodes is not None:
             break
     else:
         raise infeasible()
-    value = nodes[1] + messages.log_pairs() + model.offset
-    kind: Kind = "bethe" if rho is None else "upper bound"
+    factors, log_factors = messages.factor_beliefs()
+    value = nodes[1] + messages.log_pairs() + log_factors + model.offset
+    kind: Kind = "bethe"
+    if cover is not None:
+        value, kind = messages.tree_bound(cover).value + model.offset, "upper bound"
     if maximum:
-        value, kind = model.score(nodes[0].argmax(axis=1)), "score"
+        value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
+    node, edge_source = nodes[0], messages.edge_beliefs
+    if inner is not model:
+        node, edge_source, factors = _of_variables(model, node, edge_source)
     return Inference(
-        method, value, kind, nodes[0], messages.edge_beliefs, model.graph.num_edges,
+        method, value, kind, node, edge_source, model.graph.num_edges, factors=factors,
         converged=residuals[-1] <= settings.tol, iterations=len(residuals),
         residuals=np.array(residuals), seconds=time.perf_counter() - begun,
     )  # fmt: skip
+
+
+def _of_variables(
+    model: ScoredGraph, node: FloatArray, edge_source: EdgeSource
+) -> tuple[FloatArray, EdgeSource, FloatArray]:
+    """Return the marginals of a model from those of its pairwise form."""
+    variables, size = model.num_nodes, model.num_labels
+    larger = [node[variables + f, : np.prod(model.factors.shape(f))]
+              for f in range(model.factors.number)]  # fmt: skip
+
+    def edges(low: int, high: int) -> FloatArray:
+        return edge_source(low, high)[:, :size, :size].copy()
+
+    return node[:variables, :size].copy(), edges, np.concatenate(larger)
 
 
 def _candidates(
@@ -151,7 +181,7 @@ def _candidates(
     if settings.schedule == "residual":
         yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
         return
-    if model.graph.grid is not None and rho is None:
+    if model.graph.grid is not None and rho is None and GridMessages.can_hold(model):
         yield GridMessages(model, maximum, settings.threads)
     yield GraphMessages(model, maximum, settings.threads, rho)
 
@@ -163,7 +193,7 @@ def _iterate(messages: Messages, settings: Settings) -> list[float] | None:
         change = messages.sweep(settings.damping)
         if change is None:
             return None
-        history.append(change / (1 - settings.damping))  # the change of the undamped message
+        history.append(change)
         if settings.progress is not None:
             settings.progress(iteration + 1, history[-1])
         if history[-1] <= settings.tol:

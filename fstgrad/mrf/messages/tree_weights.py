@@ -1,31 +1,122 @@
-"""Edge appearance probabilities for tree-reweighted message passing."""
+"""Spanning trees that cover a graph, and the upper bound on log Z that they give.
+
+Split the score over T spanning forests, s = (1 / T) sum_t s_t, each edge in at least one of them:
+log Z is convex in the scores, so
+
+    log Z <= (1 / T) sum_t log Z_t                      (Wainwright, Jaakkola and Willsky 2005)
+
+for every way to split, also that of messages which have not converged.  With the totals n_i and
+messages m of tree-reweighted message passing, tree t has the node scores n_i and, on its edges, the
+scores edge / rho - m(j -> i) - m(i -> j); their mean is the score of the model.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.table import Table
+
+LEAST_TREES = 16
+
+
+class TreeBound(NamedTuple):
+    """What the trees say about a model, without its constant.
+
+    Attributes
+    ----------
+    value : float
+        At least log Z, in nats.
+    node : (I, C) float64
+        At least the log of the sum over the labelings in which node i has label c.
+    marginals : Table
+        The gradient of `value` in the scores, the split being fixed.
+    """
+
+    value: float
+    node: FloatArray
+    marginals: Table
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCover:
+    """Spanning forests of a graph.
+
+    Attributes
+    ----------
+    rho : (E,) float64
+        The share of the forests that hold an edge.
+    orders, parent_arcs : (T, I) int64
+        Each forest from its roots down, and the arc into each node.
+    """
+
+    rho: FloatArray
+    orders: IntArray
+    parent_arcs: IntArray
+
+    def bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> TreeBound:
+        """Return the bound of node scores (I, C) and edge scores (E, C, C) divided by rho."""
+        from fstgrad.mrf.kernels.forests import add_tree
+
+        p = Potentials.of(table)
+        nodes, edge = np.zeros_like(total), np.zeros_like(table)
+        upper = np.zeros_like(total)
+        value = 0.0
+        for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
+            value += add_tree(order, parent_arc, edges.ravel(), p, total, nodes, edge, upper)
+        trees = len(self.orders)
+        edge /= (trees * self.rho)[:, None, None]
+        return TreeBound(value / trees, upper / trees, Table(nodes / trees, edge))
+
+
+def tree_cover(graph: Graph) -> TreeCover:
+    """Return forests in which all edges are used about equally often; the same object each time.
+
+    They are minimum spanning forests in which the edges used least come first; at least 16 of
+    them, and as many as it takes to cover every edge.
+    """
+    if "trees" not in graph.cache:
+        graph.cache["trees"] = _cover(graph)
+    found: TreeCover = graph.cache["trees"]
+    return found
 
 
 def spanning_tree_weights(graph: Graph) -> FloatArray:
-    """Return edge appearance probabilities (E,) of a distribution over spanning forests.
+    """Return edge appearance probabilities (E,) of a distribution over spanning forests."""
+    return tree_cover(graph).rho
 
-    The forests are minimum spanning forests in which the edges used least come first; at least 16
-    of them, and as many as it takes to cover every edge.  Any such average is valid for the bound
-    of Wainwright, Jaakkola and Willsky (2005).
-    """
+
+def _cover(graph: Graph) -> TreeCover:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import minimum_spanning_tree
 
+    if graph.is_forest:
+        order, parent_arc = graph.traversal
+        return TreeCover(np.ones(graph.num_edges), order[None], parent_arc[None])
     rng = np.random.default_rng(0)
     used = np.zeros(graph.num_edges)
     low, high = np.sort(graph.edges, axis=1).T
-    number = {pair: e for e, pair in enumerate(zip(low.tolist(), high.tolist(), strict=True))}
-    trees = 0
-    while trees < 16 or (used == 0).any():
+    keys = low * graph.num_nodes + high
+    by_key = np.argsort(keys)
+    orders, parent_arcs = [], []
+    while len(orders) < LEAST_TREES or (used == 0).any():
         weights = used + 1 + 0.5 * rng.random(graph.num_edges)
         matrix = csr_matrix((weights, (low, high)), shape=(graph.num_nodes, graph.num_nodes))
-        rows, columns = minimum_spanning_tree(matrix).nonzero()
-        kept = np.sort(np.stack((rows, columns)), axis=0)
-        used[[number[pair] for pair in zip(*kept.tolist(), strict=True)]] += 1
-        trees += 1
-    return used / trees
+        ends = np.sort(np.stack(minimum_spanning_tree(matrix).nonzero()), axis=0)
+        kept = by_key[np.searchsorted(keys[by_key], ends[0] * graph.num_nodes + ends[1])]
+        used[kept] += 1
+        order, parent_arc = _traversal(graph, np.sort(kept))
+        orders.append(order)
+        parent_arcs.append(parent_arc)
+    return TreeCover(used / len(orders), np.array(orders), np.array(parent_arcs))
+
+
+def _traversal(graph: Graph, kept: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the order of a forest of some edges and the arcs, of the whole graph, from parents."""
+    order, parent_arc = Graph(graph.num_nodes, graph.edges[kept]).traversal
+    inner = parent_arc >= 0
+    parent_arc[inner] = 2 * kept[parent_arc[inner] >> 1] + (parent_arc[inner] & 1)
+    return order, parent_arc

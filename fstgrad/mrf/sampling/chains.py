@@ -10,7 +10,6 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
 from fstgrad.mrf.exact.engine import exact
-from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
@@ -41,7 +40,6 @@ class Chain:
         self, model: ScoredGraph, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
     ) -> None:
         one_of("sampler", sampler, SAMPLERS)
-        refuse_joint_nodes(model, f"sampler {sampler!r}")
         self.model, self.sampler, self.key = model, sampler, key
         self.labels = labels.copy()
         self.sweeps = 0
@@ -62,44 +60,43 @@ class Chain:
 
     @property
     def _is_fast_grid(self) -> bool:
-        return self.model.graph.grid is not None and len(self.model.edge_stack) == 1
+        model = self.model
+        return (
+            model.graph.grid is not None
+            and len(model.edge_stack) == 1
+            and model.factors.number == 0
+        )
 
     def _random_sites(self, counter: int) -> None:
         from fstgrad.mrf.kernels.sites import gibbs_sites
 
-        graph, nodes = self.model.graph, self.model.num_nodes
+        nowhere = np.empty(0, np.int64)
         gibbs_sites(
-            0, nodes, np.empty(0, np.int64), self.key, counter, graph.start, graph.leaving,
-            graph.source, self.model.scores.node, self.model.edge_stack, self.labels,
-        )  # fmt: skip
+            0, self.model.num_nodes, nowhere, self.key, counter, self.model.pieces, self.labels
+        )
 
     def _metropolis(self, counter: int) -> None:
         from fstgrad.mrf.kernels.sites import metropolis_steps
 
-        graph = self.model.graph
         metropolis_steps(
-            self.model.num_nodes, self.key, counter, graph.start, graph.leaving, graph.source,
-            self.model.scores.node, self.model.edge_stack, self.model.labels_per_node, self.labels,
+            self.model.num_nodes, self.key, counter, self.model.pieces,
+            self.model.labels_per_node, self.labels,
         )  # fmt: skip
 
     def _colours(self, counter: int) -> None:
         from fstgrad.mrf.kernels.sites import gibbs_sites
 
-        graph = self.model.graph
         for sites, bands in self._classes:
 
             def band(low: int, high: int, sites: IntArray = sites) -> None:
-                gibbs_sites(
-                    low, high, sites, self.key, counter, graph.start, graph.leaving, graph.source,
-                    self.model.scores.node, self.model.edge_stack, self.labels,
-                )  # fmt: skip
+                gibbs_sites(low, high, sites, self.key, counter, self.model.pieces, self.labels)
 
             bands(band)
 
     @cached_property
     def _classes(self) -> list[tuple[IntArray, Bands]]:
         """The nodes of each colour, with the bands that share them."""
-        colour = self.model.graph.colour
+        colour = self.model.interactions.colour
         classes = [np.flatnonzero(colour == k).astype(np.int64) for k in range(colour.max() + 1)]
         return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
 
@@ -139,18 +136,12 @@ class Chain:
         from fstgrad.mrf.kernels.sites import block_totals, fill_uniform
 
         graph, p = self.model.graph, self.model.potentials
-        block, orders, parent_arc = forest_blocks(graph)
+        block, orders, parent_arc = forest_blocks(self.model)
         total, messages, scale, numbers = self._scratch
         fill_uniform(self.key, counter, numbers)
         for order in orders:
-            block_totals(
-                order, block, graph.start, graph.leaving, graph.source, p.node, p.edge,
-                self.labels, total,
-            )  # fmt: skip
-            sweep_up(
-                order, parent_arc, graph.source, p.edge, p.exp_edge, p.shift, 0, total, messages,
-                scale,
-            )  # fmt: skip
+            block_totals(order, block, self.model.pieces, self.labels, total)
+            sweep_up(order, parent_arc, graph.source, p, 0, total, messages, scale)
             draw(order, parent_arc, graph.source, p.edge, total, numbers, self.labels)
 
     @cached_property
@@ -160,33 +151,25 @@ class Chain:
         return np.empty((nodes, size)), np.empty((arcs, size)), np.empty(nodes), np.empty(nodes)
 
 
-def refuse_joint_nodes(model: ScoredGraph, what: str) -> None:
-    """Raise NotSupportedError for a model with joint nodes: one site alone can never move."""
-    if model.num_variables < model.num_nodes:
-        raise NotSupportedError(
-            f"{what} changes one node at a time, which the hard ties of a factor over three or "
-            "more nodes never allow; take infer('exact'), infer('bp') or infer('trw')"
-        )
-
-
-def forest_blocks(graph: Graph) -> tuple[IntArray, list[IntArray], IntArray]:
+def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArray]:
     """Return a partition into induced forests: block of each node, orders, arcs from parents.
 
     A 4-connected grid gets two combs: even rows with a spine in the first column, odd rows with
-    one in the last.  Another graph is filled first-fit.
+    one in the last.  Another graph is filled first-fit.  No two nodes of a block are in a larger
+    factor.
     """
+    graph = model.graph
     if "blocks" not in graph.cache:
         from fstgrad.mrf.kernels.graphs import breadth_first
 
-        block = _combs(*graph.grid) if graph.grid is not None else _first_fit_forests(graph)
+        is_grid = graph.grid is not None and model.factors.number == 0
+        block = _combs(*graph.grid) if is_grid and graph.grid else _first_fit_forests(model)
         parent_arc = np.full(graph.num_nodes, -1, np.int64)
         orders = []
         for b in range(int(block.max()) + 1):
             order = np.empty(graph.num_nodes, np.int64)
             member = (block == b).astype(np.int64)
-            count = breadth_first(
-                graph.start, graph.leaving, graph.source, member, order, parent_arc
-            )
+            count = breadth_first(graph.shape, member, order, parent_arc)
             orders.append(order[:count].copy())
         graph.cache["blocks"] = block, orders, parent_arc
     found: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]
@@ -201,15 +184,20 @@ def _combs(height: int, width: int) -> IntArray:
     return block.ravel()
 
 
-def _first_fit_forests(graph: Graph) -> IntArray:
-    """Put each node into the first block where it closes no cycle."""
+def _first_fit_forests(model: ScoredGraph) -> IntArray:
+    """Put each node into the first block where it closes no cycle and meets no larger factor."""
+    graph, factors = model.graph, model.factors
     block = np.full(graph.num_nodes, -1, np.int64)
     roots: list[dict[int, int]] = []
     for v in range(graph.num_nodes):
         near = graph.source[graph.leaving[graph.start[v] : graph.start[v + 1]] ^ 1].tolist()
+        slots = factors.near[factors.near_start[v] : factors.near_start[v + 1]]
+        tied = {u for f in factors.owner[slots].tolist() for u in factors.nodes(f)} - {v}
         for b in range(len(roots) + 1):
             if b == len(roots):
                 roots.append({})
+            if any(block[u] == b for u in tied):
+                continue
             ends = [_root(roots[b], u) for u in near if block[u] == b]
             if len(set(ends)) == len(ends):
                 block[v] = b
@@ -244,7 +232,14 @@ def start_labels(
     if not alive.any(axis=1).all():
         raise InfeasibleError("a node has no allowed label, so Z = 0; remove its hard zeros")
     random = np.where(alive, rng.random(alive.shape), -1.0)
-    labels: IntArray = random.argmax(axis=1).astype(np.int64)
+    return allowed_labels(model, random.argmax(axis=1).astype(np.int64), rng)
+
+
+def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return an allowed labeling: `labels`, or what repairs or elimination make of them.
+
+    The nodes' own scores must not forbid `labels`.
+    """
     if model.score(labels) > -np.inf:
         return labels
     for repaired in _repairs(model, labels, int(rng.integers(2**62))):
@@ -259,9 +254,13 @@ def start_labels(
 
 
 def _repairs(model: ScoredGraph, labels: IntArray, key: int) -> Iterator[IntArray]:
-    hard = model.scores.edge == -np.inf
+    hard, larger = model.scores.edge == -np.inf, model.factors.table
     for stage, cost in enumerate((2.0, 5.0, 10.0, 20.0, 40.0)):
-        soft = model.with_scores(model.scores.node, np.where(hard, -cost, model.scores.edge))
+        soft = model.with_scores(
+            model.scores.node,
+            np.where(hard, -cost, model.scores.edge),
+            np.where(larger == -np.inf, -cost, larger) if (larger == -np.inf).any() else None,
+        )
         chain = Chain(soft, "chromatic", labels, key + stage)
         for _ in range(40):
             chain.advance(1)

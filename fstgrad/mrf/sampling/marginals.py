@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.mrf.result import Inference
-from fstgrad.mrf.sampling.chains import Chain, Sampler, refuse_joint_nodes, start_labels
+from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
@@ -78,7 +79,6 @@ def sample_marginals(
     With hard zeros a chain may be unable to reach every allowed labeling; R-hat shows this only
     where its chains disagree.
     """
-    refuse_joint_nodes(model, f"sampler {sampler!r}")
     for name, value in (("samples", samples), ("thin", thin), ("chains", chains)):
         positive_integer(name, value)
     positive_integer("burn_in", burn_in, minimum=0)
@@ -160,11 +160,9 @@ def _summary(
 
     count = len(tallies) * batches
     node = sum((t.node for t in tallies), np.zeros(model.scores.node.shape)) / count
-    batch = _variance_of_mean(node, [t.squares for t in tallies], count)
-    pairs = _variance_of_mean(node, [t.pair_squares for t in tallies], count // 2)
-    # batches that hang together make the first too small; the difference corrects it (Vats and
-    # Flegal 2022, "Lugsail lag windows")
-    variance = np.maximum(pairs, 2 * pairs - batch)
+    batch = variance_of_mean(node, sum(t.squares for t in tallies), count)
+    pairs = variance_of_mean(node, sum(t.pair_squares for t in tallies), count // 2)
+    variance = lugsail_variance(batch, pairs)
     # an event that was never seen may still have the probability of one draw
     draws = len(tallies) * samples
     error = np.maximum(np.sqrt(variance), 1.0 / draws)
@@ -173,7 +171,9 @@ def _summary(
     quantile = float(stdtrit(max(1, batches // 2 - 1), 0.975))
     uncertain = (node > 0) & (node < 1)
     effective = (node * (1 - node))[uncertain] / error[uncertain] ** 2
-    r_hat = _r_hat(np.array([t.node / batches for t in tallies]), samples)
+    means = np.array([t.node / batches for t in tallies])
+    within = (means * (1 - means)).mean(axis=0) * samples / max(1, samples - 1)
+    reduction = float(r_hat(means, within, samples).max(initial=1.0))
 
     def edge_source(low: int, high: int) -> FloatArray:
         if not edges:
@@ -183,33 +183,11 @@ def _summary(
 
     return Inference(
         sampler, float("nan"), "none", node, edge_source, model.graph.num_edges,
-        converged=r_hat < CONVERGED_R_HAT, iterations=draws,
+        converged=reduction < CONVERGED_R_HAT, iterations=draws,
         seconds=time.perf_counter() - begun, standard_error=error,
         margin=quantile * error,
-        effective_samples=float(effective.min(initial=draws)), r_hat=r_hat,
+        effective_samples=float(effective.min(initial=draws)), r_hat=reduction,
     )  # fmt: skip
-
-
-def _variance_of_mean(mean: FloatArray, squares: list[FloatArray], count: int) -> FloatArray:
-    """Return the variance of the mean of `count` batches from the sums of their squares."""
-    total = sum(squares, np.zeros(mean.shape))
-    return np.asarray(np.maximum(total / count - mean**2, 0.0) / (count - 1))
-
-
-def _r_hat(means: FloatArray, samples: int) -> float:
-    """Return the largest potential scale reduction of the indicators with these chain means.
-
-    Within a chain an indicator of mean m has the variance m (1 - m); NaN for a single chain.
-    """
-    if len(means) < 2:
-        return float("nan")
-    within = (means * (1 - means)).mean(axis=0) * samples / max(1, samples - 1)
-    between = means.var(axis=0, ddof=1)
-    ratio = np.ones(within.shape)
-    np.divide(between, within, out=ratio, where=within > 0)
-    ratio[(within == 0) & (between > 0)] = np.inf
-    ratio[within > 0] += (samples - 1) / samples
-    return float(np.sqrt(ratio.max(initial=1.0)))
 
 
 def draw(
@@ -227,7 +205,6 @@ def draw(
 
     Options as in `sample_marginals`; `ScoredGraph.sample` draws exactly where it can.
     """
-    refuse_joint_nodes(model, f"sampler {sampler!r}")
     positive_integer("burn_in", burn_in, minimum=0)
     positive_integer("thin", thin)
     random = generator(rng)

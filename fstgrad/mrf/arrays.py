@@ -1,0 +1,179 @@
+"""What the kernels read of a model: named tuples of arrays.
+
+Letters: I nodes, E edges, C labels, K = 1 where the edges share a table, else K = E.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+
+TINY = 1e-290  # weights below this are left to logarithms
+
+
+class Shape(NamedTuple):
+    """The arcs of a graph, sorted by the node that they leave.
+
+    Attributes
+    ----------
+    start : (I + 1,), leaving : (2E,)
+        The arcs that leave node i are leaving[start[i]:start[i + 1]].
+    source : (2E,)
+        The node that each arc leaves; arc d ^ 1 is the reverse of d.
+    """
+
+    start: IntArray
+    leaving: IntArray
+    source: IntArray
+
+
+class Network(NamedTuple):
+    """The arcs of a graph, numbered by the node that they leave.
+
+    Attributes
+    ----------
+    start : (I + 1,)
+        The arcs that leave node i are start[i] .. start[i + 1] - 1.
+    head, mate : (2E,) int32
+        The node that each arc runs to, and the arc back.
+    """
+
+    start: IntArray
+    head: npt.NDArray[np.int32]
+    mate: npt.NDArray[np.int32]
+
+
+class Potentials(NamedTuple):
+    """Edge scores in logs and as exponentials of (score - shift), shift the maximum of a table."""
+
+    edge: FloatArray
+    exp_edge: FloatArray
+    shift: FloatArray
+
+    @classmethod
+    def of(cls, edge: FloatArray) -> "Potentials":
+        """Build from edge scores (K, C, C)."""
+        shift = edge.max(axis=(1, 2), initial=-np.inf)
+        shift[shift == -np.inf] = 0.0
+        return cls(edge, np.exp(edge - shift[:, None, None]), shift)
+
+
+class Factors(NamedTuple):
+    """Log-tables over several nodes each, one after another.
+
+    Factor f is over the nodes scope[first[f]:first[f + 1]]; its table is
+    table[cell[f]:cell[f + 1]], last node fastest.  A slot is a position in `scope`.
+
+    Attributes
+    ----------
+    table : (cells,) float64, log-weights in nats
+    cell, first : (F + 1,)
+    scope, stride, size, owner : (slots,)
+        The node of each slot, its step in the table, its number of labels, and its factor.
+    near, near_start : (slots,), (I + 1,)
+        The slots of node i are near[near_start[i]:near_start[i + 1]].
+    """
+
+    table: FloatArray
+    cell: IntArray
+    first: IntArray
+    scope: IntArray
+    stride: IntArray
+    size: IntArray
+    owner: IntArray
+    near: IntArray
+    near_start: IntArray
+
+    @classmethod
+    def pack(cls, num_nodes: int, factors: Sequence[tuple[Sequence[int], FloatArray]]) -> "Factors":
+        """Return the factors (scope, table) in one piece."""
+        scope, stride, size, owner, first, cell = [], [], [], [], [0], [0]
+        for number, (nodes, table) in enumerate(factors):
+            scope += list(nodes)
+            size += list(table.shape)
+            stride += [prod(table.shape[k + 1 :]) for k in range(table.ndim)]
+            owner += [number] * table.ndim
+            first.append(len(scope))
+            cell.append(cell[-1] + table.size)
+        flat = [np.ascontiguousarray(table, np.float64).ravel() for _, table in factors]
+        members = np.array(scope, np.int64)
+        counts = np.bincount(members, minlength=num_nodes)
+        return cls(
+            np.concatenate(flat) if flat else np.empty(0),
+            *(np.array(x, np.int64) for x in (cell, first, scope, stride, size, owner)),
+            np.argsort(members, kind="stable").astype(np.int64),
+            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        )
+
+    @property
+    def number(self) -> int:
+        """Number of factors F."""
+        return len(self.first) - 1
+
+    def nodes(self, f: int) -> list[int]:
+        """Return the scope of factor f."""
+        found: list[int] = self.scope[self.first[f] : self.first[f + 1]].tolist()
+        return found
+
+    def shape(self, f: int) -> tuple[int, ...]:
+        """Return the shape of factor f's table."""
+        return tuple(self.size[self.first[f] : self.first[f + 1]].tolist())
+
+    def view(self, f: int, values: FloatArray | None = None) -> FloatArray:
+        """Return the part of `values` (default the log-tables) that belongs to factor f."""
+        flat = self.table if values is None else values
+        return flat[self.cell[f] : self.cell[f + 1]].reshape(self.shape(f))
+
+    def cells(self, labels: IntArray) -> IntArray:
+        """Return the cell (..., F) of each factor that labelings (..., I) use."""
+        steps = labels[..., self.scope] * self.stride
+        sums = np.add.reduceat(steps, self.first[:-1], axis=-1) if self.number else steps
+        return np.asarray(self.cell[:-1] + sums, np.int64)
+
+
+class Pieces(NamedTuple):
+    """All scores of a model: nodes (I, C), edges (K, C, C) along the arcs, and larger factors."""
+
+    shape: Shape
+    node: FloatArray
+    edge: FloatArray
+    factors: Factors
+
+
+class Program(NamedTuple):
+    """A bucket tree, wired: what each bucket reads and where it writes.
+
+    Attributes
+    ----------
+    first_axis : (n + 1,), shape : (axes,)
+        Bucket k has the axes first_axis[k] .. first_axis[k + 1] - 1, of these lengths.
+    cells : (n,)
+        Number of cells of each table.
+    message : (n + 1,)
+        Where each bucket's message begins; the last entry is the number of message cells.
+    parent : (n,)
+        The bucket that reads the message, -1 for none.
+    first_input : (n + 1,), child : (inputs,)
+        The inputs of each bucket; `child` is the bucket that sent it, -1 for a score table.
+    source, target : (inputs,)
+        Where a score table begins among the weights and among the marginals; for a message both
+        are its beginning among the messages.
+    first_step, step : (inputs,), (steps,)
+        Input j moves by step[first_step[j] + a] for one step along axis a of its bucket.
+    """
+
+    first_axis: IntArray
+    shape: IntArray
+    cells: IntArray
+    message: IntArray
+    parent: IntArray
+    first_input: IntArray
+    child: IntArray
+    source: IntArray
+    target: IntArray
+    first_step: IntArray
+    step: IntArray

@@ -1,0 +1,195 @@
+"""A bucket tree wired to the arrays of a model: which table each bucket reads, and how."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.arrays import TINY, Factors, Program
+from fstgrad.mrf.exact.plan import Plan
+from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.mrf.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """All score tables of a model in one row: nodes, then edges, then larger factors.
+
+    The marginals of shared edge scores lie one after the other, their scores in one place.
+    """
+
+    nodes: int
+    labels: int
+    edges: IntArray
+    shared: bool
+    factors: Factors
+
+    @classmethod
+    def of(cls, model: ScoredGraph) -> "Layout":
+        """Return the layout of a model."""
+        return cls(
+            model.num_nodes, model.num_labels, model.graph.edges, model.shared, model.factors
+        )
+
+    @property
+    def marginal_cells(self) -> int:
+        """Number of cells of all marginals."""
+        return (
+            self.nodes * self.labels + len(self.edges) * self.labels**2 + (len(self.factors.table))
+        )
+
+    def table(self, flat: FloatArray) -> Table:
+        """Return the marginals as a table."""
+        cut = self.nodes * self.labels
+        end = cut + len(self.edges) * self.labels**2
+        return Table(
+            flat[:cut].reshape(self.nodes, self.labels),
+            flat[cut:end].reshape(len(self.edges), self.labels, self.labels),
+            flat[end:],
+        )
+
+    def flat(self, table: Table) -> FloatArray:
+        """Return a table in one row, laid out like marginals."""
+        edge = np.broadcast_to(table.edge, (len(self.edges), self.labels, self.labels))
+        return np.concatenate((table.node.ravel(), edge.ravel(), table.factors))
+
+    @cached_property
+    def scopes(self) -> tuple[IntArray, IntArray, IntArray]:
+        """The nodes of all tables: first (T + 1,), nodes and their strides."""
+        nodes, edges = self.nodes, len(self.edges)
+        arity = np.concatenate((np.ones(nodes), np.full(edges, 2), np.diff(self.factors.first)))
+        scope = np.concatenate((np.arange(nodes), self.edges.ravel(), self.factors.scope))
+        stride = np.concatenate(
+            (np.ones(nodes), np.tile([self.labels, 1], edges), self.factors.stride)
+        )
+        first = np.concatenate(([0], np.cumsum(arity)))
+        return first.astype(np.int64), scope.astype(np.int64), stride.astype(np.int64)
+
+    def beginnings(self, *, marginals: bool) -> IntArray:
+        """Return where each table begins among the scores, or among the marginals."""
+        square, cut = self.labels**2, self.nodes * self.labels
+        edge = np.arange(len(self.edges)) * (0 if self.shared and not marginals else square)
+        stored = len(self.edges) if marginals or not self.shared else 1
+        return np.concatenate(
+            (
+                np.arange(self.nodes) * self.labels,
+                cut + edge,
+                cut + stored * square + self.factors.cell[:-1],
+            )
+        ).astype(np.int64)
+
+
+class Wiring:
+    """A plan with its program for the kernels.
+
+    Parameters
+    ----------
+    plan : Plan
+    layout : Layout
+    low : (I,) int64
+        The first label of each node that the tables cover.
+    """
+
+    def __init__(self, plan: Plan, layout: Layout, low: IntArray) -> None:
+        from fstgrad.mrf.kernels.buckets import wire
+
+        self.plan, self.layout, self.low = plan, layout, low
+        first, scope, stride = layout.scopes
+        buckets = len(plan.order)
+        position = np.empty(buckets, np.int64)
+        position[list(plan.order)] = np.arange(buckets)
+        self.bucket_of = np.minimum.reduceat(position[scope], first[:-1])
+        shift = np.add.reduceat(low[scope] * stride, first[:-1])
+        parent = np.array(plan.parent, np.int64)
+        counts = np.bincount(self.bucket_of, minlength=buckets)
+        counts += np.bincount(parent[parent >= 0], minlength=buckets)
+        first_input = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        widths = np.array([len(clique) for clique in plan.cliques], np.int64)
+        first_axis = np.concatenate(([0], np.cumsum(widths))).astype(np.int64)
+        cliques = np.concatenate([np.array(clique, np.int64) for clique in plan.cliques])
+        sizes = np.array(plan.sizes, np.int64)
+        inputs = int(first_input[-1])
+        child, first_step, number = (np.empty(inputs, np.int64) for _ in range(3))
+        step = np.empty(int((counts * widths).sum()), np.int64)
+        wire(
+            first_axis, cliques, position, sizes, parent, first, scope, stride, self.bucket_of,
+            first_input, child, first_step, step, number,
+        )  # fmt: skip
+        self.number = number
+        self.begin = layout.beginnings(marginals=False) + shift
+        self.end = layout.beginnings(marginals=True) + shift
+        message = np.concatenate(([0], np.cumsum(plan.messages))).astype(np.int64)
+        self.program = Program(
+            first_axis, sizes[cliques], np.array(plan.cells, np.int64), message, parent,
+            first_input, child, *self._ends(child, message), first_step, step,
+        )  # fmt: skip
+
+    def _ends(self, child: IntArray, message: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where each input is read, and where its marginals go."""
+        table = child < 0
+        source, target = message[child], message[child]
+        source[table] = self.begin[self.number[table]]
+        target[table] = self.end[self.number[table]]
+        return source, target
+
+    @cached_property
+    def short_program(self) -> Program:
+        """The program of a sweep up alone: a message takes the place of one that was read."""
+        plan = self.plan
+        free: dict[int, list[int]] = {}
+        message, end = np.empty(len(plan.order) + 1, np.int64), 0
+        for k, cells in enumerate(plan.messages):
+            known = free.get(cells)
+            if known:
+                message[k] = known.pop()
+            else:
+                message[k], end = end, end + cells
+            for c in plan.children[k]:
+                free.setdefault(plan.messages[c], []).append(int(message[c]))
+        message[-1] = end
+        source, target = self._ends(self.program.child, message)
+        return self.program._replace(message=message, source=source, target=target)
+
+    def scores(self, model: ScoredGraph) -> FloatArray:
+        """Return all log-tables in one row, the constant left out."""
+        return np.concatenate(
+            (model.scores.node.ravel(), model.edge_stack.ravel(), model.factors.table)
+        )
+
+    def weights(self, model: ScoredGraph) -> tuple[FloatArray, FloatArray, float, bool]:
+        """Return exp(score - maximum of its table), the smallest of each input, and the maxima.
+
+        The last value tells whether every finite score has a weight.
+        """
+        node, stack = model.scores.node, model.edge_stack
+        top = node.max(axis=1)
+        shift = model.potentials.shift
+        factors = model.factors
+        if factors.number:
+            peaks = np.maximum.reduceat(factors.table, factors.cell[:-1])
+            peaks[peaks == -np.inf] = 0.0
+        else:
+            peaks = np.empty(0)
+        large = np.exp(factors.table - np.repeat(peaks, np.diff(factors.cell)))
+        parts = (np.exp(node - top[:, None]), model.potentials.exp_edge, large)
+        logs = (node > -np.inf, stack > -np.inf, factors.table > -np.inf)
+        fits = all(bool((w[a] >= TINY).all()) for w, a in zip(parts, logs, strict=True))
+        least = [
+            _least(parts[0].reshape(len(node), -1)),
+            np.broadcast_to(_least(parts[1].reshape(len(stack), -1)), len(model.graph.edges))
+            if len(model.graph.edges)
+            else np.empty(0),
+            np.minimum.reduceat(np.where(large > 0, large, 1.0), factors.cell[:-1])
+            if factors.number
+            else np.empty(0),
+        ]
+        smallest = np.concatenate(least)[self.number]
+        offset = top.sum() + peaks.sum()
+        offset += shift.sum() * (len(model.graph.edges) if model.shared else 1)
+        return np.concatenate([part.ravel() for part in parts]), smallest, float(offset), fits
+
+
+def _least(rows: FloatArray) -> FloatArray:
+    """Return the smallest positive entry of each row, 1 where there is none."""
+    return np.asarray(np.where(rows > 0, rows, 1.0).min(axis=1))

@@ -1,0 +1,438 @@
+"""Kernels of variable elimination: the tables of a bucket tree, two sweeps over them.
+
+Bucket k belongs to one node v; its table has an axis for each node of the separator and, last, one
+for v.  The inputs of a bucket are the score tables of which v is the first node to go, and the
+messages of its children.  Where floats allow, tables are products of weights exp(score - maximum)
+(linear); else they are sums of logarithms (log).  Nothing is ever subtracted from a probability, so
+the linear sweep is exact to rounding as long as no product leaves the float range: `fill` returns
+False where one does, and the caller starts again in logs.
+
+Letters: T table of a bucket, P = P(v | separator), m message, B belief = P(separator) P.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import TINY, Program
+
+BLOCK = 512
+
+
+@kernel
+def split(p: Program, k: int) -> tuple[int, int]:
+    """Return the first axis of the inner block of a bucket's table, and the block's cells."""
+    axis = p.first_axis[k + 1] - 1
+    block = p.shape[axis]
+    while axis > p.first_axis[k] and block * p.shape[axis - 1] <= BLOCK:
+        axis -= 1
+        block *= p.shape[axis]
+    return axis, block
+
+
+@kernel
+def most_blocks(p: Program) -> int:
+    """Return the largest number of blocks, or of cells of a block."""
+    most = 1
+    for k in range(len(p.cells)):
+        _, block = split(p, k)
+        most = max(most, block, p.cells[k] // block)
+    return most
+
+
+@kernel
+def places(p: Program, j: int, k: int, low: int, high: int, out: IntArray) -> None:
+    """Write where input j is read for every joint state of the axes low .. high - 1."""
+    out[0] = 0
+    count = 1
+    for axis in range(high - 1, low - 1, -1):  # last axis fastest: blocks of what is there
+        step = p.step[p.first_step[j] + axis - p.first_axis[k]]
+        for c in range(1, p.shape[axis]):
+            for i in range(count):
+                out[c * count + i] = out[i] + c * step
+        count *= p.shape[axis]
+
+
+@kernel
+def reads(p: Program, j: int, k: int, axis: int) -> int:
+    """Return how a block reads input j: 0 one number, 1 consecutive numbers, 2 by its places."""
+    consecutive = 1
+    constant = True
+    ordered = True
+    for a in range(p.first_axis[k + 1] - 1, axis - 1, -1):
+        step = p.step[p.first_step[j] + a - p.first_axis[k]]
+        if p.shape[a] > 1:
+            constant = constant and step == 0
+            ordered = ordered and step == consecutive
+        consecutive *= p.shape[a]
+    return 0 if constant else (1 if ordered else 2)
+
+
+@kernel
+def fill(
+    p: Program,
+    k: int,
+    weights: FloatArray,
+    messages: FloatArray,
+    smallest: FloatArray,
+    table: FloatArray,
+    inner: IntArray,
+    outer: IntArray,
+) -> bool:
+    """Write the product of a bucket's inputs; return whether it stayed in the float range.
+
+    smallest[j] is the smallest positive number of input j.
+    """
+    axis, block = split(p, k)
+    blocks = p.cells[k] // block
+    low, high = p.first_input[k], p.first_input[k + 1]
+    bound = 1.0
+    for j in range(low, high):
+        bound *= smallest[j]
+    for j in range(low, high):
+        data = messages if p.child[j] >= 0 else weights
+        way = reads(p, j, k, axis)
+        places(p, j, k, p.first_axis[k], axis, outer)
+        if way == 2:
+            places(p, j, k, axis, p.first_axis[k + 1], inner)
+        for o in range(blocks):
+            base = p.source[j] + outer[o]
+            row = table[o * block : (o + 1) * block]
+            if j == low:
+                _copy(row, data, base, inner, way)
+            elif bound >= TINY:
+                _multiply(row, data, base, inner, way)
+            elif not _multiply_checked(row, data, base, inner, way):
+                return False
+    return True
+
+
+@kernel
+def _copy(row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int) -> None:
+    if way == 0:
+        row[:] = data[base]
+    elif way == 1:
+        for i in range(len(row)):
+            row[i] = data[base + i]
+    else:
+        for i in range(len(row)):
+            row[i] = data[base + inner[i]]
+
+
+@kernel
+def _multiply(row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int) -> None:
+    if way == 0:
+        factor = data[base]
+        for i in range(len(row)):
+            row[i] *= factor
+    elif way == 1:
+        for i in range(len(row)):
+            row[i] *= data[base + i]
+    else:
+        for i in range(len(row)):
+            row[i] *= data[base + inner[i]]
+
+
+@kernel
+def _multiply_checked(
+    row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int
+) -> bool:
+    for i in range(len(row)):
+        factor = data[base + (0 if way == 0 else i if way == 1 else inner[i])]
+        product = row[i] * factor
+        if product < TINY and row[i] > 0 and factor > 0:
+            return False
+        row[i] = product
+    return True
+
+
+@kernel
+def fill_logs(
+    p: Program,
+    k: int,
+    scores: FloatArray,
+    messages: FloatArray,
+    places_of: IntArray,
+    table: FloatArray,
+    inner: IntArray,
+    outer: IntArray,
+) -> None:
+    """Write the sum of a bucket's inputs; score tables begin at `places_of`."""
+    axis, block = split(p, k)
+    blocks = p.cells[k] // block
+    for j in range(p.first_input[k], p.first_input[k + 1]):
+        data = messages if p.child[j] >= 0 else scores
+        places(p, j, k, p.first_axis[k], axis, outer)
+        places(p, j, k, axis, p.first_axis[k + 1], inner)
+        for o in range(blocks):
+            base = places_of[j] + outer[o]
+            for i in range(block):
+                value = data[base + inner[i]]
+                if j == p.first_input[k]:
+                    table[o * block + i] = value
+                else:
+                    table[o * block + i] += value
+
+
+@kernel
+def sum_onto(
+    p: Program, j: int, k: int, table: FloatArray, out: FloatArray, inner: IntArray, outer: IntArray
+) -> None:
+    """Add every cell of a bucket's table to the cell of input j that it reads, from target[j]."""
+    axis, block = split(p, k)
+    way = reads(p, j, k, axis)
+    places(p, j, k, p.first_axis[k], axis, outer)
+    if way == 2:
+        places(p, j, k, axis, p.first_axis[k + 1], inner)
+    for o in range(p.cells[k] // block):
+        base = p.target[j] + outer[o]
+        row = table[o * block : (o + 1) * block]
+        if way == 0:
+            total = 0.0
+            for i in range(block):
+                total += row[i]
+            out[base] += total
+        elif way == 1:
+            for i in range(block):
+                out[base + i] += row[i]
+        else:
+            for i in range(block):
+                out[base + inner[i]] += row[i]
+
+
+@kernel
+def sweep_up(
+    p: Program, weights: FloatArray, smallest: FloatArray, messages: FloatArray
+) -> tuple[float, bool]:
+    """Write all messages, each with maximum 1; return log Z and whether floats could hold them.
+
+    `smallest` comes with the score tables' entries and leaves with those of the messages.
+    """
+    size = most_blocks(p)
+    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
+    table = np.empty(p.cells.max())
+    value = 0.0
+    least = np.ones(len(p.cells))
+    for k in range(len(p.cells)):
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            if p.child[j] >= 0:
+                smallest[j] = least[p.child[j]]
+        if not fill(p, k, weights, messages, smallest, table, inner, outer):
+            return value, False
+        labels = p.shape[p.first_axis[k + 1] - 1]
+        rows = p.cells[k] // labels
+        out = messages[p.message[k] : p.message[k] + rows]
+        top = 0.0
+        for row in range(rows):
+            total = 0.0
+            for c in range(labels):
+                total += table[row * labels + c]
+            out[row] = total
+            top = max(top, total)
+        if top == 0.0:
+            return -np.inf, True
+        value += np.log(top)
+        for row in range(rows):
+            out[row] /= top
+            if 0 < out[row] < least[k]:
+                least[k] = out[row]
+        if least[k] < TINY:
+            return value, False
+    return value, True
+
+
+@kernel
+def sweep_up_logs(
+    p: Program, scores: FloatArray, maximum: int, messages: FloatArray, best: npt.NDArray[np.int32]
+) -> float:
+    """Write all messages in logs; return log Z, or with maximum = 1 the best score.
+
+    With maximum = 1, `best` is where each message has its maximum.
+    """
+    size = most_blocks(p)
+    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
+    table = np.empty(p.cells.max())
+    value = 0.0
+    for k in range(len(p.cells)):
+        fill_logs(p, k, scores, messages, p.source, table, inner, outer)
+        labels = p.shape[p.first_axis[k + 1] - 1]
+        rows = p.cells[k] // labels
+        for row in range(rows):
+            cells = table[row * labels : (row + 1) * labels]
+            at = int(np.argmax(cells))
+            message = cells[at]
+            if maximum == 1:
+                best[p.message[k] + row] = at
+            elif message > -np.inf:
+                total = 0.0
+                for c in range(labels):
+                    total += np.exp(cells[c] - message)
+                message += np.log(total)
+            messages[p.message[k] + row] = message
+        if p.parent[k] < 0:
+            value += messages[p.message[k]]
+    return value
+
+
+@kernel
+def conditional(
+    p: Program,
+    k: int,
+    in_logs: bool,
+    weights: FloatArray,
+    messages: FloatArray,
+    table: FloatArray,
+    inner: IntArray,
+    outer: IntArray,
+) -> None:
+    """Write P(v | separator), 0 where the separator's state is impossible."""
+    labels = p.shape[p.first_axis[k + 1] - 1]
+    if in_logs:
+        fill_logs(p, k, weights, messages, p.source, table, inner, outer)
+    else:  # the sweep up has shown that the products are floats
+        fill(p, k, weights, messages, np.ones(len(p.child)), table, inner, outer)
+    for row in range(p.cells[k] // labels):
+        cells = table[row * labels : (row + 1) * labels]
+        if in_logs:
+            top = cells.max()
+            for c in range(labels):
+                cells[c] = np.exp(cells[c] - top) if top > -np.inf else 0.0
+        total = 0.0
+        for c in range(labels):
+            total += cells[c]
+        if total > 0:
+            for c in range(labels):
+                cells[c] /= total
+
+
+@kernel
+def sweep_down(
+    p: Program, in_logs: bool, weights: FloatArray, messages: FloatArray, marginals: FloatArray
+) -> None:
+    """Add the marginals of all score tables to `marginals`; messages become those of separators."""
+    size = most_blocks(p)
+    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
+    table = np.empty(p.cells.max())
+    for k in range(len(p.cells) - 1, -1, -1):
+        conditional(p, k, in_logs, weights, messages, table, inner, outer)
+        labels = p.shape[p.first_axis[k + 1] - 1]
+        rows = p.cells[k] // labels
+        if p.parent[k] >= 0:
+            for row in range(rows):
+                separator = messages[p.message[k] + row]
+                for c in range(labels):
+                    table[row * labels + c] *= separator
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            child = p.child[j]
+            if child >= 0:
+                messages[p.message[child] : p.message[child + 1]] = 0.0
+                sum_onto(p, j, k, table, messages, inner, outer)
+            else:
+                sum_onto(p, j, k, table, marginals, inner, outer)
+
+
+@kernel
+def tangents(
+    p: Program,
+    in_logs: bool,
+    weights: FloatArray,
+    messages: FloatArray,
+    direction: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Add to `out` the derivative of the marginals along `direction`, laid out like marginals.
+
+    A message m(s) = log sum_v exp T(v, s) has dm = sum_v P(v | s) dT, and P(v | s) changes by
+    P(v | s) (dT - dm).
+    """
+    size = most_blocks(p)
+    inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
+    given, moved = np.empty(p.cells.max()), np.empty(p.cells.max())
+    changes = np.zeros(len(messages))
+    for k in range(len(p.cells)):
+        conditional(p, k, in_logs, weights, messages, given, inner, outer)
+        fill_logs(p, k, direction, changes, p.target, moved, inner, outer)
+        labels = p.shape[p.first_axis[k + 1] - 1]
+        for row in range(p.cells[k] // labels):
+            total = 0.0
+            for c in range(labels):
+                total += given[row * labels + c] * moved[row * labels + c]
+            changes[p.message[k] + row] = total
+    own = changes.copy()
+    for k in range(len(p.cells) - 1, -1, -1):
+        conditional(p, k, in_logs, weights, messages, given, inner, outer)
+        # `own` keeps dm of the sweep up; `changes` is overwritten by the change of separators
+        fill_logs(p, k, direction, own, p.target, moved, inner, outer)
+        labels = p.shape[p.first_axis[k + 1] - 1]
+        for row in range(p.cells[k] // labels):
+            at = p.message[k] + row
+            separator = messages[at] if p.parent[k] >= 0 else 1.0
+            shift = changes[at] if p.parent[k] >= 0 else 0.0
+            for c in range(labels):
+                cell = row * labels + c
+                moved[cell] = given[cell] * (separator * (moved[cell] - own[at]) + shift)
+                given[cell] *= separator
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            child = p.child[j]
+            if child >= 0:
+                messages[p.message[child] : p.message[child + 1]] = 0.0
+                sum_onto(p, j, k, given, messages, inner, outer)
+                changes[p.message[child] : p.message[child + 1]] = 0.0
+                sum_onto(p, j, k, moved, changes, inner, outer)
+            else:
+                sum_onto(p, j, k, moved, out, inner, outer)
+
+
+@kernel
+def wire(
+    first_axis: IntArray,
+    cliques: IntArray,
+    position: IntArray,
+    sizes: IntArray,
+    parent: IntArray,
+    first_node: IntArray,
+    scope: IntArray,
+    stride: IntArray,
+    bucket_of: IntArray,
+    first_input: IntArray,
+    child: IntArray,
+    first_step: IntArray,
+    step: IntArray,
+    number: IntArray,
+) -> None:
+    """Write `child`, `first_step` and `step` of a program, and the score table of each input.
+
+    Score table t is over scope[first_node[t]:first_node[t + 1]] and goes to bucket_of[t];
+    cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, `sizes` their labels.
+    """
+    buckets = len(parent)
+    used = first_input[:-1].copy()
+    for t in range(len(bucket_of)):
+        j = used[bucket_of[t]]
+        used[bucket_of[t]] += 1
+        child[j], number[j] = -1, t
+    for k in range(buckets):
+        if parent[k] >= 0:
+            j = used[parent[k]]
+            used[parent[k]] += 1
+            child[j], number[j] = k, -1
+    at = 0
+    for k in range(buckets):
+        for j in range(first_input[k], first_input[k + 1]):
+            first_step[j] = at
+            low, high = first_axis[k], first_axis[k + 1]
+            step[at : at + high - low] = 0
+            if child[j] < 0:
+                for slot in range(first_node[number[j]], first_node[number[j] + 1]):
+                    for axis in range(low, high):
+                        if cliques[axis] == scope[slot]:
+                            step[at + axis - low] = stride[slot]
+            else:
+                width = 1
+                for own in range(first_axis[child[j] + 1] - 2, first_axis[child[j]] - 1, -1):
+                    for axis in range(low, high):
+                        if cliques[axis] == cliques[own]:
+                            step[at + axis - low] = width
+                    width *= sizes[cliques[own]]
+            at += high - low

@@ -1,0 +1,197 @@
+"""Kernel of the maximum flow by two search trees (Boykov and Kolmogorov 2004, section 3).
+
+The arcs of node i are start[i] .. start[i + 1] - 1; arc a runs to head[a], mate[a] is its reverse,
+and `residual[a]` is what it can still take.  `terminal[i]`
+is what is left of the arc source -> i where positive, of the arc i -> sink where negative.  A
+node is FREE or in the tree of the source or of the sink; `parent` is the arc towards the root.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Network
+
+FREE, SOURCE, SINK = 0, 1, 2
+NONE, ROOT, ORPHAN = -1, -2, -3
+
+
+@kernel
+def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: IntArray) -> float:
+    """Return the maximum flow, inf where it has no bound; `tree` is SOURCE on the source's side.
+
+    Residuals and terminals are overwritten.
+    """
+    nodes = len(terminal)
+    parent = np.full(nodes, NONE, np.int64)
+    # distance to the root, known to hold at `stamp`
+    distance, stamp = np.ones(nodes, np.int64), np.zeros(nodes, np.int64)
+    queue, queued = np.empty(nodes, np.int64), np.zeros(nodes, np.bool_)
+    orphans = np.empty(nodes, np.int64)
+    ends = np.zeros(2, np.int64)  # where the queue begins and how many it holds
+    tree[:] = FREE
+    for i in range(nodes):
+        if terminal[i] != 0.0:
+            tree[i] = SOURCE if terminal[i] > 0 else SINK
+            parent[i] = ROOT
+            push(i, queue, queued, ends)
+    flow, time = 0.0, 0
+    while ends[1] > 0:
+        i = queue[ends[0]]
+        bridge = -1
+        if tree[i] != FREE:
+            bridge = grow(i, net, residual, tree, parent, distance, stamp, queue, queued, ends)
+        if bridge < 0:  # nothing more to do at this node
+            ends[0] = (ends[0] + 1) % nodes
+            ends[1] -= 1
+            queued[i] = False
+            continue
+        time += 1
+        sent, count = augment(bridge, net, residual, terminal, parent, orphans)
+        if sent == np.inf:
+            return np.inf
+        flow += sent
+        adopt(
+            count, time, net, residual, tree, parent, distance, stamp, queue, queued, ends,
+            orphans,
+        )  # fmt: skip
+    return flow
+
+
+@kernel
+def push(i: int, queue: IntArray, queued: IntArray, ends: IntArray) -> None:
+    """Put a node behind the others that wait to grow."""
+    if not queued[i]:
+        queued[i] = True
+        queue[(ends[0] + ends[1]) % len(queue)] = i
+        ends[1] += 1
+
+
+@kernel
+def grow(
+    i: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
+    distance: IntArray, stamp: IntArray, queue: IntArray, queued: IntArray, ends: IntArray,
+) -> int:  # fmt: skip
+    """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
+    own = tree[i]
+    for arc in range(net.start[i], net.start[i + 1]):
+        toward = arc if own == SOURCE else net.mate[arc]
+        if residual[toward] <= 0:
+            continue
+        j = net.head[arc]
+        if tree[j] == FREE:
+            tree[j], parent[j] = own, net.mate[arc]
+            distance[j], stamp[j] = distance[i] + 1, stamp[i]
+            push(j, queue, queued, ends)
+        elif tree[j] != own:
+            return toward
+        elif stamp[j] <= stamp[i] and distance[j] > distance[i] + 1:
+            parent[j] = net.mate[arc]
+            distance[j], stamp[j] = distance[i] + 1, stamp[i]
+    return -1
+
+
+@kernel
+def augment(
+    bridge: int,
+    net: Network,
+    residual: FloatArray,
+    terminal: FloatArray,
+    parent: IntArray,
+    orphans: IntArray,
+) -> tuple[float, int]:
+    """Send all that a path can take; return it and the number of nodes cut off their parents."""
+    least = residual[bridge]
+    i = net.head[net.mate[bridge]]
+    while parent[i] != ROOT:
+        least = min(least, residual[net.mate[parent[i]]])
+        i = net.head[parent[i]]
+    least = min(least, terminal[i])
+    j = net.head[bridge]
+    while parent[j] != ROOT:
+        least = min(least, residual[parent[j]])
+        j = net.head[parent[j]]
+    least = min(least, -terminal[j])
+    if least == np.inf:
+        return least, 0
+    count = 0
+    residual[bridge] -= least
+    residual[net.mate[bridge]] += least
+    for side in range(2):
+        v = net.head[net.mate[bridge]] if side == 0 else net.head[bridge]
+        while parent[v] != ROOT:
+            up = parent[v]
+            along = net.mate[up] if side == 0 else up
+            residual[along] -= least
+            residual[net.mate[along]] += least
+            below, v = v, net.head[up]
+            if residual[along] <= 0:
+                parent[below] = ORPHAN
+                orphans[count] = below
+                count += 1
+        terminal[v] += -least if side == 0 else least
+        if terminal[v] == 0:
+            parent[v] = ORPHAN
+            orphans[count] = v
+            count += 1
+    return least, count
+
+
+@kernel
+def root_distance(
+    j: int, time: int, net: Network, parent: IntArray, distance: IntArray, stamp: IntArray
+) -> int:
+    """Return how far a node is from its root, -1 where its path ends in an orphan."""
+    steps, v = 0, j
+    while True:
+        if stamp[v] == time:
+            steps += distance[v]
+            break
+        if parent[v] == ROOT:
+            stamp[v], distance[v] = time, 1
+            steps += 1
+            break
+        if parent[v] < 0:
+            return -1
+        steps += 1
+        v = net.head[parent[v]]
+    left, v = steps, j
+    while stamp[v] != time:
+        stamp[v], distance[v] = time, left
+        left -= 1
+        v = net.head[parent[v]]
+    return steps
+
+
+@kernel
+def adopt(
+    count: int, time: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
+    distance: IntArray, stamp: IntArray, queue: IntArray, queued: IntArray, ends: IntArray,
+    orphans: IntArray,
+) -> None:  # fmt: skip
+    """Give every orphan the nearest parent of its tree, or set it free and orphan its children."""
+    while count > 0:
+        count -= 1
+        i = orphans[count]
+        best, nearest = -1, 0
+        for arc in range(net.start[i], net.start[i + 1]):
+            toward = net.mate[arc] if tree[i] == SOURCE else arc
+            j = net.head[arc]
+            if residual[toward] > 0 and tree[j] == tree[i] and parent[j] != NONE:
+                far = root_distance(j, time, net, parent, distance, stamp)
+                if far >= 0 and (best < 0 or far < nearest):
+                    best, nearest = arc, far
+        if best >= 0:
+            parent[i], stamp[i], distance[i] = best, time, nearest + 1
+            continue
+        for arc in range(net.start[i], net.start[i + 1]):
+            j = net.head[arc]
+            if tree[j] != tree[i]:
+                continue
+            if residual[net.mate[arc] if tree[i] == SOURCE else arc] > 0:
+                push(j, queue, queued, ends)
+            if parent[j] >= 0 and net.head[parent[j]] == i:
+                parent[j] = ORPHAN
+                orphans[count] = j
+                count += 1
+        tree[i], parent[i] = FREE, NONE

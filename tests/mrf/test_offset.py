@@ -1,0 +1,50 @@
+"""A factor over no node is a constant of the score: every method counts it."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.factors import Factor
+
+PAIR = np.array([[1.0, 0.0], [-0.5, 0.8]])
+FACTORS = [Factor((0, 1), PAIR), Factor((1, 2), PAIR), Factor((0, 2), PAIR)]
+OFFSET = 3.7
+
+
+@pytest.fixture
+def models():
+    plain = fg.PairwiseMRF.from_factors([2, 2, 2], FACTORS)
+    return plain, fg.PairwiseMRF.from_factors([2, 2, 2], [*FACTORS, Factor((), OFFSET)])
+
+
+@pytest.mark.parametrize(
+    "method, options",
+    [
+        ("exact", {}),
+        ("exact", {"max_bytes": 1 << 20}),
+        ("bp", {}),
+        ("bp", {"schedule": "residual"}),
+        ("trw", {}),
+        ("mean_field", {}),
+        ("max_product", {}),
+    ],
+)
+def test_log_partition(models, method, options):
+    plain, raised = (model.infer(method, **options).log_partition for model in models)
+    assert raised == pytest.approx(plain + OFFSET, abs=1e-10)
+
+
+@pytest.mark.parametrize("method", ["exact", "max_product", "icm", "graph_cut"])
+def test_labelings(models, method):
+    plain, raised = (model.decode(method) for model in models)
+    assert raised.score == pytest.approx(plain.score + OFFSET, abs=1e-12)
+    assert raised.gap == pytest.approx(plain.gap, abs=1e-9)
+
+
+def test_probabilities_do_not_change(models):
+    plain, raised = models
+    assert raised.log_prob([0, 1, 0]) == pytest.approx(plain.log_prob([0, 1, 0]), abs=1e-12)
+    assert raised.nll([0, 1, 0])[0] == pytest.approx(plain.nll([0, 1, 0])[0], abs=1e-12)
+    assert raised.entropy() == pytest.approx(plain.entropy(), abs=1e-12)
+    assert plain.cross_entropy(raised) == pytest.approx(plain.entropy(), abs=1e-12)
+    assert plain.kl(raised) == pytest.approx(0, abs=1e-12)
