@@ -58,7 +58,7 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
     """
     found = _sorted(labels_per_node, factors)
     if len(found.pairs) * max(found.sizes, default=0) ** 2 > PADDED_CELLS:
-        found.larger.update(found.pairs)
+        found.larger.update({(*scope,): table for scope, table in found.pairs.items()})
         found.pairs.clear()
     node, edge, edges = _padded(found)
     larger = [(list(scope), table) for scope, table in found.larger.items()]

@@ -59,7 +59,8 @@ def segmentation(
         node = -distance / (2 * variance)
     else:
         flips = _flip_rate(pixels)
-        node = np.where(distance == 0, np.log1p(-flips), np.log(flips / (labels - 1)))
+        node = np.full(distance.shape, np.log(flips / (labels - 1)))
+        node[distance == 0] = np.log1p(-flips)
     height, width = pixels.shape
     model = PairwiseMRF.grid(
         height,

@@ -92,7 +92,7 @@ class Wiring:
     """
 
     def __init__(self, plan: Plan, layout: Layout, low: IntArray) -> None:
-        from fstgrad.mrf.kernels.buckets import wire
+        from fstgrad.mrf.kernels.wiring import wire
 
         self.plan, self.layout, self.low = plan, layout, low
         first, scope, stride = layout.scopes

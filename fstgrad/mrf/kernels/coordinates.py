@@ -50,7 +50,7 @@ def factor_products(factors: Factors, q: FloatArray, out: FloatArray) -> None:
 def label_at(factors: Factors, cell: int, slot: int) -> int:
     """Return the label that a cell of a factor gives to the node of a slot."""
     place = cell - factors.cell[factors.owner[slot]]
-    return (place // factors.stride[slot]) % factors.size[slot]
+    return int((place // factors.stride[slot]) % factors.size[slot])
 
 
 @kernel

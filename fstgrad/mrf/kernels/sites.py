@@ -65,7 +65,7 @@ def cell_without(factors: Factors, slot: int, labels: IntArray) -> int:
     for other in range(factors.first[f], factors.first[f + 1]):
         if other != slot:
             cell += factors.stride[other] * labels[factors.scope[other]]
-    return cell
+    return int(cell)
 
 
 @kernel

@@ -150,7 +150,8 @@ def _run(
         value, kind = messages.tree_bound(cover).value + model.offset, "upper bound"
     if maximum:
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
-    node, edge_source = nodes[0], messages.edge_beliefs
+    node = nodes[0]
+    edge_source: EdgeSource = messages.edge_beliefs
     if inner is not model:
         node, edge_source, factors = _of_variables(model, node, edge_source)
     return Inference(

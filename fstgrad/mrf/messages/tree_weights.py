@@ -101,7 +101,8 @@ def _cover(graph: Graph) -> TreeCover:
     low, high = np.sort(graph.edges, axis=1).T
     keys = low * graph.num_nodes + high
     by_key = np.argsort(keys)
-    orders, parent_arcs = [], []
+    orders: list[IntArray] = []
+    parent_arcs: list[IntArray] = []
     while len(orders) < LEAST_TREES or (used == 0).any():
         weights = used + 1 + 0.5 * rng.random(graph.num_edges)
         matrix = csr_matrix((weights, (low, high)), shape=(graph.num_nodes, graph.num_nodes))

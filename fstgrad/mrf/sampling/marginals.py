@@ -160,8 +160,8 @@ def _summary(
 
     count = len(tallies) * batches
     node = sum((t.node for t in tallies), np.zeros(model.scores.node.shape)) / count
-    batch = variance_of_mean(node, sum(t.squares for t in tallies), count)
-    pairs = variance_of_mean(node, sum(t.pair_squares for t in tallies), count // 2)
+    batch = variance_of_mean(node, np.sum([t.squares for t in tallies], axis=0), count)
+    pairs = variance_of_mean(node, np.sum([t.pair_squares for t in tallies], axis=0), count // 2)
     variance = lugsail_variance(batch, pairs)
     # an event that was never seen may still have the probability of one draw
     draws = len(tallies) * samples

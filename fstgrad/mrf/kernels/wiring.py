@@ -1,0 +1,58 @@
+"""Kernel that wires a bucket tree to the score tables of a model."""
+
+from fstgrad.checks import IntArray
+from fstgrad.compiler import kernel
+
+
+@kernel
+def wire(
+    first_axis: IntArray,
+    cliques: IntArray,
+    position: IntArray,
+    sizes: IntArray,
+    parent: IntArray,
+    first_node: IntArray,
+    scope: IntArray,
+    stride: IntArray,
+    bucket_of: IntArray,
+    first_input: IntArray,
+    child: IntArray,
+    first_step: IntArray,
+    step: IntArray,
+    number: IntArray,
+) -> None:
+    """Write `child`, `first_step` and `step` of a program, and the score table of each input.
+
+    Score table t is over scope[first_node[t]:first_node[t + 1]] and goes to bucket_of[t];
+    cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, `sizes` their labels.
+    """
+    buckets = len(parent)
+    used = first_input[:-1].copy()
+    for t in range(len(bucket_of)):
+        j = used[bucket_of[t]]
+        used[bucket_of[t]] += 1
+        child[j], number[j] = -1, t
+    for k in range(buckets):
+        if parent[k] >= 0:
+            j = used[parent[k]]
+            used[parent[k]] += 1
+            child[j], number[j] = k, -1
+    at = 0
+    for k in range(buckets):
+        for j in range(first_input[k], first_input[k + 1]):
+            first_step[j] = at
+            low, high = first_axis[k], first_axis[k + 1]
+            step[at : at + high - low] = 0
+            if child[j] < 0:
+                for slot in range(first_node[number[j]], first_node[number[j] + 1]):
+                    for axis in range(low, high):
+                        if cliques[axis] == scope[slot]:
+                            step[at + axis - low] = stride[slot]
+            else:
+                width = 1
+                for own in range(first_axis[child[j] + 1] - 2, first_axis[child[j]] - 1, -1):
+                    for axis in range(low, high):
+                        if cliques[axis] == cliques[own]:
+                            step[at + axis - low] = width
+                    width *= sizes[cliques[own]]
+            at += high - low
