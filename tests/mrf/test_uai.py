@@ -159,7 +159,7 @@ def test_a_table_larger_than_the_file_is_refused(tmp_path, cells):
     side = round(cells ** (1 / 5))
     path = tmp_path / "huge.uai"
     path.write_text(f"MARKOV\n5\n{' '.join([str(side)] * 5)}\n1\n5 0 1 2 3 4\n{side**5}\n1 2 3\n")
-    with pytest.raises(fg.InvalidInputError, match="file has 3 words left|below 10"):
+    with pytest.raises(fg.InvalidInputError, match=r"file has 3 words left|below 10"):
         uai.read_model(path)
 
 
