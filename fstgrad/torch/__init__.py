@@ -14,7 +14,7 @@ Each function has a module with `reduction`, named after it.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
   `LatticeSoftmaxMarginLoss`, `LatticeRiskLoss`, `LatticeCRFLoss`.
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
-  `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
+  `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
 - costs : `TransducerCosts`, the costs of a transducer as parameters.
@@ -55,6 +55,7 @@ from fstgrad.torch.trees import (
     spanning_tree_log_partition,
     spanning_tree_marginals,
     spanning_tree_nll,
+    spanning_tree_partial_nll,
     spanning_tree_risk,
 )
 
@@ -96,5 +97,6 @@ __all__ = [
     "spanning_tree_log_partition",
     "spanning_tree_marginals",
     "spanning_tree_nll",
+    "spanning_tree_partial_nll",
     "spanning_tree_risk",
 ]

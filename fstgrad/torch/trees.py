@@ -1,26 +1,47 @@
-"""Spanning-tree quantities on tensors: log Z, marginals and what is made of them."""
+"""Spanning-tree quantities on tensors: log Z, marginals and what is made of them.
 
-from collections.abc import Callable, Sequence
+All functions take `single_root`, and alike:
+
+lengths : (B,) integer, optional
+    Numbers of dependents; n for all by default.
+labeled : bool
+    Whether the last axis of the scores holds labels.
+projective : bool
+    Only trees without crossing arcs.  Their log Z and marginals can be differentiated once less:
+    third derivatives of log Z are not there.
+
+Scores may have any floating dtype; everything is computed in float64.
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from fstgrad.errors import InvalidInputError
 from fstgrad.torch import matrix_tree
+from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.functions import like, to_numpy
-from fstgrad.torch.matrix_tree import Family, finite
+from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
+from fstgrad.trees.structures import PADDING
 
 Lengths = torch.Tensor | Sequence[int] | None
 
 
 def spanning_tree_log_partition(
-    scores: torch.Tensor, *, single_root: bool, lengths: Lengths = None, labeled: bool = False
+    scores: torch.Tensor,
+    *,
+    single_root: bool,
+    lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
-    """Return log Z in nats, () or (B,); three times differentiable.
+    """Return log Z in nats, () or (B,); three times differentiable, projective twice.
 
     Parameters
     ----------
-    scores : (n+1, n+1) or (B, n+1, n+1), and (y,) more with `labeled`; float32 or float64
+    scores : (n+1, n+1) or (B, n+1, n+1), and (y,) more with `labeled`
         score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids.
     single_root : bool
         Whether exactly one arc leaves the root.
@@ -28,6 +49,8 @@ def spanning_tree_log_partition(
         Numbers of dependents.
     labeled : bool
         Whether the last axis holds labels.
+    projective : bool
+        Only trees without crossing arcs.
 
     Examples
     --------
@@ -37,7 +60,8 @@ def spanning_tree_log_partition(
     >>> round(float(log_z.exp()), 9)
     9.0
     """
-    return _on_arcs(matrix_tree.log_partition, scores, single_root, lengths, labeled)
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    return table.values(matrix_tree.solve(table.arcs, *table.family)[0])
 
 
 def spanning_tree_nll(
@@ -47,20 +71,22 @@ def spanning_tree_nll(
     single_root: bool,
     lengths: Lengths = None,
     labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
-    """Return -log p(gold) in nats, () or (B,); three times differentiable.
+    """Return -log p(gold) in nats, () or (B,); three times differentiable, projective twice.
 
     Parameters
     ----------
     gold : (n,) or (B, n) integer, with labels (n, 2) or (B, n, 2)
         gold[d - 1] is the head of dependent d (and its label); 0 is the root.
-    scores, single_root, lengths, labeled
+    scores, single_root, lengths, labeled, projective
         As in `spanning_tree_log_partition`.
 
     Raises
     ------
     InvalidInputError
-        Gold is not a tree, or has several roots with single_root=True.
+        Gold is not a tree, has several roots with single_root=True or crossing arcs with
+        projective=True.
 
     Examples
     --------
@@ -70,42 +96,70 @@ def spanning_tree_nll(
     >>> round(float(value.exp()), 4)  # one of 9 trees
     9.0
     """
-    batch, family = _batched(scores, single_root, lengths, labeled)
-    wide = batch.to(torch.float64)
-    trees = SpanningTrees(
-        to_numpy(wide), single_root=single_root, lengths=family.lengths, labeled=labeled
-    )
-    golds = gold.detach().cpu().numpy()
-    parts = like(trees.parts(golds if scores.ndim == batch.ndim else golds[None]), wide)
-    score = torch.where(parts > 0, wide, 0.0).flatten(1).sum(dim=1)
-    log_z = matrix_tree.log_partition(_summed_labels(wide) if labeled else wide, family)
-    values = (log_z - score).to(scores.dtype)
-    return values if scores.ndim == batch.ndim else values[0]
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    golds = gold if scores.ndim == table.batch.ndim else gold[None]
+    used = gold_parts(table.batch.detach(), golds, *table.family, labeled)
+    score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
+    return table.values(matrix_tree.solve(table.arcs, *table.family)[0] - score)
+
+
+def spanning_tree_partial_nll(
+    scores: torch.Tensor,
+    allowed: torch.Tensor,
+    *,
+    single_root: bool,
+    lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> torch.Tensor:
+    """Return -log of the probability of all trees within `allowed`, () or (B,), in nats.
+
+    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
+        unknown head (or label).
+    """
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    given = allowed if scores.ndim == table.batch.ndim else allowed[None]
+    mask = given if given.dtype == torch.bool else _within(given, table.batch.shape, labeled)
+    kept = _Table(
+        table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
+        projective,
+    )  # fmt: skip
+    log_z, partial = (matrix_tree.solve(t.arcs, *table.family)[0] for t in (table, kept))
+    return table.values(log_z - partial)
 
 
 def spanning_tree_marginals(
-    scores: torch.Tensor, *, single_root: bool, lengths: Lengths = None, labeled: bool = False
+    scores: torch.Tensor,
+    *,
+    single_root: bool,
+    lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
     """Return the probability of every arc (and label), like the scores; twice differentiable.
 
-    Parameters as in `spanning_tree_log_partition`.
+    Parameters as in `spanning_tree_log_partition`; projective once differentiable.
     """
-    batch, family = _batched(scores, single_root, lengths, labeled)
-    wide = batch.to(torch.float64)
-    arcs = _summed_labels(wide) if labeled else wide
-    mu = matrix_tree.marginals(arcs, family)
-    if labeled:
-        allowed = wide > -torch.inf
-        shares = torch.where(allowed, wide - finite(arcs)[..., None], 0.0).exp()
-        mu = mu[..., None] * torch.where(allowed, shares, 0.0)
-    return mu.to(scores.dtype).reshape(scores.shape)
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    return table.marginals().to(scores.dtype).reshape(scores.shape)
 
 
 def spanning_tree_entropy(
-    scores: torch.Tensor, *, single_root: bool, lengths: Lengths = None
+    scores: torch.Tensor,
+    *,
+    single_root: bool,
+    lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
-    """Return the entropy in nats, () or (B,), of unlabeled trees; twice differentiable."""
-    return _on_arcs(matrix_tree.entropy, scores, single_root, lengths, False)
+    """Return the entropy in nats, () or (B,); twice differentiable, projective once."""
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    value = matrix_tree.entropy(table.arcs, *table.family)
+    if labeled:
+        logs = table.label_logs()
+        own = -(logs.exp() * finite(logs)).sum(dim=-1)
+        value = value + (matrix_tree.solve(table.arcs, *table.family)[1] * own).sum(dim=(1, 2))
+    return table.values(value)
 
 
 def spanning_tree_kl(
@@ -114,16 +168,27 @@ def spanning_tree_kl(
     *,
     single_root: bool,
     lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
-    """Return KL(p || q) in nats, () or (B,), of unlabeled trees; twice differentiable in both."""
-    q_batch, _ = _batched(q_scores, single_root, lengths, False)
-    return _on_arcs(
-        lambda arcs, family: matrix_tree.divergence(arcs, q_batch.to(torch.float64), family),
-        p_scores,
-        single_root,
-        lengths,
-        False,
-    )
+    """Return KL(p || q) in nats, () or (B,); twice differentiable in both, projective once."""
+    p = _Table(p_scores, lengths, labeled, single_root, projective)
+    q = _Table(q_scores, lengths, labeled, single_root, projective)
+    if p.batch.shape != q.batch.shape:
+        raise InvalidInputError(
+            f"p_scores has shape {tuple(p_scores.shape)} and q_scores {tuple(q_scores.shape)}; "
+            "a divergence is between distributions over the same sentences and labels"
+        )
+    value = matrix_tree.divergence(p.arcs, q.arcs, *p.family)
+    if labeled:
+        first, second = p.label_logs(), q.label_logs()
+        share = first.exp()
+        lost = (share > 0) & (second == -torch.inf)
+        gap = torch.where(lost, torch.inf, share * (finite(first) - finite(second)))
+        mu = matrix_tree.solve(p.arcs, *p.family)[1]
+        own = torch.where(mu > 0, gap.sum(dim=-1), 0.0)
+        value = value + torch.where(mu > 0, mu * own, 0.0).sum(dim=(1, 2))
+    return p.values(value)
 
 
 def spanning_tree_risk(
@@ -133,15 +198,16 @@ def spanning_tree_risk(
     single_root: bool,
     lengths: Lengths = None,
     labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
     """Return E[sum of the costs of the arcs], () or (B,); twice differentiable in the scores.
 
     costs : like the scores; a constant.
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
-    mu = spanning_tree_marginals(scores, single_root=single_root, lengths=lengths, labeled=labeled)
-    batch = scores.ndim - (3 if labeled else 2)
-    return (mu * costs.to(mu.dtype).detach()).flatten(batch).sum(dim=-1)
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    wide = costs.to(torch.float64).detach().expand(scores.shape).reshape(table.batch.shape)
+    return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
 
 
 def spanning_tree_generalized_expectation(
@@ -151,41 +217,104 @@ def spanning_tree_generalized_expectation(
     *,
     single_root: bool,
     lengths: Lengths = None,
+    labeled: bool = False,
+    projective: bool = False,
 ) -> torch.Tensor:
     """Return 1/2 |E f - target|^2, () or (B,): one Hessian-vector product to differentiate.
 
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
-    mu = spanning_tree_marginals(scores, single_root=single_root, lengths=lengths)
-    expected = torch.einsum("...ij,...ijf->...f", mu, features.to(mu.dtype))
-    return 0.5 * (expected - target.to(mu.dtype)).square().sum(dim=-1)
+    table = _Table(scores, lengths, labeled, single_root, projective)
+    wide = features.to(torch.float64).expand(*scores.shape, features.shape[-1])
+    flat = wide.reshape(len(table.batch), -1, features.shape[-1])
+    expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
+    return table.values(0.5 * (expected - target.to(torch.float64)).square().sum(dim=-1))
 
 
-def _on_arcs(
-    function: Callable[[torch.Tensor, Family], torch.Tensor],
+class _Table:
+    """Scores as a batch of float64, their arcs with labels summed out, and which trees there are.
+
+    family : the lengths (B,), single_root, projective: the last arguments of the operators.
+    """
+
+    def __init__(
+        self,
+        scores: torch.Tensor,
+        lengths: Lengths,
+        labeled: bool,
+        single_root: bool,
+        projective: bool,
+    ) -> None:
+        event = 3 if labeled else 2
+        if scores.ndim not in (event, event + 1):
+            axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
+            raise InvalidInputError(
+                f"scores has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
+            )
+        self.given = scores
+        self.batch = (scores if scores.ndim > event else scores[None]).to(torch.float64)
+        items, nodes = self.batch.shape[:2]
+        if lengths is None:
+            sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
+        else:
+            sizes = torch.as_tensor(lengths, dtype=torch.int64)
+        self.labeled = labeled
+        self.family = (sizes, single_root, projective)
+        self.arcs = _summed_labels(self.batch) if labeled else self.batch
+
+    def values(self, values: torch.Tensor) -> torch.Tensor:
+        """Return values (B,) in the dtype of the scores, () where there is no batch."""
+        typed = values.to(self.given.dtype)
+        return typed if self.given.ndim == self.batch.ndim else typed[0]
+
+    def label_logs(self) -> torch.Tensor:
+        """Return the log-probability of each label given its arc, -inf where it is forbidden."""
+        allowed = self.batch > -torch.inf
+        logs = torch.where(allowed, self.batch, 0.0) - finite(self.arcs)[..., None]
+        return torch.where(allowed, logs, -torch.inf)
+
+    def marginals(self) -> torch.Tensor:
+        """Return the marginals, like the batch."""
+        mu = matrix_tree.solve(self.arcs, *self.family)[1]
+        return mu[..., None] * self.label_logs().exp() if self.labeled else mu
+
+
+def _within(gold: torch.Tensor, shape: tuple[int, ...], labeled: bool) -> torch.Tensor:
+    """Return the arcs (and labels) that partial trees allow; -1 allows all."""
+    heads = gold[..., 0] if labeled else gold
+    nodes = torch.arange(shape[1], device=gold.device)
+    known = torch.nn.functional.pad(heads, (1, 0), value=PADDING)[:, None, :]
+    mask = (known == PADDING) | (known == nodes[:, None])
+    if not labeled:
+        return mask
+    names = torch.nn.functional.pad(gold[..., 1], (1, 0), value=PADDING)[:, None, :, None]
+    labels = torch.arange(shape[-1], device=gold.device)
+    return mask[..., None] & ((names == PADDING) | (names == labels))
+
+
+@torch.library.custom_op("fstgrad::tree_parts", mutates_args=())
+def gold_parts(
     scores: torch.Tensor,
+    gold: torch.Tensor,
+    lengths: torch.Tensor,
     single_root: bool,
-    lengths: Lengths,
+    projective: bool,
     labeled: bool,
 ) -> torch.Tensor:
-    """Apply a function of float64 arcs (B, n+1, n+1) to scores with or without batch and labels."""
-    batch, family = _batched(scores, single_root, lengths, labeled)
-    wide = batch.to(torch.float64)
-    values = function(_summed_labels(wide) if labeled else wide, family).to(scores.dtype)
-    return values if scores.ndim == batch.ndim else values[0]
+    """Return which entries of the scores the gold trees use; an error if they are no trees."""
+    family = ProjectiveTrees if projective else SpanningTrees
+    trees = family(
+        to_numpy(scores), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=labeled
+    )
+    return like(trees.gold_parts(gold.cpu().numpy()), scores) > 0
 
 
-def _batched(
-    scores: torch.Tensor, single_root: bool, lengths: Lengths, labeled: bool
-) -> tuple[torch.Tensor, Family]:
-    event = 3 if labeled else 2
-    if scores.ndim not in (event, event + 1):
-        axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
-        raise InvalidInputError(
-            f"scores has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
-        )
-    given = None if lengths is None else tuple(int(length) for length in lengths)
-    return (scores if scores.ndim > event else scores[None]), Family(single_root, given)
+@gold_parts.register_fake
+def _(
+    scores: torch.Tensor, gold: Any, lengths: Any, single_root: bool, projective: bool,
+    labeled: bool,
+) -> Any:  # fmt: skip
+    return torch.empty_like(scores, dtype=torch.bool)
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:

@@ -139,9 +139,14 @@ class TreeDistribution(MomentDistribution):
 
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
+        parts = self.gold_parts(gold)
+        return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
+
+    def gold_parts(self, gold: npt.ArrayLike) -> FloatArray:
+        """Return the 0/1 table of gold trees; an error if one is not of the family."""
         parts = self._parts(gold, "gold")
         self._check_gold(gold)
-        return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
+        return parts
 
     def mode(self) -> IntArray:
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""

@@ -3,9 +3,11 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.errors import NotSupportedError
 from fstgrad.trees import kernels
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.solution import Solution, solve
@@ -96,6 +98,20 @@ class SpanningTrees(TreeDistribution):
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)
             found.append(sample_distinct(table, solution, count, generator))
         return self._listed(found)
+
+    def third_order(self, v: npt.ArrayLike, u: npt.ArrayLike) -> FloatArray:
+        """Return the derivative of Cov v along u, the third derivative of log Z, unlabeled tables.
+
+        v, u : finite tables like `scores`.  Without subtractions of weights, on logarithms: right
+        for scores of any range, O(n^3) with a large constant.
+        """
+        if self.labeled:
+            raise NotSupportedError(
+                "third derivatives are those of unlabeled trees; sum the labels out first"
+            )
+        tables = (self._table_like_scores(name, x) for name, x in (("v", v), ("u", u)))
+        first, second = (self._table.like_flat(table) for table in tables)
+        return self._table.like_scores(self._solution.third_order(first, second))
 
     def _solve(self) -> Solution:
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)

@@ -8,7 +8,7 @@ from tests.oracles import trees as oracle
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
-from fstgrad.torch.matrix_tree import native_log_partition  # noqa: E402
+from fstgrad.torch import dense_trees  # noqa: E402
 
 LENGTHS = [3, 2]
 MODES = pytest.mark.parametrize("single_root", [True, False])
@@ -108,8 +108,8 @@ def test_native_equals_enumeration(single_root):
     expected = [
         oracle.moments(item.detach().numpy(), single_root=single_root)[0] for item in scores
     ]
-    mine = native_log_partition(scores, single_root=single_root)
-    np.testing.assert_allclose(mine.detach().numpy(), expected, atol=1e-12)
+    mine = dense_trees.solve(scores.detach(), torch.tensor([3, 3]), single_root=single_root)
+    np.testing.assert_allclose(mine.log_partition.numpy(), expected, atol=1e-12)
 
 
 def test_masks_dtypes_and_single_tables():
@@ -211,3 +211,240 @@ def test_a_gpu_leaves_unstable_determinants_to_the_cpu_and_warns(monkeypatch):
     with pytest.warns(RuntimeWarning, match="on the CPU"):
         log_z = fgt.spanning_tree_log_partition(scores, single_root=False)
     assert log_z.item() == pytest.approx(np.log(2) - 60, abs=1e-12)  # 0 -> 1 -> 2, 0 -> 2 -> 1
+
+
+FAMILIES = pytest.mark.parametrize(
+    "options",
+    [
+        {"single_root": single_root, "projective": projective}
+        for single_root in (True, False)
+        for projective in (True, False)
+    ],
+    ids=str,
+)
+QUANTITIES = ["log_partition", "marginals", "entropy", "kl", "risk", "generalized_expectation"]
+
+
+def others(name, shape, seed=30):
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda *size: torch.randn(*size, generator=generator, dtype=torch.float64)  # noqa: E731
+    return {
+        "kl": (draw(*shape).requires_grad_(),),
+        "risk": (draw(*shape),),
+        "generalized_expectation": (draw(*shape, 2), draw(2)),
+    }.get(name, ())
+
+
+@FAMILIES
+@pytest.mark.parametrize("labels", [None, 2])
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_every_family_equals_the_arrays(options, labels, name):
+    """Values and first derivatives, labeled and projective ones too."""
+    scores = tables(20, labels=labels)
+    rest = others(name, scores.shape)
+    family = fg.ProjectiveTrees if options["projective"] else fg.SpanningTrees
+    settings = {"single_root": options["single_root"], "lengths": LENGTHS}
+    p = family(scores.detach().numpy(), labeled=labels is not None, **settings)
+    arrays = [x.detach().numpy() for x in rest]
+    if name == "kl":
+        arrays[0] = p.with_scores(arrays[0])
+    expected = {
+        "log_partition": lambda: (p.log_partition(), p.marginals()),
+        "marginals": lambda: (p.marginals(), p.covariance_product(np.ones_like(p.scores))),
+        "entropy": p.entropy_and_gradient,
+        "kl": lambda: p.kl_and_gradients(*arrays)[:2],
+        "risk": lambda: p.risk(*arrays),
+        "generalized_expectation": lambda: p.generalized_expectation(*arrays),
+    }[name]()
+    value = getattr(fgt, f"spanning_tree_{name}")(
+        scores, *rest, lengths=LENGTHS, labeled=labels is not None, **options
+    )
+    np.testing.assert_allclose(value.detach().numpy(), expected[0], atol=1e-11)
+    (slope,) = torch.autograd.grad(value.sum(), scores)
+    np.testing.assert_allclose(slope.numpy(), expected[1], atol=1e-11)
+
+
+@FAMILIES
+def test_gold_trees_of_every_family(options):
+    scores, gold = tables(21), torch.tensor([[2, 0, 2], [0, 1, -1]])
+    family = fg.ProjectiveTrees if options["projective"] else fg.SpanningTrees
+    p = family(scores.detach().numpy(), single_root=options["single_root"], lengths=LENGTHS)
+    value, gradient = p.nll(gold.numpy())
+    found = fgt.spanning_tree_nll(scores, gold, lengths=LENGTHS, **options)
+    np.testing.assert_allclose(found.detach().numpy(), value, atol=1e-12)
+    (slope,) = torch.autograd.grad(found.sum(), scores)
+    np.testing.assert_allclose(slope.numpy(), gradient, atol=1e-12)
+    crossing = torch.tensor([0, 1, 1, 2])
+    if options["projective"]:
+        with pytest.raises(fg.InvalidInputError, match="crossing arcs"):
+            fgt.spanning_tree_nll(torch.zeros(5, 5), crossing, **options)
+
+
+@FAMILIES
+@pytest.mark.parametrize("labels", [None, 2])
+def test_partial_trees(options, labels):
+    """All trees with the known heads, by enumeration."""
+    size = 4 if labels else 5
+    scores = tables(22, labels=labels, size=size)[0].detach().requires_grad_()
+    partial = torch.tensor([-1, 1, -1, 2][: size - 1])
+    if labels:
+        partial = torch.stack([partial, torch.tensor([1, -1, 0])], dim=-1)
+    settings = options | {"labeled": labels is not None}
+    value = fgt.spanning_tree_partial_nll(scores, partial, **settings)
+    structures, parts = oracle.tables(tuple(scores.shape), **options)
+    totals = np.array([(t * scores.detach().numpy()).sum() for t in parts])
+    wanted = partial.numpy()
+    fits = [bool(np.all((s == wanted) | (wanted == -1))) for s in structures]
+    expected = np.logaddexp.reduce(totals) - np.logaddexp.reduce(totals[fits])
+    assert value.item() == pytest.approx(expected, abs=1e-12)
+    assert torch.autograd.gradcheck(
+        lambda s: fgt.spanning_tree_partial_nll(s, partial, **settings), scores
+    )
+
+
+def long_third(scores, v, u, single_root):
+    """The derivative of Cov v along u by central differences in 90 digits."""
+    import mpmath
+
+    def marginals(theta):
+        n = len(theta) - 1
+        w = [[mpmath.exp(x) for x in row] for row in theta]
+        matrix = mpmath.zeros(n, n)
+        for j in range(1, n + 1):
+            for i in range(1 if single_root else 0, n + 1):
+                if i != j:
+                    matrix[j - 1, j - 1] += w[i][j]
+                    if i > 0:
+                        matrix[i - 1, j - 1] -= w[i][j]
+        if single_root:
+            for j in range(n):
+                matrix[0, j] = w[0][j + 1]
+        inverse = matrix**-1
+        mu = mpmath.zeros(n + 1, n + 1)
+        for j in range(1, n + 1):
+            for i in range(n + 1):
+                if i == j:
+                    continue
+                replaced = 1 if single_root else 0
+                own = inverse[j - 1, j - 1] if j > replaced else 0
+                other = inverse[j - 1, i - 1] if i > replaced else 0
+                slope = own - other
+                if i == 0 and single_root:
+                    slope = inverse[j - 1, 0]
+                mu[i, j] = w[i][j] * slope
+        return mu
+
+    with mpmath.workdps(900 if np.ptp(scores) > 500 else 160):
+        h = mpmath.mpf(10) ** -25
+        total = 0
+        for a in (1, -1):
+            for b in (1, -1):
+                theta = [
+                    [
+                        mpmath.mpf(float(x)) + h * (a * float(y) + b * float(z))
+                        for x, y, z in zip(*rows, strict=True)
+                    ]
+                    for rows in zip(scores, v, u, strict=True)
+                ]
+                total = total + a * b * marginals(theta)
+        total /= 4 * h * h
+        return np.array(total.tolist(), dtype=float)
+
+
+@MODES
+@pytest.mark.parametrize("height", [20, 30, 40, "root"])
+def test_third_derivatives_where_determinants_fail(single_root, height):
+    """At mutual heads so far apart, and where root arcs are 800 lower, to 1e-8."""
+    rng = np.random.default_rng(8)
+    scores, v, u = rng.normal(size=(3, 6, 6))
+    if height == "root":
+        scores[0] -= 800
+    else:
+        scores[2, 3] += height
+        scores[3, 2] += height
+    table = torch.tensor(scores, requires_grad=True)
+    direction, along = torch.tensor(v), torch.tensor(u)
+    log_z = fgt.spanning_tree_log_partition(table, single_root=single_root)
+    (mu,) = torch.autograd.grad(log_z, table, create_graph=True)
+    (product,) = torch.autograd.grad((mu * direction).sum(), table, create_graph=True)
+    (third,) = torch.autograd.grad((product * along).sum(), table)
+    expected = long_third(scores, v, u, single_root)
+    np.testing.assert_allclose(third.numpy(), expected, atol=1e-8)
+    # the same for the Hessian of the entropy and the gradient of the risk's gradient
+    entropy = fgt.spanning_tree_entropy(table, single_root=single_root)
+    (slope,) = torch.autograd.grad(entropy, table, create_graph=True)
+    (hessian,) = torch.autograd.grad((slope * along).sum(), table)
+    regrets = scores - scores.max(axis=0)
+    trees = array_trees(table, single_root=single_root)
+    wanted = -long_third(scores, regrets, u, single_root) - trees.covariance_product(u)
+    np.testing.assert_allclose(hessian.numpy(), wanted, atol=1e-8 * np.abs(regrets).max())
+
+
+def test_projective_third_derivatives_are_refused():
+    scores = tables(23).detach().requires_grad_()
+    entropy = fgt.spanning_tree_entropy(scores, single_root=True, projective=True).sum()
+    (slope,) = torch.autograd.grad(entropy, scores, create_graph=True)
+    with pytest.raises(fg.NotSupportedError, match="third derivative"):
+        torch.autograd.grad(slope.sum(), scores)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("projective", [False, True])
+def test_narrow_dtypes(dtype, projective):
+    scores = tables(24).detach().to(dtype)
+    scores[0, 1, 2] = torch.finfo(dtype).min
+    scores.requires_grad_()
+    options = {"single_root": True, "projective": projective}
+    for name in QUANTITIES:
+        rest = [x.detach().to(dtype) for x in others(name, scores.shape)]
+        function = getattr(fgt, f"spanning_tree_{name}")
+        value = function(scores, *rest, **options)
+        (slope,) = torch.autograd.grad(value.float().sum(), scores)
+        assert value.dtype == slope.dtype == dtype
+        wide = function(scores.detach().double(), *(x.double() for x in rest), **options)
+        torch.testing.assert_close(value.detach().double(), wide, rtol=1e-2, atol=1e-2)
+        assert torch.isfinite(slope).all()
+
+
+def test_operators_have_the_laws_of_the_library():
+    arcs, v, u = (tables(seed) for seed in (25, 26, 27))
+    lengths = torch.tensor(LENGTHS)
+    for single_root, projective in ((True, False), (False, False), (True, True)):
+        family = (lengths, single_root, projective)
+        for name, inputs in (
+            ("solve", (arcs,)), ("product", (arcs, v)), ("entropy", (arcs,)),
+            ("divergence", (arcs, v)), ("third", (arcs, v, u)),
+        ):  # fmt: skip
+            if name == "third" and projective:
+                continue
+            operator = getattr(torch.ops.fstgrad, f"tree_{name}").default
+            tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+            torch.library.opcheck(operator, (*inputs, *family), test_utils=tests)
+
+
+def test_transforms_of_torch_func():
+    scores = tables(28).detach()
+    single = lambda s: fgt.spanning_tree_log_partition(s, single_root=True)  # noqa: E731
+    mu = torch.func.grad(single)(scores[0])
+    trees = array_trees(scores, single_root=True)
+    np.testing.assert_allclose(mu.numpy(), trees.marginals()[0], atol=1e-12)
+    rows = torch.func.vmap(torch.func.grad(single))(scores)
+    np.testing.assert_allclose(rows.numpy(), trees.marginals(), atol=1e-12)
+    jacobian = torch.func.jacrev(torch.func.grad(single))(scores[0])
+    np.testing.assert_allclose(jacobian.numpy(), trees.covariance_matrix()[0], atol=1e-12)
+
+
+def test_compiled_without_breaks():
+    scores, gold = tables(29).detach().requires_grad_(), torch.tensor([[2, 0, 2], [0, 1, 1]])
+
+    def objective(s):
+        nll = fgt.spanning_tree_nll(s, gold, single_root=True).sum()
+        return nll + fgt.spanning_tree_entropy(s, single_root=True).sum()
+
+    expected = objective(scores)
+    (slope,) = torch.autograd.grad(expected, scores)
+    compiled = torch.compile(objective, fullgraph=True, backend="aot_eager")
+    value = compiled(scores)
+    (other,) = torch.autograd.grad(value, scores)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(other, slope)
