@@ -29,6 +29,7 @@ ALLOWED = {
     "trees": BASE,
     "mrf": BASE,
     "grm": BASE,
+    "jax": {"strings", "lattices", "trees", "mrf"},
     "torch": {"strings", "lattices", "costs", "trees", "mrf"},
     "grammars": {"training", "costs", "plot"},
     "cli": {"grammars", "torch", "grm", "plot"},
@@ -103,7 +104,12 @@ def test_few_loose_files():
 
 @pytest.mark.parametrize(
     "package, owner",
-    [("pynini", "fstgrad.openfst"), ("pywrapfst", "fstgrad.openfst"), ("torch", "fstgrad.torch")],
+    [
+        ("pynini", "fstgrad.openfst"),
+        ("pywrapfst", "fstgrad.openfst"),
+        ("torch", "fstgrad.torch"),
+        ("jax", "fstgrad.jax"),
+    ],
 )
 def test_one_importer(package, owner):
     for path in SOURCES:
