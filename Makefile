@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
+.PHONY: demo test test-slow mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,11 @@ test: $(VENV)/.dev
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+# Small defects in 300 places: does a test notice each?  Half an hour or more.
+SAMPLE ?= 300
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/mutants.py --sample $(SAMPLE)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
