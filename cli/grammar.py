@@ -1,4 +1,4 @@
-"""`fstgrad grammar`: losses written as grammars: list, show, build, test, draw."""
+"""`fstgrad grammar`: losses written as grammars: list, show, build, draw, and what others give."""
 
 import pathlib
 import shutil
@@ -6,34 +6,31 @@ import subprocess
 
 import click
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import Input, Output
+from fstgrad.cli.border import Output
 from fstgrad.cli.effects import without_effect
+from fstgrad.cli.grammar_fit import compare, fit
+from fstgrad.cli.grammar_new import new
+from fstgrad.cli.grammar_options import (
+    alphabet_option,
+    named_alphabet,
+    reference_argument,
+    symbols_option,
+)
+from fstgrad.cli.grammar_test import explain, test
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, MissingDependencyError
 from fstgrad.grammars import NAMES, Grammar
-from fstgrad.io import read_alphabet, write_bytes, write_text
+from fstgrad.io import write_bytes, write_text
 from fstgrad.openfst import Fst, dot_source, write_archive, write_file
 
-_TOLERANCE = 1e-6  # costs of a pynini grammar are float32
 _DRAWN_ARCS = 400
-
-reference_argument = click.argument("reference", metavar="FILE_OR_NAME")
-alphabet_option = click.option(
-    "--alphabet",
-    type=Input(),
-    help="One symbol a line.  [default: the grammar's own]",
-)
-symbols_option = click.option(
-    "--symbols", help="The alphabet here: characters, or words between spaces."
-)
 
 
 @click.group()
 def grammar() -> None:
-    """Losses written as grammars in pynini.
+    """Losses written as grammars: rules, or programs in pynini.
 
-    A grammar is one of those listed by `list`, or a file PATH.py or PATH.py:BUILDER.
+    A grammar is one of those listed by `list`, or a file PATH.rules, PATH.py or PATH.py:BUILDER.
     """
 
 
@@ -52,7 +49,7 @@ def list_() -> None:
 def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     """Describe a grammar: what costs what, its source, size, examples."""
     found = Grammar.load(reference)
-    abc = _alphabet(found, alphabet, symbols)
+    abc = named_alphabet(found, alphabet, symbols)
     fst = found.build(abc)
     arcs = sum(fst.num_arcs(state) for state in fst.states())
     echo(f"{found.name}: {found.description}\n")
@@ -81,36 +78,13 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
     found = Grammar.load(reference)
     _check_builder(found)
-    fst = found.build(_alphabet(found, alphabet, symbols))
+    fst = found.build(named_alphabet(found, alphabet, symbols))
     if output.endswith(".fst"):
         write_file(output, fst)
     else:
         write_archive(output, {found.name: fst})
     loss = output if output.endswith(".fst") else f"{output}:{found.name}"
     echo(f"wrote {fst.num_states()} states; use it with --loss {loss}")
-
-
-@grammar.command()
-@reference_argument
-@alphabet_option
-@symbols_option
-def test(reference: str, alphabet: str | None, symbols: str | None) -> None:
-    """Compare a grammar with its EXAMPLES, and report what it does to their targets."""
-    found = Grammar.load(reference)
-    loss = found.loss(_alphabet(found, alphabet, symbols))
-    wrong = 0
-    for y, target, expected in found.examples:
-        value = loss(_symbols(y, loss.alphabet), _symbols(target, loss.alphabet))
-        right = abs(value - expected) <= _TOLERANCE or value == expected
-        wrong += not right
-        verdict = "ok   " if right else "WRONG"
-        said = f"{value:g}" if right else f"{value:g}, EXAMPLES says {expected:g}"
-        echo(f"{verdict} {y!r} against {target!r}: {said}")
-    targets = {target for _, target, _ in found.examples}
-    if targets:
-        echo(str(loss.check([_symbols(t, loss.alphabet) for t in sorted(targets)])))
-    if wrong:
-        raise click.ClickException(f"{wrong} of {len(found.examples)} examples are wrong")
 
 
 @grammar.command()
@@ -130,7 +104,7 @@ def draw(reference: str, output: str | None, alphabet: str | None, symbols: str 
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .svg or .dot")
     found = Grammar.load(reference)
     _check_builder(found)
-    fst = found.build(_alphabet(found, alphabet, symbols))
+    fst = found.build(named_alphabet(found, alphabet, symbols))
     source = dot_source(_drawable(fst), title=found.name)
     if output is None:
         echo(source, nl=False)
@@ -169,17 +143,5 @@ def _svg(source: str) -> bytes:
     return done.stdout
 
 
-def _alphabet(found: Grammar, path: str | None, symbols: str | None) -> Alphabet | None:
-    """Return the alphabet of the options, or that of the grammar."""
-    if path is not None and symbols is not None:
-        raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
-    if path is not None:
-        return read_alphabet(path)
-    if symbols is not None:
-        return Alphabet(symbols.split() if " " in symbols.strip() else symbols)
-    return found.alphabet
-
-
-def _symbols(text: str, alphabet: Alphabet) -> list[str]:
-    """Return the symbols of an example."""
-    return list(text) if alphabet.is_characters else text.split()
+for command in (test, explain, new, fit, compare):
+    grammar.add_command(command)

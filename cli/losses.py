@@ -84,7 +84,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
                 substitute_cost=settings.pop("substitute_cost", 1.0),
             )
         return None if constructor is None else constructor(alphabet, **settings)
-    if name in NAMES or name.endswith(".py") or ".py:" in name:
+    if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
         _settings(name, given, {})
         return Grammar.load(name).loss(alphabet)
     if ".far" in os.path.basename(name) or name.endswith((".fst", ".txt")):
@@ -93,7 +93,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     near = difflib.get_close_matches(name, names) or names
     raise click.UsageError(
         f"no loss {name!r}; did you mean {', '.join(near)}? "
-        "Files are x.far:NAME, x.fst, x.txt and PATH.py:BUILDER"
+        "Files are x.far:NAME, x.fst, x.txt, x.rules and PATH.py:BUILDER"
     )
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "risk": ("fstgrad.cli.risk", "Expected loss over string pairs or lattices."),
     "loss": ("fstgrad.cli.loss", "The loss of column 1 against column 2."),
     "marginals": ("fstgrad.cli.marginals", "Gradient terms Q of one pair."),
-    "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: list, build, test, draw."),
+    "grammar": ("fstgrad.cli.grammar", "Losses written as grammars: write, test, explain, train."),
     "align": ("fstgrad.cli.align", "Align the symbols of pairs, by expectation maximization."),
     "train": ("fstgrad.cli.train", "Train a sequence model on pairs."),
     "predict": ("fstgrad.cli.predict", "The outputs of a trained model."),

@@ -19,6 +19,6 @@ Index
 - `pieces` : what they are put together from.
 """
 
-from fstgrad.grammars.loading import NAMES, Grammar
+from fstgrad.grammars.loading import NAMES, Grammar, ModuleGrammar, RuleGrammar
 
-__all__ = ["NAMES", "Grammar"]
+__all__ = ["NAMES", "Grammar", "ModuleGrammar", "RuleGrammar"]

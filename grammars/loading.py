@@ -5,15 +5,20 @@ import importlib
 import importlib.util
 import inspect
 import pathlib
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Literal
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.costs import Explanation, explain
 from fstgrad.errors import FstError, InvalidInputError
-from fstgrad.losses import TransducerLoss
-from fstgrad.openfst import Fst, is_empty, with_character_symbols
+from fstgrad.losses import RuleLoss, TransducerLoss
+from fstgrad.openfst import Fst, caught_messages, is_empty, with_character_symbols, with_symbols
+from fstgrad.transducers.rules import RuleSet
 
 NAMES = (
     "caseless",
@@ -25,69 +30,177 @@ NAMES = (
     "phonetic",
     "protein",
 )
+_MOST_BYTES = 16 * 2**20
 
 
-@dataclass(frozen=True)
-class Grammar:
-    """A module that builds a loss.
+class Grammar(ABC):
+    """A loss that is written down: a Python module in pynini, or a file of rules.
+
+    `Grammar.load(reference)` finds it.  A subclass gives the abstract parts; what is below them is
+    made of these.
 
     Attributes
     ----------
-    name : the name of the module.
-    module : the module.
-    builder : the name of its public builder.
+    name : the name of the module or file.
+    file : its path.
     """
 
     name: str
-    module: ModuleType
-    builder: str = "build"
+    file: pathlib.Path
 
-    @classmethod
-    def load(cls, reference: str) -> "Grammar":
-        """Return a grammar: one of `NAMES`, or a file `path.py` or `path.py:builder`.
+    @staticmethod
+    def load(reference: str) -> "Grammar":
+        """Return a grammar: one of `NAMES`, `path.py`, `path.py:builder` or `path.rules`.
 
         Raises
         ------
         InvalidInputError
             No grammar has this name; the near names are listed.
         FstError
-            The file cannot be imported, or has no such builder.
+            The file cannot be imported, has no such builder, or has lines that are wrong.
         OSError
             The file cannot be read.
         """
+        if reference.endswith(".rules"):
+            return RuleGrammar.read(pathlib.Path(reference))
         path, _, builder = reference.partition(".py:")
         if builder or reference.endswith(".py"):
             file = pathlib.Path(path.removesuffix(".py") + ".py")
-            return cls._from_file(file, builder or "build")
+            return ModuleGrammar.imported(file, builder or "build")
         if reference not in NAMES:
             near = difflib.get_close_matches(reference, NAMES) or NAMES
             raise InvalidInputError(
-                f"no grammar {reference!r}; did you mean {', '.join(near)}? A file ends in .py"
+                f"no grammar {reference!r}; did you mean {', '.join(near)}? A file ends in .py or "
+                ".rules"
             )
-        return cls(reference, importlib.import_module(f"fstgrad.grammars.{reference}"))
+        module = importlib.import_module(f"fstgrad.grammars.{reference}")
+        return ModuleGrammar(reference, pathlib.Path(module.__file__ or ""), module)
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """What costs what, and its source; the first line is a summary."""
+
+    @property
+    @abstractmethod
+    def semiring(self) -> Literal["tropical", "probability"]:
+        """What the weights mean."""
+
+    @property
+    @abstractmethod
+    def alphabet(self) -> Alphabet | None:
+        """The alphabet that the grammar is made for; None if it does not say."""
+
+    @property
+    @abstractmethod
+    def examples(self) -> Sequence[tuple[str, str, float]]:
+        """Rows (hypothesis, target, loss); strings of words where symbols are words."""
+
+    @property
+    @abstractmethod
+    def takes_alphabet(self) -> bool:
+        """Whether the grammar fits itself to an alphabet."""
+
+    @abstractmethod
+    def build(self, alphabet: Alphabet | None = None) -> Fst:
+        """Return the transducer with its symbol tables.
+
+        Raises
+        ------
+        FstError
+            The grammar cannot be built; the message names its file, line and rule.
+        """
+
+    @property
+    def summary(self) -> str:
+        """The first line of the description."""
+        return self.description.partition("\n")[0]
+
+    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
+        """Return the loss over an alphabet; over that of the grammar if left out.
+
+        Raises
+        ------
+        FstError
+            As in `build`, or the grammar has no symbol of that name.
+        InvalidInputError
+            Neither the caller nor the grammar names an alphabet.
+        """
+        abc = alphabet or self.alphabet
+        if abc is None:
+            raise InvalidInputError(
+                f"the grammar {self.name!r} has no ALPHABET; name the symbols: an alphabet here, "
+                "or ALPHABET in its module"
+            )
+        return TransducerLoss(self.build(abc), abc, semiring=self.semiring)
+
+    def __call__(self, y: str, target: str) -> float:
+        """Return the loss of a hypothesis against a target, written as in the examples."""
+        return self._own_loss(self.symbols(y), self.symbols(target))
+
+    def explain(self, y: str, target: str, k: int = 3) -> Explanation:
+        """Return the k cheapest alignments, with rules and costs, and what would change them.
+
+        Strings are written as in the examples.  `print` shows the explanation, and so does a
+        notebook.
+
+        Examples
+        --------
+        >>> print(Grammar.load("keyboard").explain("cst", "cat", k=1))
+        0.5  c s t
+             c a t
+               0.5  substitute s -> a
+        what would change it
+          without substitute s -> a: 2
+        """
+        return explain(self._own_loss, self.symbols(y), self.symbols(target), k)
+
+    def symbols(self, text: str) -> list[str]:
+        """Return the symbols of a string of the examples: characters, or words between spaces."""
+        return list(text) if self._own_loss.alphabet.is_characters else text.split()
+
+    @cached_property
+    def _own_loss(self) -> TransducerLoss:
+        return self.loss()
+
+
+@dataclass(frozen=True)
+class ModuleGrammar(Grammar):
+    """A module that builds a loss.
+
+    Attributes
+    ----------
+    name : the name of the module.
+    file : its path.
+    module : the module.
+    builder : the name of its public builder.
+    """
+
+    name: str
+    file: pathlib.Path
+    module: ModuleType
+    builder: str = "build"
 
     @classmethod
-    def _from_file(cls, path: pathlib.Path, builder: str) -> "Grammar":
+    def imported(cls, path: pathlib.Path, builder: str) -> "ModuleGrammar":
+        """Return the grammar of a Python file, which is run."""
         path.open().close()  # an OSError of its own
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise FstError(f"{path} is no Python module; give a file NAME.py")
         module = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(module)
+            with caught_messages() as reasons:
+                spec.loader.exec_module(module)
         except Exception as error:
-            raise FstError(f"{path} cannot be imported: {_said(error)}") from error
+            said = _said(error, path, reasons)
+            raise FstError(f"{path} cannot be imported: {said}") from error
         if not callable(getattr(module, builder, None)):
             raise FstError(
                 f"{path} has no function {builder!r}; a grammar has build(alphabet=None), which "
                 "returns a pynini.Fst"
             )
-        return cls(path.stem, module, builder)
-
-    @property
-    def summary(self) -> str:
-        """The first line of the docstring."""
-        return (self.module.__doc__ or "").strip().partition("\n")[0]
+        return cls(path.stem, path, module, builder)
 
     @property
     def description(self) -> str:
@@ -129,37 +242,104 @@ class Grammar:
         builder: Any = getattr(self.module, self.builder)
         arguments = (alphabet,) if self.takes_alphabet else ()
         try:
-            fst = builder(*arguments)
+            with caught_messages() as reasons:
+                fst = builder(*arguments)
         except Exception as error:
-            raise FstError(f"{self._called} failed: {_said(error)}") from error
+            said = _said(error, self.file, reasons)
+            raise FstError(f"{self._called} failed: {said}") from error
         if not isinstance(fst, Fst):
             raise FstError(f"{self._called} returned a {type(fst).__name__}; return a pynini.Fst")
         if is_empty(fst):
             raise FstError(f"{self._called} returned an empty FST; it accepts no pair of strings")
         return with_character_symbols(fst)
 
-    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
-        """Return the loss over an alphabet; over that of the grammar if left out.
-
-        Raises
-        ------
-        FstError
-            As in `build`, or the grammar has no symbol of that name.
-        InvalidInputError
-            Neither the caller nor the grammar names an alphabet.
-        """
-        abc = alphabet or self.alphabet
-        if abc is None:
-            raise InvalidInputError(
-                f"the grammar {self.name!r} has no ALPHABET; name the symbols: an alphabet here, "
-                "or ALPHABET in its module"
-            )
-        return TransducerLoss(self.build(abc), abc, semiring=self.semiring)
-
     @property
     def _called(self) -> str:
         return f"{self.builder}() of the grammar {self.name!r}"
 
 
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+@dataclass(frozen=True)
+class RuleGrammar(Grammar):
+    """A file of rules, which runs no code.
+
+    Attributes
+    ----------
+    name : the name of the file without its ending.
+    file : its path.
+    rules : RuleSet
+    """
+
+    name: str
+    file: pathlib.Path
+    rules: RuleSet
+
+    @classmethod
+    def read(cls, path: pathlib.Path) -> "RuleGrammar":
+        """Return the grammar of a file of rules.
+
+        Raises
+        ------
+        FstError
+            Lines that are wrong, each named; a file that is not UTF-8 text or above 16 MiB.
+        OSError
+            The file cannot be read.
+        """
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise FstError(f"{path} has more than {_MOST_BYTES:,} bytes; a file of rules is small")
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise FstError(f"{path} is not UTF-8 text ({error.reason})") from error
+        return cls(path.stem, path, RuleSet.parse(text, str(path)))
+
+    @property
+    def description(self) -> str:
+        """The comments at the top of the file."""
+        return self.rules.description
+
+    @property
+    def semiring(self) -> Literal["tropical", "probability"]:
+        """Tropical: the cheapest way counts."""
+        return "tropical"
+
+    @property
+    def alphabet(self) -> Alphabet | None:
+        """That of the file."""
+        return self.rules.alphabet
+
+    @property
+    def examples(self) -> Sequence[tuple[str, str, float]]:
+        """Rows (hypothesis, target, loss)."""
+        return [(row.hypothesis, row.target, row.loss) for row in self.rules.examples]
+
+    @property
+    def takes_alphabet(self) -> bool:
+        """Rules fit themselves to an alphabet."""
+        return True
+
+    def build(self, alphabet: Alphabet | None = None) -> Fst:
+        """Return the transducer with its symbol tables."""
+        loss = self.loss(alphabet)
+        return with_symbols(loss.transducer, loss.alphabet)
+
+    def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
+        """Return the loss over an alphabet; over that of the file if left out."""
+        return RuleLoss(self.rules, alphabet)
+
+
+def _said(error: Exception, file: pathlib.Path, reasons: Sequence[str]) -> str:
+    """Return an error with the line of the file it came from, and OpenFst's reason."""
+    if isinstance(error, SyntaxError) and _is_same(error.filename, file):
+        return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame for frame in frames if _is_same(frame.filename, file)]
+    if lines:
+        text = f"{file}:{lines[-1].lineno}: {text}"
+    return f"{text} ({'; '.join(reasons)})" if reasons else text
+
+
+def _is_same(name: str | None, file: pathlib.Path) -> bool:
+    return name is not None and pathlib.Path(name).resolve() == file.resolve()

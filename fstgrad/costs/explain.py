@@ -167,7 +167,7 @@ def explained(aligner: Aligner, x: SequenceLike, y: SequenceLike, k: int = 3) ->
         return Explanation(np.inf, (), (), aligner.alphabet)
     without, named = [], set()
     for step in alignments[0].operations:
-        if step.cost and (key := step[:4]) not in named and step.name != END:
+        if step.cost and (key := step[:4]) not in named and step.events[0] < aligner.num_arcs:
             named.add(key)
             weight = np.where(_alike(aligner, step), -np.inf, -aligner.cost)
             without.append((step, -aligner.best_path(x, y, weight)[1]))

@@ -42,7 +42,7 @@ def loss_gradient(
     --------
     >>> import fstgrad as fg
     >>> loss_gradient(fg.EditDistance(fg.Alphabet("ab")), "ab", "bb")
-    {'a -> b': 1.0, 'b -> b': 1.0, 'end': 1.0}
+    {'a -> b': 1.0, 'b -> b': 1.0, '(end)': 1.0}
     """
     aligner = aligner_of(loss)
     ties = Ties.of(aligner, tie, "nothing")

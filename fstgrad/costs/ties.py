@@ -29,7 +29,7 @@ from fstgrad.errors import InvalidInputError
 Given = Literal["nothing", "hypothesis", "target"]
 Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]
 TIES = ("arc", "pair", "cost", "rule")
-END = "end"
+END = "(end)"  # no rule has this name by chance
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ Index
   types and symbols.
 - `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
   text.
-- `dot_source` : drawings.
+- `dot_source` : drawings.  `caught_messages` : the reasons that OpenFst gives on standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
 - `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : questions.
@@ -35,6 +35,7 @@ from fstgrad.openfst.binary import (
     with_symbols,
 )
 from fstgrad.openfst.files import dot_source, read_collection, read_file, write_archive, write_file
+from fstgrad.openfst.messages import caught_messages
 from fstgrad.openfst.operations import (
     arc_sort,
     compose,
@@ -59,10 +60,10 @@ from fstgrad.openfst.symbols import (
 )
 
 __all__ = [
-    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "check_symbols", "compose", "connect",
-    "determinize", "dot_source", "from_arrays", "is_acceptor", "is_acyclic", "is_empty", "minimize",
-    "over_alphabet", "project", "prune", "read", "read_collection", "read_file",
-    "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table", "to_arrays",
-    "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
+    "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "caught_messages", "check_symbols",
+    "compose", "connect", "determinize", "dot_source", "from_arrays", "is_acceptor", "is_acyclic",
+    "is_empty", "minimize", "over_alphabet", "project", "prune", "read", "read_collection",
+    "read_file", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table",
+    "to_arrays", "topsort", "union", "with_arc_type", "with_character_symbols", "with_symbols",
     "write_archive", "write_file",
 ]  # fmt: skip

@@ -180,7 +180,7 @@ def test_one_edit_distance_by_hand():
     assert cost["b -> b"] == pytest.approx(-math.log(2 / 7))
     assert cost["a -> b"] == pytest.approx(-math.log(1 / 7))
     assert cost["b -> a"] == math.inf
-    assert cost["end"] == pytest.approx(-math.log(2 / 7))
+    assert cost["(end)"] == pytest.approx(-math.log(2 / 7))
     assert fit.loss()("ab", "bb") == pytest.approx(-math.log((1 / 7) * (2 / 7) ** 2))
     assert fit.loss()("b", "a") == math.inf
 

@@ -15,7 +15,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError, InvalidInputError
-from fstgrad.openfst import Fst, FstArrays, from_arrays
+from fstgrad.openfst import Fst, FstArrays, caught_messages, from_arrays
 from fstgrad.openfst import rewriting as r
 from fstgrad.transducers.rules.ruleset import RuleSet
 from fstgrad.transducers.rules.syntax import Context, Rule
@@ -53,6 +53,11 @@ class _Group(NamedTuple):
     is_obligatory: bool
     direction: str
 
+    @classmethod
+    def of(cls, rule: Rule) -> "_Group":
+        """Return the group of a rule."""
+        return cls(rule.before, rule.after, rule.is_obligatory, rule.direction)
+
 
 def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTransducer:
     """Return the transducer of a grammar of rules.
@@ -81,7 +86,7 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     groups: dict[_Group, dict[tuple[int, ...], int]] = {}
     for rule, own in zip(rules.rules, pairs, strict=True):
         if not rule.is_free:
-            group = _Group(rule.before, rule.after, rule.is_obligatory, rule.direction)
+            group = _Group.of(rule)
             for read, _ in own:
                 marks.add(groups.setdefault(group, {}), read)
     if marks.last > _MOST_LABELS:
@@ -89,18 +94,12 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     writing, table = _writing(rules, abc, pairs, groups, marks)
     everything = np.array([*number.values(), *marks.reads], dtype=np.int64)
     expansion = _expansion(abc, marks)
-    marking = [
-        r.rewrite(
-            r.alternatives([(read, (mark,)) for read, mark in sites.items()]),
-            _context(group.before, number, "before", expansion),
-            _context(group.after, number, "after", expansion),
-            r.anything(everything),
-            direction=group.direction,  # type: ignore[arg-type]
-            is_obligatory=group.is_obligatory,
-        )
-        for group, sites in groups.items()
-        if sites
-    ]
+    marking = []
+    for group, sites in groups.items():
+        try:
+            marking += _marking(group, sites, number, everything, expansion)
+        except FstError as error:
+            raise FstError(f"{rules.name}:{_lines(rules, group)}: {error}") from error
     plain = r.anything(np.array(list(number.values()), dtype=np.int64))
     fst = r.chained([plain, *marking, writing])
     if fst.num_arcs > _MOST_ARCS:
@@ -112,6 +111,38 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         tuple(rule.line for rule in rules.rules),
         tuple((len(rule.pairs[0][0]), len(rule.pairs[0][1])) for rule in rules.rules),
     )
+
+
+def _marking(
+    group: _Group,
+    sites: dict[tuple[int, ...], int],
+    number: dict[str, int],
+    everything: IntArray,
+    expansion: Fst,
+) -> list[Fst]:
+    """Return the transducer that marks the places of a group, none where it has none."""
+    if not sites:
+        return []
+    with caught_messages() as reasons:
+        try:
+            return [
+                r.rewrite(
+                    r.alternatives([(read, (mark,)) for read, mark in sites.items()]),
+                    _context(group.before, number, "before", expansion),
+                    _context(group.after, number, "after", expansion),
+                    r.anything(everything),
+                    direction=group.direction,  # type: ignore[arg-type]
+                    is_obligatory=group.is_obligatory,
+                )
+            ]
+        except FstError as error:
+            raise FstError(f"{error} {'; '.join(reasons)}".strip()) from error
+
+
+def _lines(rules: RuleSet, group: _Group) -> str:
+    """Return the lines of the rules of a group."""
+    own = [rule.line for rule in rules.rules if _Group.of(rule) == group]
+    return ", ".join(map(str, own))
 
 
 class _Marks:
@@ -157,7 +188,7 @@ def _writing(
             if a != b and cost is not None:
                 loops.add((a,), (b,), cost)
     for k, (rule, own) in enumerate(zip(rules.rules, pairs, strict=True)):
-        group = _Group(rule.before, rule.after, rule.is_obligatory, rule.direction)
+        group = _Group.of(rule)
         for read, written in own:
             first = read if rule.is_free else (groups[group][read],)
             loops.add(first, (len(abc) + 1 + k, *written), rule.cost)

@@ -362,10 +362,9 @@ def _mean(near: Sequence[str]) -> str:
 
 def _text(parts: RuleLine) -> str:
     """Return a rule as text without its cost."""
-    sides = [" ".join(t.text for t in side) or NOTHING
-             for side in (parts.left_side, parts.right_side)]  # fmt: skip
-    text = " -> ".join(sides)
-    if parts.before or parts.after:
-        words = [*(t.text for t in parts.before), "_", *(t.text for t in parts.after)]
-        text += " / " + " ".join(words)
-    return text
+    left, right, before, after = (
+        " ".join(f'"{t.text}"' if t.quoted else t.text for t in side)
+        for side in (parts.left_side, parts.right_side, parts.before, parts.after)
+    )
+    text = f"{left or NOTHING} -> {right or NOTHING}"
+    return text + (f" / {f'{before} _ {after}'.strip()}" if before or after else "")

@@ -1,0 +1,42 @@
+"""`fstgrad grammar new`: a grammar to start from, and its test."""
+
+import pathlib
+
+import click
+
+from fstgrad.cli.text import echo
+from fstgrad.grammars.templates import TEMPLATES, TEST
+from fstgrad.io import check_writable, write_text
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--template",
+    type=click.Choice(list(TEMPLATES)),
+    default="context",
+    show_default=True,
+    help="edit, words, dna: programs in pynini; context, normalize: rules, no program.",
+)
+def new(name: str, template: str) -> None:
+    """Write a grammar NAME with comments and examples, and a test for pytest, into this folder.
+
+    NAME may begin with a folder.
+    """
+    ending, text = TEMPLATES[template]
+    path = pathlib.Path(name)
+    if not path.name.isidentifier():
+        raise click.UsageError(
+            f"the name is {path.name!r}; give letters, digits and _, as in my_spelling"
+        )
+    file, test = path.with_suffix(ending), path.with_name(f"test_{path.name}.py")
+    for output in (file, test):
+        if output.exists():
+            raise click.UsageError(f"{output} is there already; choose another name")
+        check_writable(str(output), "the output")
+    write_text(str(file), text.replace("NAME", path.name, 1))
+    write_text(str(test), TEST.format(name=path.name, file=file.name))
+    echo(f"wrote {file} and {test}")
+    echo(f"next: fstgrad grammar test {file}")
+    echo(f"      fstgrad grammar explain {file} HYPOTHESIS TARGET")
+    echo(f"      fstgrad grammar fit {file} PAIRS.tsv -o {path.name}.far")

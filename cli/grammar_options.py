@@ -1,0 +1,29 @@
+"""What the commands of `fstgrad grammar` share: how a grammar and its alphabet are named."""
+
+import click
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.cli.border import Input
+from fstgrad.grammars import Grammar
+from fstgrad.io import read_alphabet
+
+reference_argument = click.argument("reference", metavar="FILE_OR_NAME")
+alphabet_option = click.option(
+    "--alphabet",
+    type=Input(),
+    help="One symbol a line.  [default: the grammar's own]",
+)
+symbols_option = click.option(
+    "--symbols", help="The alphabet here: characters, or words between spaces."
+)
+
+
+def named_alphabet(found: Grammar, path: str | None, symbols: str | None) -> Alphabet | None:
+    """Return the alphabet of the options, or that of the grammar."""
+    if path is not None and symbols is not None:
+        raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
+    if path is not None:
+        return read_alphabet(path)
+    if symbols is not None:
+        return Alphabet(symbols.split() if " " in symbols.strip() else symbols)
+    return found.alphabet

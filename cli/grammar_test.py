@@ -1,0 +1,115 @@
+"""`fstgrad grammar test` and `explain`: what a grammar does to its examples, and why."""
+
+from collections.abc import Sequence
+
+import click
+
+from fstgrad.cli.grammar_options import (
+    alphabet_option,
+    named_alphabet,
+    reference_argument,
+    symbols_option,
+)
+from fstgrad.cli.text import echo
+from fstgrad.costs import aligner_of
+from fstgrad.costs.explain import explained
+from fstgrad.grammars import Grammar
+from fstgrad.grammars.checking import Checked, Coverage, check_examples
+from fstgrad.grammars.updating import updated
+from fstgrad.io import write_text
+
+_MOST_NAMES = 8
+
+
+@click.command()
+@reference_argument
+@alphabet_option
+@symbols_option
+@click.option("--update", is_flag=True, help="Show the difference, then write the values.")
+@click.option(
+    "--strict", is_flag=True, help="Unused rules, unreachable states and ties are failures too."
+)
+def test(
+    reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
+) -> None:
+    """Compare a grammar with its examples; report what they cover and what it does to them.
+
+    Exit code 0 where all is right, 1 where an example is wrong.
+    """
+    found = Grammar.load(reference)
+    loss, checked, coverage = check_examples(found, named_alphabet(found, alphabet, symbols))
+    for example in checked:
+        verdict = "ok   " if example.is_right else "WRONG"
+        said = f"{example.value:g}"
+        if not example.is_right:
+            said += f", EXAMPLES says {example.expected:g}"
+        echo(f"{verdict} {example.y!r} against {example.target!r}: {said}")
+    targets = sorted({example.target for example in checked})
+    if targets:
+        words = loss.alphabet.is_characters
+        echo(str(loss.check([list(t) if words else t.split() for t in targets])))
+    ambiguous = [e for e in checked if e.is_ambiguous]
+    tied = [e for e in checked if e.rivals]
+    _report(coverage, ambiguous, tied)
+    wrong = sum(not example.is_right for example in checked)
+    if wrong and update:
+        text, difference = updated(found, checked)
+        echo(difference)
+        write_text(str(found.file), text)
+        echo(f"wrote {wrong} value(s) to {found.file}")
+        wrong = 0
+    if wrong:
+        raise click.ClickException(f"{wrong} of {len(checked)} examples are wrong")
+    if strict and (coverage.unused or coverage.unreachable or tied):
+        raise click.ClickException(
+            f"{len(coverage.unused)} unused, {coverage.unreachable} unreachable, {len(tied)} tied"
+        )
+
+
+def _report(coverage: Coverage, ambiguous: Sequence[Checked], tied: Sequence[Checked]) -> None:
+    """Write what the examples cover, and where the grammar does not decide."""
+    used = len(coverage.classes) - len(coverage.unused)
+    echo(
+        f"covered           {used} of {len(coverage.classes)} rules and edits, "
+        f"{coverage.used_arcs} of {coverage.arcs} arcs"
+    )
+    if coverage.unused:
+        echo(f"unused            {_listed(coverage.unused)}")
+    echo(f"unreachable       {coverage.unreachable} states")
+    shown = [f"{e.y!r} against {e.target!r}" for e in ambiguous]
+    echo(f"ambiguous         {_listed(shown) or 'none'}: several cheapest alignments")
+    rivals = [f"{e.y!r}: {e.target!r} as {e.rivals[0]!r}" for e in tied]
+    echo(f"ties              {_listed(rivals) or 'none'}: targets that cost the same")
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+@click.command()
+@reference_argument
+@click.argument("hypothesis")
+@click.argument("target")
+@click.option(
+    "-k", "count", type=click.IntRange(1, 1000), default=3, show_default=True, help="Alignments."
+)
+@alphabet_option
+@symbols_option
+def explain(
+    reference: str,
+    hypothesis: str,
+    target: str,
+    count: int,
+    alphabet: str | None,
+    symbols: str | None,
+) -> None:
+    """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
+
+    Strings are characters, or words between spaces where symbols are words.
+    """
+    found = Grammar.load(reference)
+    loss = found.loss(named_alphabet(found, alphabet, symbols))
+    is_text = loss.alphabet.is_characters
+    x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
+    echo(str(explained(aligner_of(loss), x, y, count)))

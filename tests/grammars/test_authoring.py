@@ -1,0 +1,213 @@
+"""Grammars written, tested, explained, trained and compared on the command line."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import fstgrad as fg
+from fstgrad.costs import explain
+from fstgrad.grammars import Grammar
+from fstgrad.grammars.templates import TEMPLATES
+
+RULES = """# Two rules.
+alphabet = abcdefgh
+ab -> ba 0.5
+end: e -> 0 0.25 / _ #
+? ab => ba 0.5
+? abe => ab 0.25
+"""
+
+
+@pytest.fixture
+def rules(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = pathlib.Path("two.rules")
+    path.write_text(RULES)
+    return path
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_new_grammar_passes_its_test(run, tmp_path, monkeypatch, template):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("grammar", "new", "mine", "--template", template)
+    assert (code, err) == (0, "")
+    file = "mine" + TEMPLATES[template][0]
+    assert f"wrote {file} and test_mine.py" in out
+    code, out, err = run("grammar", "test", file)
+    assert (code, err) == (0, "")
+    assert out.count("ok ") >= 4
+    assert "ambiguous         none" in out
+    assert run("grammar", "show", file)[0] == 0
+    code, _, err = run("grammar", "new", "mine", "--template", template)
+    assert code == 2
+    assert "there already" in err
+    scope: dict[str, object] = {"__file__": "test_mine.py"}
+    exec(compile(pathlib.Path("test_mine.py").read_text(), "test_mine.py", "exec"), scope)
+    for row in Grammar.load(file).examples:
+        scope["test_example"](*row)
+
+
+@pytest.mark.slow
+def test_the_test_of_a_new_grammar_runs_under_pytest(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("grammar", "new", "mine", "--template", "context")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "6 passed" in done.stdout
+
+
+def test_rules_are_a_loss_everywhere(run, rules, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("abe\tba\n")
+    assert run("loss", "pairs.tsv", "--loss", "two.rules")[:2] == (0, "0.75\n")
+    assert run("grammar", "build", "two.rules", "-o", "two.far")[0] == 0
+    code, out, err = run("loss", "pairs.tsv", "--loss", "two.far:two")
+    assert (code, out) == (0, "0.75\n"), err
+    assert run("grad", "pairs.tsv", "--loss", "two.rules", "--top", "0")[0] == 0
+    code, out, _ = run("grammar", "show", "two.rules")
+    assert code == 0
+    assert "two: Two rules." in out
+
+
+def test_explanations(run, rules):
+    code, out, err = run("grammar", "explain", "two.rules", "abe", "ba", "-k", "2")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:4] == [
+        "0.75  ab e",
+        "      ba ·",
+        "        0.5  ab -> ba",
+        "        0.25  end",
+    ]
+    assert "without ab -> ba: 2\n" in out
+    assert "without end: 1.5" in out
+    code, out, _ = run("grammar", "explain", "phonetic", "K AE T", "G AE T", "-k", "1")
+    assert out.splitlines()[:3] == [
+        "0.25  K AE T",
+        "      G AE T",
+        "        0.25  substitute K -> G",
+    ]
+    found = Grammar.load("damerau").explain("teh", "the", k=2)
+    assert found.cost == 1.0
+    assert [alignment.cost for alignment in found.alignments] == [1.0, 2.0]
+    assert "<pre>" in found._repr_html_()
+    assert str(explain(fg.Hamming(fg.Alphabet("ab")), "a", "ab")).startswith("inf: no")
+
+
+def test_coverage_and_strictness(run, rules):
+    code, out, _ = run("grammar", "test", "two.rules")
+    assert code == 0
+    assert "covered           2 of 5 rules and edits" in out
+    assert "unused            " in out
+    for name in ("insert 1", "delete 1", "substitute 1"):
+        assert name in out
+    assert "ties              none" in out
+    code, _, err = run("grammar", "test", "two.rules", "--strict")
+    assert (code, err) == (1, "fstgrad: 3 unused, 0 unreachable, 0 tied\n")
+    rules.write_text(RULES + "? a => b 1\n? aa => b 2\n? a => c 1\n")
+    code, out, _ = run("grammar", "test", "two.rules")
+    assert "ambiguous         'aa' against 'b'" in out
+    assert "'aa': 'b' as 'c'" in out
+
+
+def test_update_writes_the_values_after_the_difference(run, rules, tmp_path):
+    rules.write_text(RULES.replace("ba 0.5\nend", "ba 0.75\nend"))
+    code, out, err = run("grammar", "test", "two.rules")
+    assert (code, err) == (1, "fstgrad: 1 of 2 examples are wrong\n")
+    code, out, _ = run("grammar", "test", "two.rules", "--update")
+    assert code == 0
+    assert "-? ab => ba 0.5\n+? ab => ba 0.75\n" in out
+    assert run("grammar", "test", "two.rules")[0] == 0
+    module = tmp_path / "own.py"
+    module.write_text(
+        "from fstgrad.grammars.pieces import costs, finished\n\n"
+        "EXAMPLES = [\n    ('äb', 'äb', 1.0),  # kept\n    ('b', 'ä', 0.5)]\n\n\n"
+        "def build(alphabet):\n    return finished(alphabet, costs(alphabet, {(a, a): 0.0 "
+        "for a in alphabet}))\n"
+    )
+    code, out, err = run("grammar", "test", module, "--symbols", "äb", "--update")
+    assert "+    ('äb', 'äb', 0.0),  # kept" in out, err
+    assert "('b', 'ä', float(\"inf\"))]" in module.read_text()
+
+
+def pairs_file(path, count=200):
+    """Vowels for vowels: `a` is written for `e`."""
+    words = ["hafe", "cab", "bead", "face", "deaf", "head", "beach", "chafe"]
+    lines = [f"{word.replace('e', 'a', 1)}\t{word}\n" for word in words] * (count // 8)
+    path.write_text("".join(lines))
+
+
+def test_fit_and_compare(run, rules, tmp_path):
+    pairs_file(tmp_path / "pairs.tsv")
+    (tmp_path / "words").write_text("hafe\nhaf\ncab\ncabs\nbead\nbed\nface\nfact\n")
+    options = ("--table", "x.tsv", "--rank", "words", "--candidates", "4", "--smoothing", "0.01")
+    code, out, err = run("grammar", "fit", "edit", "pairs.tsv", "-o", "x.far", *options)
+    assert (code, err) == (0, "")
+    assert "200 pairs" in out
+    assert "held out, 20 pairs" in out
+    assert "a -> e" in out
+    assert "costs by ranking: right word first" in out
+    learned = fg.TransducerLoss.from_file("x.far:x")
+    assert learned("hafa", "hafe") < learned("hafb", "hafe")
+    assert "a -> e" in (tmp_path / "x.tsv").read_text()
+    code, out, err = run("grammar", "compare", "edit", "x.far:x", "pairs.tsv", "--words", "words")
+    assert (code, err) == (0, "")
+    reciprocal = {line.split()[0]: line.split()[1] for line in out.splitlines() if "[" in line}
+    assert float(reciprocal["x.far:x"]) > float(reciprocal["edit"])
+    assert "left out 2 words" in out
+    assert "difference" in out
+    assert "pairs are ranked differently" in out
+    for tie in ("rule", "arc", "cost"):
+        code, out, err = run("grammar", "fit", rules, "pairs.tsv", "-o", "y.fst", "--tie", tie)
+        assert (code, err) == (0, "")
+    code, _, err = run("grammar", "fit", "phonetic", "-", "-o", "z.far", stdin="K AE T\tG AE T\n")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "code, said, args",
+    [
+        (1, "pairs is empty|empty.tsv is empty", ["fit", "edit", "empty.tsv", "-o", "x.far"]),
+        (1, "bad.tsv:2: 1 column", ["fit", "edit", "bad.tsv", "-o", "x.far"]),
+        (2, "ends in .far or .fst or .tsv", ["fit", "edit", "p.tsv", "-o", "x.txt"]),
+        (2, "ends in .tsv", ["fit", "edit", "p.tsv", "-o", "x.far", "--table", "x.txt"]),
+        (1, "no arc of the transducer names a rule",
+         ["fit", "edit", "p.tsv", "-o", "x.far", "--tie", "rule"]),
+        (1, "is not in the alphabet", ["fit", "two.rules", "p.tsv", "-o", "x.far",
+                                       "--symbols", "ab"]),
+        (1, "held_out is 1.5", ["fit", "edit", "p.tsv", "-o", "x.far", "--held-out", "1.5"]),
+        (1, "no grammar 'edti'", ["fit", "edti", "p.tsv", "-o", "x.far"]),
+        (1, "none.tsv is empty", ["compare", "edit", "edit", "none.tsv"]),
+        (1, "words is empty", ["compare", "edit", "edit", "p.tsv", "--words", "words"]),
+        (1, "y\\[0\\] is 'x'|is 'x', which is not in the alphabet",
+         ["explain", "two.rules", "x", "a"]),
+        (2, "give letters, digits and _", ["new", "no-name"]),
+        (1, "the folder|does not exist", ["new", "absent/name"]),
+        (2, "choose|Invalid value", ["new", "name", "--template", "x"]),
+        (1, "bad.rules:2: .*bad.rules:3: .*bad.rules:4: ", ["test", "bad.rules"]),
+        (1, "latin.rules is not UTF-8", ["test", "latin.rules"]),
+        (1, "No such file", ["test", "absent.rules"]),
+        (1, "fails.py:5: FstOpError: Operation failed \\(Compose: ", ["show", "fails.py"]),
+        (1, "syntax.py:2: SyntaxError", ["show", "syntax.py"]),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(run, rules, tmp_path, code, said, args):
+    import re
+
+    (tmp_path / "empty.tsv").write_text("")
+    (tmp_path / "none.tsv").write_text("")
+    (tmp_path / "words").write_text("")
+    (tmp_path / "bad.tsv").write_text("a\tb\na\n")
+    (tmp_path / "p.tsv").write_text("ab\tba\nac\tbc\n")
+    (tmp_path / "bad.rules").write_text("alphabet = ab\na -> c 1\na ->\nnothing\n")
+    (tmp_path / "latin.rules").write_bytes(b"# \xe4\n")
+    (tmp_path / "fails.py").write_text(
+        "import pynini\n\n\ndef build():\n    return pynini.compose(pynini.accep('a'), "
+        "pynini.accep('a', arc_type='log'))\n"
+    )
+    (tmp_path / "syntax.py").write_text("\ndef build(:\n")
+    found, _, err = run("grammar", *args)
+    assert found == code, err
+    assert re.search(said, err), err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
