@@ -10,7 +10,8 @@ projective : bool
     Only trees without crossing arcs.  Their log Z and marginals can be differentiated once less:
     third derivatives of log Z are not there.
 
-Scores may have any floating dtype; everything is computed in float64.
+Scores may have any floating dtype; everything is computed in float64, and values of half-precision
+scores are float32.
 """
 
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.torch import matrix_tree
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.functions import like, to_numpy
+from fstgrad.torch.operators import widened
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.structures import PADDING
@@ -263,8 +265,8 @@ class _Table:
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
 
     def values(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values (B,) in the dtype of the scores, () where there is no batch."""
-        typed = values.to(self.given.dtype)
+        """Return values (B,) in the dtype of the scores (half: float32), () without a batch."""
+        typed = values.to(widened(self.given).dtype)
         return typed if self.given.ndim == self.batch.ndim else typed[0]
 
     def label_logs(self) -> torch.Tensor:

@@ -400,7 +400,9 @@ def test_narrow_dtypes(dtype, projective):
         function = getattr(fgt, f"spanning_tree_{name}")
         value = function(scores, *rest, **options)
         (slope,) = torch.autograd.grad(value.float().sum(), scores)
-        assert value.dtype == slope.dtype == dtype
+        assert slope.dtype == dtype
+        is_table = name == "marginals"
+        assert value.dtype == (dtype if is_table else torch.float32)
         wide = function(scores.detach().double(), *(x.double() for x in rest), **options)
         torch.testing.assert_close(value.detach().double(), wide, rtol=1e-2, atol=1e-2)
         assert torch.isfinite(slope).all()

@@ -1,0 +1,85 @@
+"""Every objective on tensors as one function of its scores: what the tables of tests go through."""
+
+import numpy as np
+import torch
+
+import fstgrad as fg
+import fstgrad.torch as fgt
+
+ABC = fg.Alphabet("abc")
+EDIT = fg.EditDistance(ABC)
+GOLD = torch.tensor([[0, 1, 2, -100], [2, -100, 1, 0]])
+HYPOTHESES = torch.tensor([[[0, 1, 2], [0, 1, -100]], [[2, 1, -100], [-100, -100, -100]]])
+HEADS = torch.tensor([[0, 1, 2], [2, 0, -100]])
+FEATURES = torch.linspace(-1, 1, 2 * 4 * 4 * 2).reshape(2, 4, 4, 2)
+COSTS = torch.linspace(0, 1, 2 * 4 * 4).reshape(2, 4, 4)
+GRAPH = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), np.array([[0, 1], [1, 2]]))
+LABELS = torch.tensor([[0, 1, 1], [1, 0, 0]])
+LATTICES = [
+    fg.Lattice.from_nbest(["ab", "abc", "ca"], np.zeros(3), ABC),
+    fg.Lattice.from_nbest(["b", "cb"], np.zeros(2), ABC),
+]
+TEXTS = ["abc", "cb"]
+SIZES = [lattice.num_arcs for lattice in LATTICES]
+
+
+def arcs(scores):
+    return [row[:size] for row, size in zip(scores, SIZES, strict=True)]
+
+
+# name: the shapes of the scores, the module, how it is called on the scores
+MODULES = {
+    "SoftmaxMarginLoss": ([(2, 4, 4, 3)], lambda: fgt.SoftmaxMarginLoss(EDIT),
+                          lambda m, s: m(s, GOLD)),
+    "SoftmaxMarginLoss cap": ([(2, 4, 3)], lambda: fgt.SoftmaxMarginLoss(EDIT, cap=1.0),
+                              lambda m, s: m(s, GOLD)),
+    "SoftmaxMarginLoss band": ([(2, 4, 3)], lambda: fgt.SoftmaxMarginLoss(EDIT, band=1),
+                               lambda m, s: m(s, GOLD)),
+    "SoftmaxMarginLoss auto": ([(2, 4, 3)], lambda: fgt.SoftmaxMarginLoss(EDIT, method="auto"),
+                               lambda m, s: m(s, GOLD)),
+    "RiskLoss": ([(2, 4, 4, 3)], lambda: fgt.RiskLoss(EDIT), lambda m, s: m(s, GOLD)),
+    "CRFLoss": ([(2, 4, 4, 3)], lambda: fgt.CRFLoss(), lambda m, s: m(s, GOLD)),
+    "LinearChainLoss": ([(2, 4, 3), (3, 3)], lambda: fgt.LinearChainLoss(),
+                        lambda m, e, t: m(e, t, GOLD)),
+    "NBestRiskLoss": ([(2, 2)], lambda: fgt.NBestRiskLoss(EDIT),
+                      lambda m, s: m(s, HYPOTHESES, GOLD)),
+    "LatticeSoftmaxMarginLoss": ([(2, max(SIZES))], lambda: fgt.LatticeSoftmaxMarginLoss(EDIT),
+                                 lambda m, s: m(arcs(s), LATTICES, TEXTS)),
+    "LatticeRiskLoss": ([(2, max(SIZES))], lambda: fgt.LatticeRiskLoss(EDIT),
+                        lambda m, s: m(arcs(s), LATTICES, TEXTS)),
+    "LatticeCRFLoss": ([(2, max(SIZES))], lambda: fgt.LatticeCRFLoss(),
+                       lambda m, s: m(arcs(s), LATTICES, TEXTS)),
+    "SpanningTreeLoss": ([(2, 4, 4)], lambda: fgt.SpanningTreeLoss(single_root=True),
+                         lambda m, s: m(s, HEADS, torch.tensor([3, 2]))),
+    "SpanningTreeEntropyLoss": ([(2, 4, 4)], lambda: fgt.SpanningTreeEntropyLoss(single_root=True),
+                                lambda m, s: m(s)),
+    "SpanningTreeKLLoss": ([(2, 4, 4), (2, 4, 4)],
+                           lambda: fgt.SpanningTreeKLLoss(single_root=False),
+                           lambda m, p, q: m(p, q)),
+    "SpanningTreeRiskLoss": ([(2, 4, 4)], lambda: fgt.SpanningTreeRiskLoss(single_root=True),
+                             lambda m, s: m(s, COSTS)),
+    "SpanningTreeGeneralizedExpectationLoss": (
+        [(2, 4, 4)],
+        lambda: fgt.SpanningTreeGeneralizedExpectationLoss(single_root=True),
+        lambda m, s: m(s, FEATURES, torch.tensor([0.5, 0.1]))),
+}  # fmt: skip
+
+
+def scores_of(name, dtype=torch.float64, seed=0):
+    """Random scores of one row, requiring gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = MODULES[name][0]
+    wide = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    return [tensor.to(dtype).requires_grad_() for tensor in wide]
+
+
+def value(name, scores, module=None):
+    """The module of one row on scores."""
+    _, make, call = MODULES[name]
+    return call(make() if module is None else module, *scores)
+
+
+def gradients(name, scores, module=None):
+    """The value as a float, and the gradients."""
+    found = value(name, scores, module)
+    return found.item(), list(torch.autograd.grad(found, scores))
