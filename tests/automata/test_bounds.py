@@ -137,3 +137,22 @@ def test_a_capped_automaton_survives_pickling():
     d = fg.StringDistribution(np.zeros((3, 3)), b)
     lower, upper = d.log_partition_bounds()
     assert lower < upper
+
+
+def test_choose_cap_returns_the_smallest_cap_tried_that_meets_the_tolerance():
+    target, loss = np.array([0, 1, 2, 0, 1, 2]), fg.EditDistance(ABC)
+    scores = np.zeros((6, 3))
+    tried, widths = [], []
+
+    def compiled(cap):
+        b = loss.compile(target, cap=cap)
+        lower, upper = fg.StringDistribution(scores, b).log_partition_bounds()
+        tried.append(cap)
+        widths.append(upper - lower)
+        return b
+
+    found = fg.choose_cap(scores, loss, target, tolerance=0.1, compiled=compiled)
+    assert tried == [1.0 + i for i in range(len(tried))], "by the least cost of an arc"
+    assert len(tried) > 2
+    assert found.cap == tried[-1]
+    assert [width <= 0.1 for width in widths] == [False] * (len(tried) - 1) + [True]

@@ -66,3 +66,24 @@ def test_what_is_below_the_limit_is_untouched():
     with pytest.raises(fg.StateLimitError, match="states pass max_states") as caught:
         determinize(machine, 7, max_states=states - 1)
     assert caught.value.nbytes is None
+
+
+def test_levels_that_are_kept_count(monkeypatch):
+    """A level that fits alone does not fit beside those before it."""
+    machine = fg.EditDistance(WIDE).machine(np.arange(8))
+    frontier = TropicalFrontier(machine, 8)
+    held, alone, together = 0, 0, 0
+    for remaining in reversed(range(8)):
+        room = 2**6
+        while (step := frontier.advance(remaining, 2**40, room)).needed:
+            room += 2**6
+        alone, together = max(alone, room), max(together, held + room)
+        held += step.level.nbytes
+    assert together > 1.2 * alone
+    monkeypatch.setattr("fstgrad.automata.determinize._STATE_BYTES", 0)
+    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_BYTES", alone)
+    with pytest.raises(fg.StateLimitError, match="would bring memory to") as caught:
+        determinize(machine, 8, max_states=100_000)
+    assert caught.value.nbytes > alone
+    monkeypatch.setattr("fstgrad.automata.determinize._LEAST_BYTES", together)
+    assert len(determinize(machine, 8, max_states=100_000).levels) == 8

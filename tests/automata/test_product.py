@@ -1,0 +1,54 @@
+"""The machine and the automaton of a sum of two losses."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.automata.machine import Arcs, TargetMachine
+from fstgrad.automata.product import automaton_product, product_machine
+from fstgrad.automata.semiring import TROPICAL
+from tests.oracles import strings as oracle
+
+ABC = fg.Alphabet("abc")
+NONE = Arcs(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+
+
+def one_symbol(weight, unit):
+    """The machine of one symbol that costs `weight` units."""
+    zero, one, cost = (np.array([x]) for x in (0, 1, weight))
+    initial, final = TROPICAL.full((2,)), TROPICAL.full((2,))
+    initial[0] = final[1] = 0
+    arcs = (Arcs(zero, one, cost),)
+    return TargetMachine(TROPICAL, np.zeros(1, dtype=np.int64), arcs, NONE, initial, final, unit)
+
+
+@pytest.mark.parametrize("weight", [2**20, 2**47, 2**58])
+def test_units_that_are_multiples_stay_exact_while_weights_stay_small(weight):
+    """A third and a half have the common unit a sixth; 3 x 2^58 of these would read as infinite."""
+    a, b = one_symbol(weight, 1 / 2), one_symbol(1, 1 / 3)
+    product = product_machine(a, b)
+    row = product.advance(product.initial[:, None], 0)
+    assert float(product.value(row)[0]) * product.unit == pytest.approx(
+        weight / 2 + 1 / 3, rel=1e-12
+    )
+    is_exact = product.unit == pytest.approx(1 / 6, rel=1e-15)
+    assert is_exact == (weight < 2**47)
+
+
+def test_the_product_of_automata_is_their_sum_on_every_string():
+    a = fg.EditDistance(ABC).compile("abca")
+    b = fg.NGram(ABC, 2).compile("bcab", 4)
+    both = automaton_product(a, b, max_states=1000)
+    for y in oracle.all_strings(3, 4):
+        expected = a.loss(np.array(y)) + b.loss(np.array(y))
+        assert both.loss(np.array(y)) == pytest.approx(expected, rel=1e-13)
+    assert automaton_product(a, b, max_states=both.num_states).num_states == both.num_states
+    with pytest.raises(fg.StateLimitError, match="product of the automata"):
+        automaton_product(a, b, max_states=both.num_states - 1)
+
+
+def test_a_sum_that_no_string_has():
+    a = fg.NGram(ABC, 2).compile("aaaa")
+    b = fg.NGram(ABC, 4).compile("bbbb")
+    with pytest.raises(fg.InfeasibleError, match="finite sum"):
+        automaton_product(a, b, max_states=1000)
