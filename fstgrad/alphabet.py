@@ -40,18 +40,21 @@ class Alphabet:
     """
 
     def __init__(self, symbols: str | Iterable[str]) -> None:
-        self.symbols: tuple[str, ...] = tuple(symbols)
+        try:
+            self.symbols: tuple[str, ...] = tuple(symbols)
+        except TypeError as error:
+            raise AlphabetError(f"symbols is {symbols!r}; give a str or a sequence") from error
+        for symbol in self.symbols:
+            if not isinstance(symbol, str) or symbol in ("", EPSILON):
+                raise AlphabetError(
+                    f"symbols has {symbol!r}; a symbol is a non-empty str other than {EPSILON!r}"
+                )
         self._ids = {symbol: i for i, symbol in enumerate(self.symbols)}
         if not self.symbols:
             raise AlphabetError("symbols is empty; an alphabet needs at least one symbol")
         if len(self._ids) < len(self.symbols):
             repeated = next(s for i, s in enumerate(self.symbols) if self._ids[s] != i)
             raise AlphabetError(f"symbols has {repeated!r} more than once; list each symbol once")
-        for symbol in self.symbols:
-            if not isinstance(symbol, str) or symbol in ("", EPSILON):
-                raise AlphabetError(
-                    f"symbols has {symbol!r}; a symbol is a non-empty str other than {EPSILON!r}"
-                )
 
     @classmethod
     def from_sequences(cls, sequences: Iterable[str | Sequence[str]]) -> "Alphabet":
@@ -97,11 +100,22 @@ class Alphabet:
         AlphabetError
             A symbol or an id is not in the alphabet.
         """
+        if isinstance(sequence, bytes) or not (
+            hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")
+        ):
+            raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")
+        if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
+            raise AlphabetError(
+                f"{name} has shape {sequence.shape}; a sequence of ids is 1-dimensional"
+            )
         if isinstance(sequence, np.ndarray) and sequence.dtype.kind in "iu":
             return self._checked_ids(sequence.astype(np.int64), name)
         if not isinstance(sequence, str) and all(
             isinstance(item, int | np.integer) for item in sequence
         ):
+            largest = max(map(abs, map(int, sequence)), default=0)
+            if largest >= 2**63:
+                raise AlphabetError(f"{name} has an id of {largest.bit_length()} bits")
             return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         ids = np.empty(len(sequence), dtype=np.int64)
         for position, symbol in enumerate(sequence):

@@ -7,6 +7,7 @@ Index
 - `index_array` : integers in a range.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
+- `instance`, `items` : objects of a class, sequences.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
 - `RenamedAttribute`, `renamed_arguments` : old public names, with a warning.
@@ -61,7 +62,7 @@ def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     """Return `values` as a float64 array, whatever it holds."""
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
     _check_shape(name, array, shape)
     return array
@@ -71,9 +72,14 @@ def index_array(
     name: str, values: npt.ArrayLike, size: int, shape: Shape | None = None, *, lower: int = 0
 ) -> IntArray:
     """Return `values` as int64 indices in [lower, size)."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} is not an array of integers: {error}") from error
     if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
         raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
+    if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+        raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
     array = array.astype(np.int64)
     _check_shape(name, array, shape)
     bad = (array < lower) | (array >= size)
@@ -139,14 +145,42 @@ def positive_integer(name: str, value: int, *, minimum: int = 1) -> int:
     """Return `value` as an int not below `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
         raise InvalidInputError(f"{name} is {value!r}; give an integer >= {minimum}")
+    if value >= 2**63:
+        raise InvalidInputError(f"{name} has {value.bit_length()} bits; give an integer below 2^63")
     return int(value)
 
 
 def one_of(name: str, value: str, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise InvalidInputError(f"{name} is {value!r}; choose one of {', '.join(options)}")
     return value
+
+
+def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+    """Raise unless `value` is of a kind, which an error calls `what` ("an Alphabet").
+
+    Raises
+    ------
+    InvalidInputError
+        It is not.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInputError(f"{name} is a {type(value).__name__}; give {what}")
+
+
+def items(name: str, values: Any) -> list[Any]:
+    """Return the items of an iterable.
+
+    Raises
+    ------
+    InvalidInputError
+        It has none.
+    """
+    try:
+        return list(values)
+    except TypeError as error:
+        raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
 
 
 def generator(rng: Seed) -> np.random.Generator:

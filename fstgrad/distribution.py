@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, Seed
+from fstgrad.checks import FloatArray, Seed, float_array, instance
+from fstgrad.errors import InvalidInputError
 
 Table = TypeVar("Table")
 Scalar = Any  # float, or a float64 array of the batch shape in batched families
@@ -69,11 +70,11 @@ class Distribution(ABC, Generic[Table]):
 
     def expectation(self, r: Table) -> Scalar:
         """Return E[<r, t(y)>] for an additively decomposable r, a table like `scores`."""
-        return self.inner(self.marginals(), r)
+        return self.inner(self.marginals(), self._like_scores("r", r))
 
     def covariance(self, r: Table, s: Table) -> Scalar:
         """Return Cov[<r, t(y)>, <s, t(y)>] for two tables like `scores`."""
-        return self.inner(self.covariance_product(s), r)
+        return self.inner(self.covariance_product(s), self._like_scores("r", r))
 
     def log_prob(self, structure: Any) -> Scalar:
         """Return log p(y) in nats; -inf for a structure that is forbidden."""
@@ -90,6 +91,8 @@ class Distribution(ABC, Generic[Table]):
 
     def cross_entropy(self, other: "Distribution[Table]") -> Scalar:
         """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        instance("other", other, Distribution, "a distribution of the same family")
+        self._like_scores("the scores of other", other.scores)
         expected_score = self.inner(self.marginals(), other.scores)
         return other.log_partition() - expected_score - self.expected_log_base(other)
 
@@ -100,6 +103,10 @@ class Distribution(ABC, Generic[Table]):
     @abstractmethod
     def _difference(self, left: Table, right: Table) -> Table:
         """Return left - right, entry by entry."""
+
+    @abstractmethod
+    def _like_scores(self, name: str, table: Table) -> Table:
+        """Return a table of numbers; InvalidInputError unless it is like the scores."""
 
 
 class ArrayDistribution(Distribution[FloatArray]):
@@ -117,6 +124,12 @@ class ArrayDistribution(Distribution[FloatArray]):
 
     def _difference(self, left: FloatArray, right: FloatArray) -> FloatArray:
         return np.subtract(left, right)
+
+    def _like_scores(self, name: str, table: FloatArray) -> FloatArray:
+        array = float_array(name, table, np.shape(self.scores))
+        if np.isnan(array).any():
+            raise InvalidInputError(f"{name} has NaN; give numbers")
+        return array
 
 
 def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:

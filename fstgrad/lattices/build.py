@@ -8,7 +8,15 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import BoolArray, FloatArray, IntArray, index_array, log_weights
+from fstgrad.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    index_array,
+    instance,
+    items,
+    log_weights,
+)
 from fstgrad.errors import AlphabetError, FstError, InfeasibleError, InvalidInputError
 from fstgrad.lattices.graph import EPSILON, Graph
 from fstgrad.openfst import Fst, FstArrays, Symbols, is_acceptor, is_acyclic, read, to_arrays
@@ -53,6 +61,8 @@ def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     One end: where there are several final states, or one that scores or goes on, each gets an
     epsilon arc, which carries its score, to a new state.
     """
+    for state in (start, *final):
+        index_array("a final state or the start", state, _LARGEST_STATE, ())
     states, ends_of = np.unique(np.concatenate([arcs.source, arcs.nextstate]), return_inverse=True)
     known = {int(state): i for i, state in enumerate(states.tolist())}
     source, nextstate = ends_of[: len(arcs.source)], ends_of[len(arcs.source) :]
@@ -143,6 +153,7 @@ def _cycle() -> InvalidInputError:
 
 def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acyclic acceptor; scores are minus the weights."""
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     arrays = to_arrays(fst)  # first: OpenFst follows arcs to states that are not there
     plain = read(fst)
     if not is_acceptor(plain):
@@ -179,6 +190,8 @@ def _ids_of_labels(label: IntArray, symbols: Symbols | None, alphabet: Alphabet)
 
 def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:
     """Return arcs, start and final scores of an acceptor in AT&T text."""
+    instance("text", text, str, "AT&T text")
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     rows: list[tuple[int, int, int, float]] = []
     final: dict[int, float] = {}
     start: int | None = None
@@ -205,16 +218,19 @@ def arcs_of_text(text: str, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[i
 
 
 def _state(field: str, line: int) -> int:
-    if not field.isdecimal():
+    if not (field.isascii() and field.isdigit() and len(field) <= 18):
         raise InvalidInputError(f"text, line {line}: {field!r} is not the number of a state")
     return int(field)
 
 
 def _cost(field: str, line: int) -> float:
     try:
-        return float(field)
+        cost = float(field)
     except ValueError:
         raise InvalidInputError(f"text, line {line}: {field!r} is not a cost") from None
+    if not cost > -np.inf:
+        raise InvalidInputError(f"text, line {line}: {field!r} is neither finite nor inf")
+    return cost
 
 
 def _symbol(field: str, alphabet: Alphabet, line: int) -> int:
@@ -227,7 +243,9 @@ def arcs_of_nbest(
     hypotheses: Sequence[SequenceLike], scores: npt.ArrayLike, alphabet: Alphabet
 ) -> tuple[ScoredArcs, int]:
     """Return the arcs of an n-best list, the scored epsilon arcs first, and the final state."""
-    strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(hypotheses)]
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
+    every = items("hypotheses", hypotheses)
+    strings = [alphabet.encode(y, name=f"hypotheses[{i}]") for i, y in enumerate(every)]
     if not strings:
         raise InvalidInputError("hypotheses is empty; give at least one")
     weights = log_weights("scores", scores, (len(strings),))
@@ -251,11 +269,15 @@ def arcs_of_slots(
     slots: Sequence[Sequence[tuple[str | None, float]]], alphabet: Alphabet
 ) -> ScoredArcs:
     """Return the arcs of a confusion network, slot by slot."""
-    rows = [
-        (t, t + 1, EPSILON if symbol is None else int(alphabet.encode([symbol])[0]), score)
-        for t, slot in enumerate(slots)
-        for symbol, score in slot
-    ]
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
+    rows = []
+    for t, slot in enumerate(items("slots", slots)):
+        for pair in items(f"slots[{t}]", slot):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise InvalidInputError(f"slots[{t}] has {pair!r}; give pairs (symbol, score)")
+            symbol, score = pair
+            label = EPSILON if symbol is None else int(alphabet.encode([symbol])[0])
+            rows.append((t, t + 1, label, score))
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
     source, nextstate, label, scores = zip(*rows, strict=True)

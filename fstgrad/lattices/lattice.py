@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad import checks
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import (
@@ -15,8 +16,10 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
-    log_weights,
+    index_array,
+    instance,
     positive_integer,
+    real_array,
     renamed_arguments,
 )
 from fstgrad.distribution import ArrayDistribution, Distribution
@@ -118,8 +121,9 @@ class Lattice(ArrayDistribution):
         InfeasibleError
             No path leads from the start to a final state.
         """
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         arcs = build.ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
-        finals = dict(final) if isinstance(final, Mapping) else dict.fromkeys(final, 0.0)
+        finals = dict(final) if isinstance(final, Mapping) else _unscored(final)
         return cls(alphabet, *build.ordered(arcs, start, finals))
 
     @classmethod
@@ -209,7 +213,7 @@ class Lattice(ArrayDistribution):
 
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
         """Return the same arcs with other scores (A,); a compiled loss serves both."""
-        array = log_weights("scores", scores, (self.num_arcs,)).copy()
+        array = checks.log_weights("scores", scores, (self.num_arcs,)).copy()
         return replace(self, scores=array)
 
     def scatter(self, scores: Any) -> Any:
@@ -281,6 +285,7 @@ class Lattice(ArrayDistribution):
         ------
         StateLimitError, InfeasibleError, InvalidInputError
         """
+        instance("loss", loss, Loss, "a Loss")
         if loss.alphabet != self.alphabet:
             raise InvalidInputError(
                 f"loss is over {loss.alphabet!r}, the lattice over {self.alphabet!r}; "
@@ -316,11 +321,12 @@ class Lattice(ArrayDistribution):
 
     def expected_loss(self, b: LatticeLoss) -> float:
         """Return E[L] in nats; strings with L = +inf are left out."""
+        instance("b", b, LatticeLoss, "what compile returns")
         return b.risk(self.graph, self.scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative of the posteriors along a change of the scores."""
-        values = np.asarray(direction, dtype=np.float64)
+        values = real_array("direction", direction, self.scores.shape)
         mean, given = self._flow.conditional_means(values)
         return self._flow.posterior * (given - mean)
 
@@ -350,7 +356,7 @@ class Lattice(ArrayDistribution):
 
     def string(self, path: IntArray) -> IntArray:
         """Return the ids that a path, an array of arcs, reads."""
-        labels = self.label[path]
+        labels = self.label[index_array("path", path, self.num_arcs, (None,))]
         symbols: IntArray = labels[labels != EPSILON]
         return symbols
 
@@ -387,7 +393,9 @@ class Lattice(ArrayDistribution):
         writes the arc posteriors as costs.  States are those of the lattice; arcs that stand for
         final scores become final weights.
         """
-        values = self.scores if log_weights is None else np.asarray(log_weights, dtype=np.float64)
+        values = self.scores
+        if log_weights is not None:
+            values = checks.log_weights("log_weights", log_weights, self.scores.shape)
         symbols = ((0, EPSILON_SYMBOL), *enumerate(self.alphabet.symbols, start=1))
         return from_arrays(build.fst_arrays(self.graph, self.label, self.ends, values, symbols))
 
@@ -397,3 +405,10 @@ class Lattice(ArrayDistribution):
 
     def _ids(self, structure: SequenceLike) -> IntArray:
         return self.alphabet.encode(structure, name="structure")
+
+
+def _unscored(states: Iterable[int]) -> dict[int, float]:
+    try:
+        return dict.fromkeys(checks.items("final", states), 0.0)
+    except TypeError as error:
+        raise InvalidInputError(f"final is {states!r}; give states") from error

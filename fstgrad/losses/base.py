@@ -20,7 +20,7 @@ from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize, minimize_finals
 from fstgrad.automata.product import automaton_product, product_machine
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
 from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
@@ -286,6 +286,8 @@ class SumLoss(Loss):
 
     def __init__(self, losses: Sequence[Loss]) -> None:
         parts = [part.losses if isinstance(part, SumLoss) else (part,) for part in losses]
+        for part in (loss for found in parts for loss in found):
+            instance("a part of a sum", part, Loss, "a Loss")
         self.losses: tuple[Loss, ...] = tuple(loss for part in parts for loss in part)
         self.alphabet = self.losses[0].alphabet
         tropical = all(loss.semiring == "tropical" for loss in self.losses)

@@ -4,6 +4,7 @@ import numpy.typing as npt
 
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.base import ScaledLoss, Target
 from fstgrad.losses.transducer import TransducerLoss
@@ -47,6 +48,7 @@ class EditDistance(TransducerLoss):
         confusion: npt.ArrayLike | None = None,
         factored: bool | None = None,
     ) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         if factored is None:
             factored = confusion is None and len(alphabet) > _WHOLE
         if not factored:

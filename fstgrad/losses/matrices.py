@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, real_array
+from fstgrad.checks import FloatArray, instance, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 
@@ -91,6 +91,7 @@ def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) ->
     """Return (n, n) scores from a file in NCBI format, a matrix that was read, or an array."""
     if isinstance(matrix, str | os.PathLike):
         matrix = SubstitutionMatrix.read(matrix)
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     if isinstance(matrix, SubstitutionMatrix):
         return matrix.over(alphabet)
     return real_array("matrix", matrix, (len(alphabet), len(alphabet)))

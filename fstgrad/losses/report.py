@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import items
 from fstgrad.errors import InvalidInputError
 
 _CLOSE = 1e-9
@@ -85,7 +86,10 @@ def examine(loss: _Examined, samples: Iterable[SequenceLike]) -> LossReport:
     InvalidInputError
         There is no sample.
     """
-    strings = [loss.alphabet.encode(s, name=f"samples[{i}]") for i, s in enumerate(samples)]
+    strings = [
+        loss.alphabet.encode(s, name=f"samples[{i}]")
+        for i, s in enumerate(items("samples", samples))
+    ]
     if not strings:
         raise InvalidInputError("samples is empty; give at least one string")
     states = [loss._size(s) for s in strings]

@@ -22,7 +22,7 @@ from fstgrad.automata.composition import (
 from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
-from fstgrad.checks import FloatArray, one_of, positive_number
+from fstgrad.checks import FloatArray, instance, one_of, positive_number
 from fstgrad.errors import FstError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.openfst import (
@@ -89,6 +89,7 @@ class TransducerLoss(Loss):
         log: bool = True,
     ) -> None:
         one_of("semiring", semiring, tuple(SEMIRINGS))
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.alphabet = alphabet
         self.semiring = semiring
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)

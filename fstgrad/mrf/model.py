@@ -5,7 +5,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    float_array,
+    generator,
+    instance,
+    log_weights,
+    positive_integer,
+    real_array,
+)
 from fstgrad.distribution import Distribution, masked_inner
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import decode, losses, methods
@@ -134,7 +144,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         By elimination with tangents on any graph that is narrow enough; two to three times the
         cost of `marginals`.
         """
-        return Elimination(self).tangents(direction)
+        return Elimination(self).tangents(self._like_scores("direction", direction, finite=True))
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k labelings (k, I) int64, independent and exact."""
@@ -184,6 +194,19 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         edge = left.edge - right.edge
         edge = edge.sum(axis=0) if self.shared else edge
         return Table(left.node - right.node, edge, left.factors - right.factors)
+
+    def _like_scores(self, name: str, table: Table, *, finite: bool = False) -> Table:
+        instance(name, table, Table, "a Table like the scores")
+        checked = real_array if finite else float_array
+        node = checked(f"{name}.node", table.node, self.scores.node.shape)
+        edge = checked(f"{name}.edge", table.edge)
+        if edge.shape not in (self.scores.edge.shape, self.edge_stack.shape):
+            raise InvalidInputError(
+                f"{name}.edge has shape {edge.shape}; the scores have {self.scores.edge.shape}"
+            )
+        if np.isnan(node).any() or np.isnan(edge).any():
+            raise InvalidInputError(f"{name} has NaN; give numbers")
+        return Table(node, edge)
 
     def __repr__(self) -> str:
         return (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
+from fstgrad.checks import FloatArray, IntArray, index_array, instance, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
@@ -96,6 +96,7 @@ class ScoredGraph:
         Its log_partition is log sum exp(s(y)) over the labelings that agree with the evidence,
         log P(evidence) + log Z.
         """
+        instance("evidence", evidence, Mapping, "a mapping of nodes to labels")
         node = self.scores.node.copy()
         for i, label in evidence.items():
             at = int(index_array("evidence node", [i], self.num_nodes)[0])

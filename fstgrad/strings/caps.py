@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.bounds import loss_range
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
 from fstgrad.losses.base import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
@@ -91,6 +91,7 @@ def choose_cap(
     positive_number("tolerance", tolerance, allow_zero=True)
     positive_integer("max_states", max_states)
     one_of("objective", objective, ("softmax-margin", "risk"))
+    instance("loss", loss, Loss, "a Loss")
     if loss.semiring != "tropical":
         raise NotSupportedError("a cap saves no states of a rational loss; compile it without cap=")
     scores = StringDistribution(scores).scores

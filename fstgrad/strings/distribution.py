@@ -16,6 +16,7 @@ from fstgrad.checks import (
     log_weights,
     one_of,
     positive_integer,
+    real_array,
 )
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -164,11 +165,7 @@ class StringDistribution(ArrayDistribution):
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return the derivative of the marginals along a change of the scores; two passes."""
-        direction = np.asarray(direction, dtype=np.float64)
-        if direction.shape != self.scores.shape:
-            raise InvalidInputError(
-                f"direction has shape {direction.shape}; the scores have {self.scores.shape}"
-            )
+        direction = real_array("direction", direction, self.scores.shape)
         return tangent(self.scores, self.automaton, scale=1, direction=direction).change
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:

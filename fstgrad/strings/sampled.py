@@ -14,7 +14,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_integer
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, instance, one_of, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import (
     EVERYTHING,
@@ -335,6 +335,7 @@ def _checked(
     scores: npt.ArrayLike, target: Target | None, loss: Loss | TargetLoss | SumTargetLoss
 ) -> tuple[StringDistribution, TargetLoss | SumTargetLoss]:
     distribution = StringDistribution(scores)
+    instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
     n = distribution.scores.shape[-1]
     if len(loss.alphabet) != n:
         raise InvalidInputError(

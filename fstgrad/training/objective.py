@@ -1,6 +1,6 @@
 """The training objective of pairs (x, y) in the weights w, and its exact gradient."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
@@ -8,12 +8,13 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
+from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.bounds import fixed_cap
 from fstgrad.checks import (
     FloatArray,
     IntArray,
+    instance,
     one_of,
     positive_integer,
     positive_number,
@@ -147,6 +148,10 @@ class PairObjective:
     def __post_init__(self) -> None:
         """Check that the parts go together."""
         one_of("kind", self.kind, KINDS)
+        instance("features.alphabet", getattr(self.features, "alphabet", None), Alphabet,
+                 "features with an Alphabet")  # fmt: skip
+        if self.loss is not None:
+            instance("loss", self.loss, Loss, "a Loss")
         if self.kind == "risk" and self.loss is None:
             raise InvalidInputError("kind is 'risk' without a loss; give the loss to expect")
         if self.loss is not None and self.loss.alphabet != self.features.alphabet:
@@ -219,7 +224,7 @@ class PairObjective:
             There are no pairs.
         """
         value, gradient, count = 0.0, np.zeros(self.features.shape), 0
-        for x, y in pairs:
+        for x, y in checked_pairs(pairs):
             value, count = value + self(w, x, y, out=gradient).value, count + 1
         if count == 0:
             raise InvalidInputError("pairs is empty; give at least one pair")
@@ -329,6 +334,18 @@ class PairObjective:
         if len(ids) == 0:
             raise InvalidInputError("y is empty; give at least one symbol")
         return ids, self.features.scores(w, x, len(ids))
+
+
+def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:
+    """Yield the pairs; InvalidInputError where an item is none."""
+    try:
+        found = iter(pairs)
+    except TypeError as error:
+        raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
+    for pair in found:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInputError(f"pairs has {pair!r}; give pairs (x, y)")
+        yield pair[0], pair[1]
 
 
 def _gold_score(scores: FloatArray, ids: IntArray) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad import losses
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, one_of, positive_integer
+from fstgrad.checks import FloatArray, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings import StringDistribution
@@ -280,10 +280,9 @@ class SequenceModel(Estimator):
         """Return p(y | x); `length` of y is that of the length model if left out."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
-        if self.latent_ is not None:
-            x = padded(as_input(x))
-            length = len(x)
-        length = self.lengths_(len(x)) if length is None else length
+        x = as_input(x) if self.latent_ is None else padded(as_input(x))
+        if self.latent_ is not None or length is None:
+            length = self.lengths_(len(x)) if self.latent_ is None else len(x)
         return StringDistribution(self.features_.scores(self.coef_, as_input(x), length))
 
     def predict(self, X: Sequences) -> list[Any]:
@@ -291,14 +290,14 @@ class SequenceModel(Estimator):
 
         With an alignment: the y of the most probable latent string.
         """
-        return [self._shown(self.distribution(x).mode()) for x in X]
+        return [self._shown(self.distribution(x).mode()) for x in items("X", X)]
 
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
         """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
 
         With an alignment the probabilities of the 4 k best latent strings are added up by y.
         """
-        return [self._nbest(self.distribution(x), k) for x in X]
+        return [self._nbest(self.distribution(x), k) for x in items("X", X)]
 
     def _nbest(self, distribution: StringDistribution, k: int) -> list[tuple[Any, float]]:
         if self.latent_ is None:
@@ -355,6 +354,7 @@ class SequenceModel(Estimator):
         )
 
     def _pairs(self, X: Sequences, Y: Sequences) -> list[XY]:
+        X, Y = items("X", X), [items("a target", y) for y in items("Y", Y)]
         if len(X) != len(Y):
             raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
         if len(X) == 0:

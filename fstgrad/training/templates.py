@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.checks import FloatArray, IntArray, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
@@ -46,8 +46,19 @@ class Tagged:
 
 
 def as_input(x: Sequence[str] | Tagged) -> Any:
-    """Return an input as the features take it: `Tagged`, or a tuple of symbols."""
-    return x if isinstance(x, Tagged) else tuple(x)
+    """Return an input as the features take it: `Tagged`, or a tuple of symbols.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither.
+    """
+    if isinstance(x, Tagged):
+        return x
+    symbols = tuple(items("an input", x))
+    if not all(isinstance(symbol, str) for symbol in symbols):
+        raise InvalidInputError(f"an input is {x!r}; give a str or a sequence of symbols")
+    return symbols
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, instance
 from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import ArcType, Fst, FstArrays, from_arrays
 
@@ -75,4 +75,5 @@ def final_at(states: int, *final: int) -> FloatArray:
 
 def labels(alphabet: Alphabet) -> IntArray:
     """Return the labels of all symbols, 1 .. n."""
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     return np.arange(1, len(alphabet) + 1)
