@@ -1,6 +1,6 @@
 """Lattices from FSTs, text, n-best lists, confusion networks: arcs, checked, ordered, trimmed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -149,6 +149,16 @@ def _cycle() -> InvalidInputError:
     return InvalidInputError(
         "the arcs have a cycle, so that paths do not end; a lattice is acyclic"
     )
+
+
+def scored_states(final: Mapping[int, float] | Iterable[int]) -> dict[int, float]:
+    """Return final states and their scores, 0 where none are given."""
+    if isinstance(final, Mapping):
+        return dict(final)
+    states = items("final", final)
+    for state in states:
+        index_array("final", state, _LARGEST_STATE, ())
+    return dict.fromkeys(map(int, states), 0.0)
 
 
 def arcs_of_fst(fst: Fst, alphabet: Alphabet) -> tuple[ScoredArcs, int, dict[int, float]]:

@@ -11,17 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import (
-    FloatArray,
-    IntArray,
-    Seed,
-    generator,
-    index_array,
-    instance,
-    positive_integer,
-    real_array,
-    renamed_arguments,
-)
+from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer, renamed_arguments
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.lattices import build, search
@@ -121,9 +111,9 @@ class Lattice(ArrayDistribution):
         InfeasibleError
             No path leads from the start to a final state.
         """
-        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        checks.instance("alphabet", alphabet, Alphabet, "an Alphabet")
         arcs = build.ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
-        finals = dict(final) if isinstance(final, Mapping) else _unscored(final)
+        finals = build.scored_states(final)
         return cls(alphabet, *build.ordered(arcs, start, finals))
 
     @classmethod
@@ -285,7 +275,7 @@ class Lattice(ArrayDistribution):
         ------
         StateLimitError, InfeasibleError, InvalidInputError
         """
-        instance("loss", loss, Loss, "a Loss")
+        checks.instance("loss", loss, Loss, "a Loss")
         if loss.alphabet != self.alphabet:
             raise InvalidInputError(
                 f"loss is over {loss.alphabet!r}, the lattice over {self.alphabet!r}; "
@@ -321,12 +311,12 @@ class Lattice(ArrayDistribution):
 
     def expected_loss(self, b: LatticeLoss) -> float:
         """Return E[L] in nats; strings with L = +inf are left out."""
-        instance("b", b, LatticeLoss, "what compile returns")
+        checks.instance("b", b, LatticeLoss, "what compile returns")
         return b.risk(self.graph, self.scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative of the posteriors along a change of the scores."""
-        values = real_array("direction", direction, self.scores.shape)
+        values = checks.real_array("direction", direction, self.scores.shape)
         mean, given = self._flow.conditional_means(values)
         return self._flow.posterior * (given - mean)
 
@@ -352,11 +342,11 @@ class Lattice(ArrayDistribution):
     def sample_paths(self, k: int, rng: Seed = None) -> list[IntArray]:
         """Return k independent paths, each an array of arcs."""
         positive_integer("k", k)
-        return [steps[steps >= 0] for steps in self._flow.sample(k, generator(rng))]
+        return [steps[steps >= 0] for steps in self._flow.sample(k, checks.generator(rng))]
 
     def string(self, path: IntArray) -> IntArray:
         """Return the ids that a path, an array of arcs, reads."""
-        labels = self.label[index_array("path", path, self.num_arcs, (None,))]
+        labels = self.label[checks.index_array("path", path, self.num_arcs, (None,))]
         symbols: IntArray = labels[labels != EPSILON]
         return symbols
 
@@ -405,10 +395,3 @@ class Lattice(ArrayDistribution):
 
     def _ids(self, structure: SequenceLike) -> IntArray:
         return self.alphabet.encode(structure, name="structure")
-
-
-def _unscored(states: Iterable[int]) -> dict[int, float]:
-    try:
-        return dict.fromkeys(checks.items("final", states), 0.0)
-    except TypeError as error:
-        raise InvalidInputError(f"final is {states!r}; give states") from error

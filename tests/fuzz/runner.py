@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,7 +281,14 @@ def signature(what: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+|/\S*/|'[^']*'", "_", what)[-160:]
 
 
-def fuzz(seed: int, seconds: float, folder: pathlib.Path, *, say: Callable[[str], None]) -> int:
+def fuzz(
+    seed: int,
+    seconds: float,
+    folder: pathlib.Path,
+    *,
+    say: Callable[[str], None],
+    kinds: Collection[str] = ("command", "call", "sweep"),
+) -> int:
     """Run all kinds of cases in turn for some seconds; return the number of findings."""
     fuzzer = Fuzzer(seed, folder)
     makers = {"command": fuzzer.command, "call": fuzzer.call, "sweep": fuzzer.sweep}
@@ -289,7 +296,8 @@ def fuzz(seed: int, seconds: float, folder: pathlib.Path, *, say: Callable[[str]
     kept: dict[str, Finding] = {}
     found = 0
     while time.monotonic() - begun < seconds:
-        for kind, make in makers.items():
+        for kind in kinds:
+            make = makers[kind]
             numbers = range(counts[kind], counts[kind] + CHUNK)
             counts[kind] += CHUNK
             for finding in run_cases(kind, make, numbers):
@@ -310,6 +318,7 @@ def program() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", default="command,call,sweep")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/fuzz"))
     given = parser.parse_args()
     found = fuzz(
