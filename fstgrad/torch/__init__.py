@@ -9,6 +9,8 @@ Index
 Each function has a module with `reduction`, named after it.
 
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
+- alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `CTCLoss`,
+  `CTCSoftmaxMarginLoss`, `CTCRiskLoss`.
 - n-best lists : `nbest_risk`; `NBestRiskLoss`.
 - chains : `CRF`, `linear_chain_nll`; `LinearChainLoss`.
 - lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`;
@@ -26,9 +28,13 @@ Each function has a module with `reduction`, named after it.
 
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
+from fstgrad.torch.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import (
     CRFLoss,
+    CTCLoss,
+    CTCRiskLoss,
+    CTCSoftmaxMarginLoss,
     LatticeCRFLoss,
     LatticeRiskLoss,
     LatticeSoftmaxMarginLoss,
@@ -62,6 +68,9 @@ from fstgrad.torch.trees import (
 __all__ = [
     "CRF",
     "CRFLoss",
+    "CTCLoss",
+    "CTCRiskLoss",
+    "CTCSoftmaxMarginLoss",
     "Estimate",
     "LatticeCRFLoss",
     "LatticeRiskLoss",
@@ -83,6 +92,9 @@ __all__ = [
     "TransducerCosts",
     "Trees",
     "crf_nll",
+    "ctc_nll",
+    "ctc_risk",
+    "ctc_softmax_margin",
     "lattice_crf_nll",
     "lattice_risk",
     "lattice_softmax_margin",

@@ -12,7 +12,7 @@ import torch
 
 from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError, NotSupportedError
-from fstgrad.torch import crf, lattices, mrf, nbest, strings, trees
+from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced
 from fstgrad.torch.sampling import Estimate, Sampling
 
@@ -107,6 +107,9 @@ def _short(value: Any) -> str:
 SoftmaxMarginLoss = _module("SoftmaxMarginLoss", strings.softmax_margin)
 RiskLoss = _module("RiskLoss", strings.risk)
 CRFLoss = _module("CRFLoss", strings.crf_nll)
+CTCLoss = _module("CTCLoss", ctc.ctc_nll)
+CTCSoftmaxMarginLoss = _module("CTCSoftmaxMarginLoss", ctc.ctc_softmax_margin)
+CTCRiskLoss = _module("CTCRiskLoss", ctc.ctc_risk)
 NBestRiskLoss = _module("NBestRiskLoss", nbest.nbest_risk)
 LinearChainLoss = _module("LinearChainLoss", crf.linear_chain_nll)
 LatticeSoftmaxMarginLoss = _module("LatticeSoftmaxMarginLoss", lattices.lattice_softmax_margin)
