@@ -187,20 +187,6 @@ class ArcTable:
         checks.index_array(f"labels of {name}", labels, size)
         return checked, np.where(real, labels, structures.PADDING)
 
-    def constrained(self, required: npt.ArrayLike, forbidden: npt.ArrayLike) -> FloatArray:
-        """Return the scores with -inf on forbidden arcs and on the rivals of required ones."""
-        table = self.scores.copy()
-        for arc in self._checked_arcs("forbidden", forbidden):
-            table[(..., *arc)] = -np.inf
-        for arc in self._checked_arcs("required", required):
-            kept = table[(..., *arc)].copy()
-            dependent = (
-                (slice(None), arc[1], slice(None)) if self.labeled else (slice(None), arc[1])
-            )
-            table[(..., *dependent)] = -np.inf
-            table[(..., *arc)] = kept
-        return table
-
     def like_flat(self, table: FloatArray) -> FloatArray:
         """Return a table like the scores with the batch as one axis."""
         return table if len(self.batch_shape) == 1 else table.reshape(self.flat.shape)
@@ -210,23 +196,6 @@ class ArcTable:
         if len(self.batch_shape) == 1:
             return table
         return table.reshape(*self.batch_shape, *table.shape[1:])
-
-    def _checked_arcs(self, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
-        array = np.asarray(arcs)
-        if array.size == 0:
-            return []
-        n = self.scores.shape[-2 if self.labeled else -1] - 1
-        width = 3 if self.labeled and array.shape[-1:] == (3,) else 2
-        array = checks.index_array(name, array, max(n + 1, self.scores.shape[-1]), (None, width))
-        for arc in array.tolist():
-            fits = arc[0] <= n and 1 <= arc[1] <= n and arc[0] != arc[1]
-            if not fits or (width == 3 and arc[2] >= self.scores.shape[-1]):
-                raise InvalidInputError(
-                    f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n}"
-                    f" and another dependent in 1 .. {n}, and a label of the table if any"
-                )
-        whole = (slice(None),) if self.labeled and width == 2 else ()
-        return [(*arc, *whole) for arc in array.tolist()]
 
 
 def _is_labeled(shape: tuple[int, ...]) -> bool:

@@ -13,7 +13,7 @@ from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.distribution import Distribution, Scalar
 from fstgrad.errors import InvalidInputError
-from fstgrad.trees import structures, support
+from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.moments import MomentDistribution
 
@@ -96,12 +96,17 @@ class TreeDistribution(MomentDistribution):
         )
 
     def with_arcs(
-        self: Self, *, required: npt.ArrayLike = (), forbidden: npt.ArrayLike = ()
+        self: Self,
+        *,
+        required: Any = (),
+        forbidden: Any = (),
+        allowed: npt.ArrayLike | None = None,
     ) -> Self:
         """Return the distribution conditioned on hard constraints.
 
         required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label where there are
-        labels.  They hold for every item of a batch.
+        labels, for every item of a batch; or a list of such for each item.  allowed : what is known
+        of the trees, as in `partial_nll`.
 
         Examples
         --------
@@ -110,7 +115,31 @@ class TreeDistribution(MomentDistribution):
         >>> trees.with_arcs(required=[(0, 2)], forbidden=[(2, 1)]).mode()
         array([3, 0, 2])
         """
-        return self.with_scores(self._table.constrained(required, forbidden))
+        scores = partial.constrained(self._table, required, forbidden)
+        if allowed is not None:
+            scores = np.where(partial.allowed_by(self._table, allowed), scores, -np.inf)
+        return self.with_scores(scores)
+
+    def partial_nll(self, known: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
+        """Return -log of the probability of all trees that agree with what is known, its gradient.
+
+        known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
+            that fits the scores: which arcs (and labels) may be used.
+        The marginal likelihood of partial annotation: log Z less that of the trees that agree; the
+        gradient in the scores is the difference of their marginals.  +inf where none agrees is an
+        `InfeasibleError`.
+
+        Examples
+        --------
+        >>> import numpy as np, fstgrad as fg
+        >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+        >>> value, gradient = trees.partial_nll([-1, 1, -1])  # word 2 hangs on word 1
+        >>> round(float(np.exp(-value)), 6)
+        0.333333
+        """
+        agreeing = self.with_arcs(allowed=known)
+        value = self.log_partition() - agreeing.log_partition()
+        return value, self.marginals() - agreeing.marginals()
 
     def scaled(self: Self, factor: float) -> Self:
         """Return the distribution of the scores times `factor` > 0, an inverse temperature."""

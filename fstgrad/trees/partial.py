@@ -1,0 +1,111 @@
+"""What is known of a tree beforehand, as tables of the arcs (and labels) that it may use."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.structures import PADDING
+
+
+def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
+    """Return the scores with -inf on forbidden arcs and on the rivals of required ones.
+
+    required, forbidden : (k, 2) or (k, 3) arcs for all items, or a list of such for each item.
+    """
+    scores = table.scores.copy()
+    for where, arc in _arcs(table, "forbidden", forbidden):
+        scores[(*where, *arc)] = -np.inf
+    for where, arc in _arcs(table, "required", required):
+        kept = scores[(*where, *arc)].copy()
+        scores[
+            (*where, slice(None), *((arc[1], slice(None)) if table.labeled else (arc[1],)))
+        ] = -np.inf
+        scores[(*where, *arc)] = kept
+    return scores
+
+
+def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
+    """Return which entries of the scores partial trees allow, of the shape of the scores.
+
+    partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
+        labels, -1 for an unknown head or label.
+    """
+    array = np.asarray(partial)
+    shape = table.scores.shape
+    if array.dtype == np.bool_:
+        try:
+            return np.broadcast_to(array, shape)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"partial has shape {array.shape}; it must fit the scores, {shape}"
+            ) from error
+    n = shape[len(table.batch_shape)] - 1
+    wanted = (*table.batch_shape, n, 2) if table.labeled else (*table.batch_shape, n)
+    array = checks.index_array("partial", array, max(shape[-1], n + 1), lower=PADDING)
+    if array.shape != wanted:
+        raise InvalidInputError(
+            f"partial has shape {array.shape}; the shape must be {wanted}, -1 where nothing is "
+            "known, or a bool table like the scores"
+        )
+    heads = array[..., 0] if table.labeled else array
+    checks.index_array("heads of partial", heads, n + 1, lower=PADDING)
+    allowed = _fits(heads, n + 1)
+    if not table.labeled:
+        return allowed
+    checks.index_array("labels of partial", array[..., 1], shape[-1], lower=PADDING)
+    labels = np.moveaxis(_fits(array[..., 1], shape[-1]), -2, -1)
+    return allowed[..., None] & labels[..., None, :, :]
+
+
+def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
+    """Return (..., size, n+1): which values dependents may have; all where -1 and for the root."""
+    values = np.arange(size)[:, None]
+    fits = (known[..., None, :] == PADDING) | (known[..., None, :] == values)
+    everything = np.ones((*fits.shape[:-1], 1), dtype=bool)
+    return np.concatenate([everything, fits], axis=-1)
+
+
+def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Return (index of the items, arc) for all arcs."""
+    if _is_per_item(arcs):
+        items = len(table.lengths)
+        if len(arcs) != items or not table.batch_shape:
+            raise InvalidInputError(
+                f"{name} has arcs for {len(arcs)} items and the batch has {items}; give a list of "
+                "(head, dependent) for each item in turn, or one for all"
+            )
+        places = list(np.ndindex(table.batch_shape))
+        return [
+            (place, arc)
+            for place, own in zip(places, arcs, strict=True)
+            for arc in _checked(table, name, own)
+        ]
+    return [((...,), arc) for arc in _checked(table, name, arcs)]
+
+
+def _is_per_item(arcs: Any) -> bool:
+    """Whether these are lists of arcs: three levels deep where there is an arc at all."""
+    return any(np.ndim(arc) > 0 for own in arcs for arc in own)
+
+
+def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
+    array = np.asarray(arcs)
+    if array.size == 0:
+        return []
+    n = table.scores.shape[len(table.batch_shape)] - 1
+    width = 3 if table.labeled and array.shape[-1:] == (3,) else 2
+    array = checks.index_array(name, array, max(n + 1, table.scores.shape[-1]), (None, width))
+    for arc in array.tolist():
+        fits = arc[0] <= n and 1 <= arc[1] <= n and arc[0] != arc[1]
+        if not fits or (width == 3 and arc[2] >= table.scores.shape[-1]):
+            raise InvalidInputError(
+                f"{name} has the arc {tuple(arc)}; give (head, dependent) with head in 0 .. {n}"
+                f" and another dependent in 1 .. {n}, and a label of the table if any"
+            )
+    whole = (slice(None),) if table.labeled and width == 2 else ()
+    return [(*arc, *whole) for arc in array.tolist()]
