@@ -13,6 +13,7 @@ over all trees, and the entropy:
     python examples/dependency_parser.py ../shared/data/ud/UD_English-PUD/en_pud-ud-test.conllu
 """
 
+import collections
 import sys
 import time
 
@@ -76,7 +77,8 @@ def hashed(key):
 
 def expectation_features(batch, names):
     """Arcs that a linguist would expect: (b, m+1, m+1, F), and how many could be, (b, F)."""
-    tag = {name: i for i, name in enumerate(names, start=1)}
+    known = {name: i for i, name in enumerate(names, start=1)}
+    tag = collections.defaultdict(lambda: -1, known)  # a treebank may lack a tag
     head, dependent = np.indices((batch.heads.shape[1] + 1,) * 2)
     h, d = batch.tags[:, head], batch.tags[:, dependent]
     rules = [(d == tag[t]) & (h == tag["NOUN"]) & (head > dependent) for t in ("DET", "ADJ", "ADP")]

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.distribution import Distribution, Scalar
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.moments import MomentDistribution
+from fstgrad.trees.moments import Covariances, MomentDistribution
 
 Self = TypeVar("Self", bound="TreeDistribution")
 
@@ -186,18 +186,29 @@ class TreeDistribution(MomentDistribution):
         labels = self._table.flat.argmax(axis=-1)[items, np.maximum(heads, 0), dependents + 1]
         return self._with_labels(heads, np.where(heads >= 0, labels, structures.PADDING))
 
+    def minimum_risk_tree(self) -> IntArray:
+        """Return the tree with the most expected correct heads (and labels), a tree of the family.
+
+        The minimum-Bayes-risk tree: the best one on the marginals.  Of the shape of `mode`.
+        """
+        mu = self.marginals()
+        return self.with_scores(np.where(mu > 0, mu, -np.inf)).mode()
+
     def kbest(self, k: int) -> list[Any]:
         """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
 
-        Fewer than k where there are not so many trees.  Lawler's partition of the trees that are
-        left, with the family's best tree in each part: n times the cost of `mode` for each tree.
+        Fewer than k where there are not so many trees.  O(n^2) for each tree; projective, by
+        Lawler's partition of the trees that are left, n times the cost of `mode`.
         """
+        count = checks.positive_integer("k", k)
+        _ = self._solution  # there is a tree, or the error says why not
+        return self._listed([self._find_kbest(table, count) for table in self._table.items()])
+
+    def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
+        """Return up to `count` (tree, score), best first, of a table of one sentence."""
         from fstgrad.trees.kbest import best_trees
 
-        count = checks.positive_integer("k", k)
-        return self._listed(
-            [best_trees(table, count, self._find_best) for table in self._table.items()]
-        )
+        return best_trees(table, count, self._find_best)
 
     @abstractmethod
     def _solve(self) -> Solved:
@@ -280,6 +291,19 @@ class TreeDistribution(MomentDistribution):
         doubtful = arcs < support.DOUBTFUL
         return support.escapes(
             arcs > 0, doubtful, forbidden, lengths, self._family(), other._family()
+        )
+
+    def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
+        return None
+
+    def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
+        moved = self.with_scores(self.scores + logs)
+        log_z = moved._solve().log_partition + moved._table.offset
+        return self._shaped(log_z) - self.log_partition()
+
+    def _signed_product(self, q: FloatArray) -> Scalar:
+        raise NotSupportedError(
+            "q has entries below zero, which only SpanningTrees can take; give q >= 0"
         )
 
     def _family(self) -> support.Family:

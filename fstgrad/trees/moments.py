@@ -1,11 +1,12 @@
 """Second-order quantities of tree distributions, and gradients of what is built from expectations.
 
-Everything rests on the Hessian-vector product Cov v; none but `covariance_matrix` forms the
-(n+1)^4 covariances.  Section and figure numbers are those of Zmigrod, Vieira and Cotterell (2021).
+Everything rests on the Hessian-vector product Cov v and, where there are several directions, on
+covariances in closed form; none but `covariance_matrix` forms all (n+1)^4.  Section and figure
+numbers are those of Zmigrod, Vieira and Cotterell (2021).
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
 # Renyi entropies of orders as near to 1 as this are means over orders, not quotients.
 NEAR_ONE = 1e-2
+
+
+class Covariances(Protocol):
+    """Covariances of the parts of one structure."""
+
+    def row(self, *part: int) -> FloatArray:
+        """Return those of one part with all, a table like the scores."""
+
+    def matrix(self) -> FloatArray:
+        """Return those of all pairs."""
+
+    def between(self, r: FloatArray, s: FloatArray) -> FloatArray:
+        """Return Cov (R, S) of the totals of r and s, tables like the scores with one axis more."""
 
 
 class MomentDistribution(ArrayDistribution):
@@ -49,6 +63,18 @@ class MomentDistribution(ArrayDistribution):
         """
 
     @abstractmethod
+    def _arc_covariances(self, place: tuple[int, ...]) -> "Covariances | None":
+        """Return the covariances of one item in closed form, None where there is none."""
+
+    @abstractmethod
+    def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
+        """Return log Z of the scores + logs, less log Z; -inf where no structure is left."""
+
+    @abstractmethod
+    def _signed_product(self, q: FloatArray) -> Scalar:
+        """Return E[product of q] for q of any sign."""
+
+    @abstractmethod
     def _centered(self) -> "MomentDistribution":
         """Return the same distribution on scores whose log Z is small."""
 
@@ -71,18 +97,28 @@ class MomentDistribution(ArrayDistribution):
     def covariance_matrix(self) -> FloatArray:
         """Return the covariances of all pairs of parts, the event axes of `scores` twice.
 
-        One Hessian-vector product for each part, O(n^5) time and O(n^4) memory: for small tables.
+        Spanning trees have them in closed form, O(n^4); where the gradient of log Z is too large
+        for that, and for projective trees, there is a Hessian-vector product for each part, O(n^5).
         """
         event = self.scores.shape[-self.event_ndim :]
         batch = self.scores.shape[: -self.event_ndim]
         size = int(np.prod(event))
         matrix = np.empty((*batch, size, size))
-        for column in range(size):
-            unit = np.zeros(size)
+        for place in np.ndindex(batch):
+            closed = self._arc_covariances(place)
+            if closed is None:
+                return self._covariance_columns(matrix).reshape(*batch, *event, *event)
+            matrix[place] = closed.matrix().reshape(size, size)
+        return matrix.reshape(*batch, *event, *event)
+
+    def _covariance_columns(self, matrix: FloatArray) -> FloatArray:
+        event = self.scores.shape[-self.event_ndim :]
+        for column in range(matrix.shape[-1]):
+            unit = np.zeros(matrix.shape[-1])
             unit[column] = 1.0
             v = np.array(np.broadcast_to(unit.reshape(event), self.scores.shape), order="C")
-            matrix[..., column] = self._covariance_product(v).reshape(*batch, size)
-        return matrix.reshape(*batch, *event, *event)
+            matrix[..., column] = self._covariance_product(v).reshape(matrix.shape[:-1])
+        return matrix
 
     def expectations(self, r: Any) -> FloatArray:
         """Return E[sum of r over the parts] of a vector-valued r: T1 (Figure 2), O(n^3 + n^2 R').
@@ -109,16 +145,21 @@ class MomentDistribution(ArrayDistribution):
         """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (R, S).
 
         r, s : scores.shape + (R,) and (S,), or sparse (n_parts, R) and (n_parts, S) arrays; no
-        batch.  "vector" (T2^v) takes a Hessian-vector product for each entry of r, O(R (n^3 +
-        n^2 S')); "hessian" (T2^h) a row of the Hessian for each part with a non-zero r, at most
-        O(n^2 (n^3 + n^2 S')), which wins where R is larger than the number of those parts.
+        batch.  "vector" (T2^v) costs a product of matrices for each entry of r and of s and one of
+        all of them, O(n^3 (R + S) + n^2 R S); "hessian" (T2^h) a row of the covariances for each
+        part with a non-zero r, O(n^4 + n^2 S') at most, S' the mean number of non-zeros of s in a
+        part, which wins where R + S is large and s sparse.  Where there is no closed form (see
+        `covariance_matrix`) both cost a Hessian-vector product instead, n times as much for T2^h.
         """
         checks.one_of("method", method, ("vector", "hessian"))
         if self.scores.ndim > self.event_ndim:
             raise InvalidInputError("second_moments takes one structure, not a batch; loop over it")
         left, right = self._sparse("r", r), self._sparse("s", s)
         shape = self.scores.shape
-        if method == "vector":
+        closed = self._arc_covariances(())
+        if method == "vector" and closed is not None:
+            second = closed.between(*(x.toarray().reshape(*shape, -1) for x in (left, right)))
+        elif method == "vector":
             columns = left.tocsc()
             products = [
                 right.T @ self._covariance_product(columns[:, [i]].toarray().reshape(shape)).ravel()
@@ -128,11 +169,28 @@ class MomentDistribution(ArrayDistribution):
         else:
             second = np.zeros((left.shape[1], right.shape[1]))
             for part in np.flatnonzero(np.diff(left.indptr)):
-                unit = np.zeros(shape)
-                unit.flat[part] = 1.0
-                row = right.T @ self._covariance_product(unit).ravel()
-                second += left[[part]].T @ row[None, :]
+                if closed is not None:
+                    row = closed.row(*(int(i) for i in np.unravel_index(part, shape)))
+                else:
+                    unit = np.zeros(shape)
+                    unit.flat[part] = 1.0
+                    row = self._covariance_product(unit)
+                second += left[[part]].T @ (right.T @ row.ravel())[None, :]
         return second + np.outer(self.expectations(left), self.expectations(right))
+
+    def expected_product(self, q: npt.ArrayLike) -> Scalar:
+        """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
+
+        The zeroth-order expectation, Z of the weights times q over Z.  With q = exp(t r) it is the
+        moment-generating function of the total r.  Entries below zero need a determinant in plain
+        float64, whose error is of the size of 1e-14 E[product of |q|].
+        """
+        table = self._table_like_scores("q", q)
+        if (table >= 0).all():
+            with np.errstate(divide="ignore"):
+                logs = np.log(table)
+            return np.exp(self._log_partition_ratio(logs))
+        return self._signed_product(table)
 
     def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return E[<costs, t>] and its gradient in the scores, Cov costs.

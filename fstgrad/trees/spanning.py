@@ -9,7 +9,10 @@ from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
 from fstgrad.trees import kernels
+from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.moments import Covariances
+from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
 from fstgrad.trees.solution import Solution, solve
 
 
@@ -112,6 +115,38 @@ class SpanningTrees(TreeDistribution):
         tables = (self._table_like_scores(name, x) for name, x in (("v", v), ("u", u)))
         first, second = (self._table.like_flat(table) for table in tables)
         return self._table.like_scores(self._solution.third_order(first, second))
+
+    def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
+        flat = table.flat[0] if table.labeled else table.flat[0][..., None]
+        n = len(flat) - 1
+        trees = np.zeros((count, n, 2), dtype=np.int64)
+        found = kernels.kbest.best_trees(flat, self.single_root, trees) if n else 1
+        totals = flat[trees[..., 0], np.arange(1, n + 1), trees[..., 1]].sum(axis=-1)
+        return [
+            (tree if self.labeled else tree[:, 0], float(total))
+            for tree, total in zip(trees[:found], totals, strict=False)
+        ]
+
+    def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
+        item = int(np.ravel_multi_index(place, self.batch_shape)) if place else 0
+        solution = self._solution
+        if solution.lengths[item] + 1 < solution.scores.shape[1] or solution.delicate()[item]:
+            return None
+        arcs = ArcCovariances(
+            np.exp(solution.log_weights(item)), solution.gradient[item], solution.marginals[item],
+            self.single_root,
+        )  # fmt: skip
+        return LabelCovariances(arcs, self._table.shares[item]) if self.labeled else arcs
+
+    def _signed_product(self, q: FloatArray) -> FloatArray:
+        table = self._table.like_flat(q)
+        if self.labeled:
+            table = (self._table.shares * table).sum(axis=-1)
+        values = np.empty(len(table))
+        for item, n in enumerate(self._solution.lengths.tolist()):
+            w = np.exp(self._solution.log_weights(item))
+            values[item] = determinant_ratio(w, table[item, : n + 1, : n + 1], self.single_root)
+        return self._shaped(values)
 
     def _solve(self) -> Solution:
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)

@@ -302,3 +302,57 @@ def test_directions_are_read_and_kept(labeled):
     np.testing.assert_array_equal(gradient, expected)
     one = np.broadcast_to(1.0, scores.shape)
     np.testing.assert_allclose(trees.covariance_product(one), 0, atol=1e-12)  # n arcs, always
+
+
+@both
+@every
+def test_expected_products(scores, single_root):
+    """E[product of q] over all trees, q of any sign."""
+    rng = np.random.default_rng(14)
+    distribution = trees(scores, single_root)
+    _, tables = oracle.tables(scores.shape, single_root=single_root)
+    totals = np.array([scores[t > 0].sum() for t in tables])
+    p = np.exp(totals - np.logaddexp.reduce(totals))
+    for q in (rng.random(scores.shape), rng.normal(size=scores.shape), np.zeros(scores.shape)):
+        expected = sum(x * q[t > 0].prod() for x, t in zip(p, tables, strict=True))
+        assert distribution.expected_product(q) == pytest.approx(expected, abs=TIGHT)
+
+
+@both
+@every
+def test_covariances_where_there_is_no_closed_form(scores, single_root, monkeypatch):
+    distribution = trees(scores, single_root)
+    assert distribution._arc_covariances(()) is not None
+    closed = distribution.covariance_matrix()
+    monkeypatch.setattr(fg.SpanningTrees, "_arc_covariances", lambda self, place: None)
+    np.testing.assert_allclose(distribution.covariance_matrix(), closed, atol=TIGHT)
+    rng = np.random.default_rng(15)
+    r, s = rng.normal(size=(*scores.shape, 2)), rng.normal(size=(*scores.shape, 3))
+    by_products = [distribution.second_moments(r, s, method=m) for m in ("vector", "hessian")]
+    monkeypatch.undo()
+    for found in by_products:
+        np.testing.assert_allclose(found, distribution.second_moments(r, s), atol=TIGHT)
+
+
+def test_covariances_of_ill_conditioned_tables():
+    scores = np.random.default_rng(16).normal(size=(6, 6))
+    scores[1, 2] += 30
+    scores[2, 1] += 30
+    _, _, covariance = oracle.moments(scores, single_root=True)
+    distribution = trees(scores, True)
+    assert distribution._arc_covariances(()) is None
+    np.testing.assert_allclose(distribution.covariance_matrix(), covariance, atol=1e-12)
+
+
+@both
+def test_covariances_of_a_batch(single_root):
+    scores = np.random.default_rng(17).normal(size=(3, 5, 5))
+    found = fg.SpanningTrees(scores, single_root=single_root, lengths=[4, 2, 3]).covariance_matrix()
+    for i, n in enumerate((4, 2, 3)):
+        inner = np.s_[: n + 1]
+        _, _, covariance = oracle.moments(scores[i][inner, inner], single_root=single_root)
+        np.testing.assert_allclose(found[i][inner, inner, inner, inner], covariance, atol=TIGHT)
+    whole = fg.SpanningTrees(scores, single_root=single_root).covariance_matrix()
+    for i in range(3):
+        _, _, covariance = oracle.moments(scores[i], single_root=single_root)
+        np.testing.assert_allclose(whole[i], covariance, atol=TIGHT)

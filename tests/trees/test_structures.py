@@ -54,6 +54,53 @@ def test_kbest_is_the_sorted_enumeration(single_root):
 
 
 @both
+def test_kbest_of_random_graphs(single_root):
+    """Sparse, tied and nested cycles: scores of the enumeration, each tree once."""
+    rng = np.random.default_rng(20)
+    for trial in range(150):
+        n = int(rng.integers(1, 6))
+        scores = rng.normal(size=(n + 1, n + 1)) * rng.choice([0.5, 5])
+        if trial % 3 == 0:
+            scores = np.round(scores)
+        if trial % 2 == 0:
+            scores[rng.random(scores.shape) < 0.35] = -np.inf
+        distribution = fg.SpanningTrees(scores, single_root=single_root)
+        expected = []
+        if oracle.exact_count(scores > -np.inf, single_root=single_root):
+            expected = ranked(scores, single_root)
+        if not expected:
+            with pytest.raises(fg.InfeasibleError):
+                distribution.kbest(3)
+            continue
+        for k in (1, 3, 25, 5000):
+            found = distribution.kbest(k)
+            assert len(found) == min(k, len(expected))
+            assert len({key(tree) for tree, _ in found}) == len(found)
+            values = [log_prob for _, log_prob in found]
+            np.testing.assert_allclose(values, [x for _, x in expected[:k]], atol=1e-10)
+            for tree, log_prob in found:
+                assert log_prob == pytest.approx(distribution.log_prob(tree), abs=1e-10)
+
+
+@pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
+@both
+@pytest.mark.parametrize("labels", [None, 2])
+def test_the_tree_of_minimum_risk(family, single_root, labels):
+    """The most expected heads of all trees of the family, by enumeration."""
+    rng = np.random.default_rng(21)
+    for _ in range(20):
+        n = 3 if labels else 4
+        scores = 2 * rng.normal(size=(n + 1, n + 1) + ((labels,) if labels else ()))
+        trees = family(scores, single_root=single_root, labeled=labels is not None)
+        _, tables = oracle.tables(
+            scores.shape, single_root=single_root, projective=family is fg.ProjectiveTrees
+        )
+        best = max((trees.marginals() * t).sum() for t in tables)
+        found = trees.parts(trees.minimum_risk_tree())
+        assert (trees.marginals() * found).sum() == pytest.approx(best, abs=1e-12)
+
+
+@both
 def test_kbest_of_ties_lists_every_tree_once(single_root):
     distribution = fg.SpanningTrees(np.zeros((5, 5)), single_root=single_root)
     found = distribution.kbest(1000)

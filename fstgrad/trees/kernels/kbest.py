@@ -1,0 +1,211 @@
+"""The k best spanning arborescences, O(n^2) for each, after Camerini, Fratta and Maffioli (1980).
+
+The trees not yet found are kept in sets: those with some arcs required and some forbidden.  In a
+search for the best tree (`arborescence`) each arc of that tree was chosen by one component c, the
+last it enters.  Without the arc, c takes its best other arc; that makes a tree if the head is no
+descendant of c in the best tree.  If all such heads are worse than others, a cycle closes, but then
+exchanging another arc of the cycle loses less.  So the second-best tree of a set differs from the
+best by the exchange of one arc of least loss, found in O(n) for each dependent, and it splits the
+set in two: with that arc forbidden, its best tree being the second-best of all, or required.
+
+A label other than the best of an arc is one more way to exchange it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.arborescence import expand, search
+
+NONE = -1
+
+
+class Sets(NamedTuple):
+    """Sets of trees, each a part of its parent, and their best trees.
+
+    kinds (s,) : 1 where the set requires its arc, 0 where it forbids it.  parents (s,).
+    arcs (s, 3) : head, dependent, label.  best (s, n, 2) : heads and labels.
+    value (s,) : the best tree's score.  loss (s,) : what the second-best has less, +inf if none.
+    worst (s,) : the dependent whose arc the second-best exchanges.
+    """
+
+    kinds: IntArray
+    parents: IntArray
+    arcs: IntArray
+    best: IntArray
+    value: FloatArray
+    loss: FloatArray
+    worst: IntArray
+
+
+class Tables(NamedTuple):
+    """Work space: scores (n+1, n+1, y), best and second-best labels (n+1, n+1)."""
+
+    scores: FloatArray
+    best: FloatArray
+    second: FloatArray
+
+
+@kernel
+def descend_from(heads: IntArray, below: BoolArray) -> None:
+    """Set below[c, d], (n+1, n+1), where c is d or an ancestor of d."""
+    below[:] = False
+    for d in range(1, len(heads) + 1):
+        node = d
+        while node > 0:
+            below[node, d] = True
+            node = heads[node - 1]
+
+
+@kernel
+def least_loss(
+    table: FloatArray, second: FloatArray, single: bool, heads: IntArray
+) -> tuple[int, float, int]:
+    """Find the best tree of a table and the arc whose exchange loses least.
+
+    table : (n+1, n+1) scores, -inf forbids.  second : each arc's second-best label, -inf if none.
+    Return the number of root arcs, -1 without a tree; the loss, +inf if there is one tree alone;
+    and the dependent of the arc.
+    """
+    n = len(heads)
+    score = np.empty((2 * n + 1, n + 1))
+    entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
+    chosen = np.zeros(2 * n + 1, dtype=np.int64)
+    parent = np.empty(2 * n + 1, dtype=np.int64)
+    count = search(table, n, single, score, entry, chosen, parent)
+    if count == 0:
+        return NONE, np.inf, 0
+    roots = expand(count, n, chosen, entry, parent, heads)
+    below = np.empty((n + 1, n + 1), dtype=np.bool_)
+    descend_from(heads, below)
+    owner = np.zeros(n + 1, dtype=np.int64)  # the component that chose the arc into a dependent
+    for d in range(1, n + 1):
+        owner[d] = NONE
+    for c in range(count - 1, 0, -1):
+        d = entry[c, chosen[c]]
+        if owner[d] == NONE and heads[d - 1] == chosen[c]:
+            owner[d] = c
+    loss, worst = np.inf, 0
+    for d in range(1, n + 1):
+        c, head = owner[d], heads[d - 1]
+        best = score[c, head]
+        gap = table[head, d] - second[head, d]
+        for h in range(n + 1):
+            if h != head and not below[d, h] and not (single and h == 0):
+                gap = min(gap, best - score[c, h])
+        if c > n:  # the same head may enter c elsewhere
+            gap = min(gap, best - same_head(table, score, chosen, parent, c, d))
+        if gap < loss:
+            loss, worst = gap, d
+    return roots, loss, worst
+
+
+@kernel
+def same_head(
+    table: FloatArray, score: FloatArray, chosen: IntArray, parent: IntArray, c: int, own: int
+) -> float:
+    """Return the score of the best arc from c's chosen head into c, but for that to `own`."""
+    head = chosen[c]
+    best = -np.inf
+    for d in range(1, len(table)):
+        if d in (own, head) or table[head, d] == -np.inf:
+            continue
+        total = table[head, d]
+        node = d
+        while node != c and node != NONE:
+            total -= score[node, chosen[node]]
+            node = parent[node]
+        if node == c:
+            best = max(best, total)
+    return best
+
+
+@kernel
+def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> None:
+    """Write the tables of a set, from the arcs on its way back to the first set."""
+    work = tables.scores
+    work[:] = scores
+    at = member
+    while at > 0:
+        head, d, label = sets.arcs[at, 0], sets.arcs[at, 1], sets.arcs[at, 2]
+        if sets.kinds[at] == 1:
+            kept = work[head, d, label]
+            work[:, d] = -np.inf
+            work[head, d, label] = kept
+        else:
+            work[head, d, label] = -np.inf
+        at = sets.parents[at]
+    for h in range(work.shape[0]):
+        for d in range(work.shape[0]):
+            first, other = -np.inf, -np.inf
+            for y in range(work.shape[2]):
+                x = work[h, d, y]
+                if x > first:
+                    first, other = x, first
+                elif x > other:
+                    other = x
+            tables.best[h, d], tables.second[h, d] = first, other
+        tables.best[h, h] = -np.inf
+        tables.best[h, 0] = -np.inf
+
+
+@kernel
+def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables: Tables) -> bool:
+    """Find the best tree of a set and what the second-best loses; whether there is one."""
+    constrain(scores, sets, member, tables)
+    heads = np.empty(sets.best.shape[1], dtype=np.int64)
+    roots, loss, worst = least_loss(tables.best, tables.second, single, heads)
+    if roots == NONE or (single and roots > 1):
+        sets.value[member], sets.loss[member] = -np.inf, np.inf
+        return False
+    total = 0.0
+    for d in range(1, len(heads) + 1):
+        h = heads[d - 1]
+        sets.best[member, d - 1, 0] = h
+        sets.best[member, d - 1, 1] = np.argmax(tables.scores[h, d])
+        total += tables.best[h, d]
+    sets.value[member], sets.loss[member], sets.worst[member] = total, loss, worst
+    return True
+
+
+@kernel
+def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
+    """Write up to k trees (k, n, 2) with labels, best first; return how many there are.
+
+    scores : (n+1, n+1, y).
+    """
+    k, n = trees.shape[:2]
+    most = 2 * k + 1
+    sets = Sets(
+        np.zeros(most, dtype=np.int64),
+        np.zeros(most, dtype=np.int64),
+        np.zeros((most, 3), dtype=np.int64),
+        np.zeros((most, n, 2), dtype=np.int64),
+        np.full(most, -np.inf),
+        np.full(most, np.inf),
+        np.zeros(most, dtype=np.int64),
+    )
+    tables = Tables(np.empty(scores.shape), np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1)))
+    if not solve_set(scores, single, sets, 0, tables):
+        return 0
+    trees[0] = sets.best[0]
+    used, found = 1, 1
+    while found < k:
+        top = int(np.argmax(sets.value[:used] - sets.loss[:used]))
+        if sets.loss[top] == np.inf:
+            break
+        sets.loss[top] = np.inf
+        d = sets.worst[top]
+        for kind in range(2):
+            s = used + kind
+            sets.kinds[s], sets.parents[s] = kind, top
+            sets.arcs[s, 0], sets.arcs[s, 1] = sets.best[top, d - 1, 0], d
+            sets.arcs[s, 2] = sets.best[top, d - 1, 1]
+            exists = solve_set(scores, single, sets, s, tables)
+            if exists and kind == 0:
+                trees[found] = sets.best[s]
+                found += 1
+        used += 2
+    return found
