@@ -62,3 +62,4 @@ from .training.templates import TemplateFeatures as TemplateFeatures
 from .training.templates import Window as Window
 from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees
+from .trees.undirected import UndirectedTrees as UndirectedTrees
