@@ -43,6 +43,9 @@ def rows_and_alphabet(
         {symbol for pair in _well_formed(rows, reading) for i in columns for symbol in pair[i]}
     )
     if not symbols:
+        for row in rows:  # a row that does not parse says why
+            with located(row):
+                row.pair(reading.tokens_x, reading.tokens_y)
         raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
     return rows, Alphabet(symbols)
 

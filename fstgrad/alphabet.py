@@ -129,6 +129,22 @@ class Alphabet:
             ids[position] = number
         return ids
 
+    def encode_characters(self, text: str) -> IntArray | None:
+        """Return the ids of a long text of one-character symbols; None where one is unknown."""
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        if codes.size and codes.max() >= len(self._id_of_code):
+            return None
+        ids = self._id_of_code[codes]
+        return None if (ids < 0).any() else ids
+
+    @cached_property
+    def _id_of_code(self) -> IntArray:
+        """The id of each code point, -1 where there is none."""
+        codes = [ord(symbol) for symbol in self.symbols]
+        table = np.full(max(codes) + 1, -1, dtype=np.int64)
+        table[codes] = np.arange(len(codes))
+        return table
+
     def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[str]:
         """Return the symbols of `ids`."""
         array = np.asarray(ids, dtype=np.int64)

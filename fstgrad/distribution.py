@@ -22,6 +22,7 @@ from fstgrad.checks import FloatArray, Seed, float_array, instance
 from fstgrad.errors import InvalidInputError
 
 Table = TypeVar("Table")
+_ROUNDING = 1e-10
 Scalar = Any  # float, or a float64 array of the batch shape in batched families
 
 
@@ -87,7 +88,7 @@ class Distribution(ABC, Generic[Table]):
 
     def entropy(self) -> Scalar:
         """Return the entropy -E[log p(y)] in nats."""
-        return self.cross_entropy(self)
+        return not_below_zero(self.cross_entropy(self), self.log_partition())
 
     def cross_entropy(self, other: "Distribution[Table]") -> Scalar:
         """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
@@ -98,7 +99,8 @@ class Distribution(ABC, Generic[Table]):
 
     def kl(self, other: "Distribution[Table]") -> Scalar:
         """Return the Kullback-Leibler divergence E[log p(y) - log q(y)] in nats, q = `other`."""
-        return self.cross_entropy(other) - self.entropy()
+        difference = self.cross_entropy(other) - self.cross_entropy(self)
+        return not_below_zero(difference, self.log_partition())
 
     @abstractmethod
     def _difference(self, left: Table, right: Table) -> Table:
@@ -130,6 +132,13 @@ class ArrayDistribution(Distribution[FloatArray]):
         if np.isnan(array).any():
             raise InvalidInputError(f"{name} has NaN; give numbers")
         return array
+
+
+def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
+    """Return `value`, with 0 where it is below zero by no more than rounding of the magnitude."""
+    rounding = -_ROUNDING * np.maximum(1.0, np.abs(magnitude))
+    clamped = np.where((value < 0) & (value > rounding), 0.0, value)
+    return float(clamped) if clamped.ndim == 0 else clamped
 
 
 def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:

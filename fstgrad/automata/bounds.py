@@ -17,6 +17,7 @@ from fstgrad.automata.automaton import DEAD, Cap, Level, LossAutomaton
 from fstgrad.automata.determinize import RawAutomaton, RawLevel, TropicalFrontier
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize
+from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray, real_array
 from fstgrad.errors import InvalidInputError, NotSupportedError
 
@@ -103,34 +104,62 @@ def in_nats(
 def _upper(machine: TargetMachine, length: int) -> RawAutomaton:
     """Return the automaton from above: states of the frontier, then cells that follow the policy.
 
-    O(states of min(L, cap) + l K C).
+    Where only cells are left that need certain symbols to go on (the middle of a transposition),
+    the string gets the bound that holds for all strings: one more cell, K, that waits for nothing
+    and is entered for what is left of that bound.  O(states of min(L, cap) + l K C).
     """
     frontier = TropicalFrontier(machine, length, cap_state=machine.num_states - 1)
-    ways, ways_cost, final = frontier.policy()
+    ways, ways_cost, final = _with_waiting_cell(*frontier.policy())
+    waiting = len(final) - 1
     cells = np.empty(0, dtype=np.int64)
-    initial = frontier.offset
+    initial, greatest = frontier.offset, frontier.greatest_uncapped
+    if TROPICAL.is_zero(np.array(greatest)):
+        raise _unbounded()
     if frontier.is_only_cap:
         cell, initial = frontier.first_way
         cells = np.array([cell])
+    paid = np.array([initial])  # by the cheapest prefix that leads to each state of the frontier
     levels: list[RawLevel] = []
     ahead = 0
     for remaining in reversed(range(length)):
-        onward = ways[remaining, cells]
-        parts = [(onward, ways_cost[remaining, cells])]
+        parts = [(ways[remaining, cells], ways_cost[remaining, cells])]
         if not frontier.is_only_cap:
             ahead, _, level = frontier.advance(remaining, _NO_LIMIT)
-            parts.insert(0, (frontier.fall, level.cost))
-        if (onward < 0).any() or any((part == -2).any() for part, _ in parts):
+            lost = frontier.fall == -2
+            cost = np.where(lost, greatest - paid[:, None], level.cost)
+            parts.insert(0, (np.where(lost, waiting, frontier.fall), cost))
+            paid = _least_paid(level, paid, ahead)
+        if (parts[-1][0] < 0).any():
             raise _unbounded()
         cells = np.unique(np.concatenate([part[part >= 0] for part, _ in parts]))
         nextstates = [ahead + np.searchsorted(cells, part) for part, _ in parts]
         if len(parts) == 2:
-            nextstates[0] = np.where(frontier.fall >= 0, nextstates[0], level.nextstate)
+            nextstates[0] = np.where(frontier.fall != -1, nextstates[0], level.nextstate)
         levels.append(RawLevel(np.concatenate(nextstates), np.concatenate([c for _, c in parts])))
     ends: Any = final[cells]
     if not frontier.is_only_cap:
         ends = np.concatenate([frontier.final, ends])
     return _reachable(RawAutomaton(tuple(levels), initial, ends))
+
+
+def _with_waiting_cell(
+    ways: IntArray, costs: IntArray, final: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return ways on (l, K + 1, C), their costs and final weights with the cell that waits."""
+    shape = (len(ways), 1, ways.shape[2])
+    return (
+        np.concatenate([ways, np.full(shape, len(final))], axis=1),
+        np.concatenate([costs, np.zeros(shape, dtype=np.int64)], axis=1),
+        np.append(final, 0),
+    )
+
+
+def _least_paid(level: RawLevel, paid: IntArray, states: int) -> IntArray:
+    """Return the least cost (S',) of a prefix that leads to each state of the next level."""
+    result = np.full(states, TROPICAL.zero)
+    alive = level.nextstate != DEAD
+    np.minimum.at(result, level.nextstate[alive], (paid[:, None] + level.cost)[alive])
+    return result
 
 
 def loss_range(machine: TargetMachine, length: int) -> tuple[float, float, float]:

@@ -182,6 +182,7 @@ class TropicalFrontier:
         self.greatest = int(bounds.min())
         if self._cap >= 0:
             bounds[self._cap] = INF
+        self.greatest_uncapped = int(bounds.min())
         self.first_way = int(bounds.argmin()), int(cells[bounds.argmin()])
         self.offset, start, stop = kernels.tropical.canonical(
             cells, 0, size, self._arcs, self._lower[-1], self._upper[-1], implied

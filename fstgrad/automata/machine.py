@@ -24,6 +24,7 @@ ANYWHERE = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
 _LARGEST = 2.0**44  # units of one cost; sums along strings stay below the semiring's infinity
 _PRECISION = 2.0**-30  # nats, or the share of itself, by which a cost may be off
+_DIGITS = 9  # after the point, of costs that are decimal numbers
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,8 @@ class TargetMachine:
 def cost_unit(costs: FloatArray) -> float:
     """Return the largest 2^-k, 0 <= k <= 20, of which all costs are multiples, else a fine one.
 
+    Where there is none, the largest 10^-k, 1 <= k <= 9: written costs have few digits.
+
     Raises
     ------
     InvalidInputError
@@ -221,6 +224,12 @@ def cost_unit(costs: FloatArray) -> float:
         scaled = costs * 2.0**bits if largest <= _LARGEST * 2.0**-bits else np.array([0.5])
         if np.array_equal(scaled, np.rint(scaled)):
             return float(2.0**-bits)
+    for digits in range(1, _DIGITS + 1):
+        if largest > _LARGEST / 10.0**digits:
+            break
+        scaled = costs * 10.0**digits
+        if np.allclose(scaled, np.rint(scaled), rtol=1e-15, atol=0):
+            return float(10.0**-digits)
     # frexp: 2^(k - 1) <= largest < 2^k, which logarithms miss by a rounding
     unit = math.ldexp(1.0, max(math.frexp(largest)[1] - _FRACTION_BITS, -1022))
     lost = np.abs(np.rint(sizes / unit) * unit - sizes) > _PRECISION * np.maximum(sizes, 1.0)

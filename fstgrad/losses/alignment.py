@@ -1,5 +1,6 @@
 """Alignments of biological sequences: local and global, with rewards for matches."""
 
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
+from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 
 
@@ -88,6 +90,17 @@ class SmithWaterman(TransducerLoss):
                 "gap_open is missing; give it with matrix and gap_extend (EMBOSS takes 10 and 0.5)"
             )
         super().__init__(fst, alphabet)
+        self._affine: AffineScores | None = None
+        if gap_open is not None:
+            extend = gap_open if gap_extend is None else gap_extend
+            self._affine = affine_scores(-costs, gap_open, extend, "local")
+        elif insert == delete:
+            scores = np.where(np.eye(len(alphabet)) == 1, -match, -substitute)
+            self._affine = affine_scores(scores, insert, insert, "local")
+
+    @cached_property
+    def _programme(self) -> PairLoss | None:
+        return self._affine or pair_loss(self._arrays[0], len(self.alphabet))
 
 
 class GlobalAlignment(TransducerLoss):
@@ -134,12 +147,19 @@ class GlobalAlignment(TransducerLoss):
         free_ends: Literal["none", "y", "target", "both"] = "none",
     ) -> None:
         one_of("free_ends", free_ends, ("none", "y", "target", "both"))
+        scores = alignment_scores(matrix, alphabet)
+        extend = gap_open if gap_extend is None else gap_extend
         fst = transducers.alignment_transducer.arrays(
             alphabet,
-            -alignment_scores(matrix, alphabet),
+            -scores,
             gap_open=gap_open,
-            gap_extend=gap_open if gap_extend is None else gap_extend,
+            gap_extend=extend,
             free_ends=free_ends,
             arc_type="log64",
         )
         super().__init__(fst, alphabet)
+        self._affine = affine_scores(scores, gap_open, extend, free_ends)
+
+    @cached_property
+    def _programme(self) -> PairLoss | None:
+        return self._affine or pair_loss(self._arrays[0], len(self.alphabet))

@@ -1,7 +1,7 @@
 """What every loss offers: a value for a pair, a machine against one target, compilation, sums."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -18,10 +18,20 @@ from fstgrad.automata.determinize import determinize
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize, minimize_finals
+from fstgrad.automata.pairs import Strings
 from fstgrad.automata.product import automaton_product, product_machine
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    instance,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.losses.alignments import Alignment
+from fstgrad.losses.evaluation import PairEvaluation
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
@@ -31,7 +41,7 @@ Target = SequenceLike | Fst
 MAX_STATES = 2_000_000
 
 
-class Loss(ABC):
+class Loss(PairEvaluation):
     """A loss L(y, y_i) of hypotheses y against targets y_i over one alphabet.
 
     A loss that is one transducer is a `TransducerLoss`.  `a + b` and `2 * a` are losses too.
@@ -56,19 +66,13 @@ class Loss(ABC):
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
+    # what helps where no hypothesis has a finite loss against a target
+    _remedy = "let the transducer write every symbol of the target"
+
     @cached_property
     def fingerprint(self) -> str:
         """A digest of all that decides the loss; equal in every process."""
         return fingerprint(self)
-
-    def __call__(self, y: SequenceLike, target: Target) -> float:
-        """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
-        ids = self.alphabet.encode(y, name="y")
-        machine = self._machine(target)
-        row = machine.initial[:, None]
-        for symbol_class in machine.class_of[ids]:
-            row = machine.advance(row, symbol_class)
-        return float(self._finished(machine.value(row), machine)[0])
 
     def machine(self, target: Target) -> TargetMachine:
         """Return M = Pi_1(U o Y_i) as arrays.
@@ -80,10 +84,12 @@ class Loss(ABC):
         """
         machine = self._machine(target)
         if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
-            shown = "acceptor" if isinstance(target, Fst) else " ".join(map(str, target))
+            shown = "acceptor"
+            if not isinstance(target, Fst):
+                shown = " ".join(self.alphabet.decode(self.alphabet.encode(target)))
             raise InfeasibleError(
                 f"the transducer rejects the target {shown!r}: no hypothesis has a "
-                "finite loss against it; let the transducer write every symbol of the target"
+                f"finite loss against it; {self._remedy}"
             )
         return machine
 
@@ -239,6 +245,17 @@ class ScaledLoss(Loss):
             f"a {type(self).__name__} is no transducer of its own; take .loss.transducer"
         )
 
+    def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
+        """Return a best alignment, its costs multiplied; see `Loss.align`."""
+        ids = self.alphabet.encode(target, name="target")
+        return self.loss.align(y, ids).scaled(self._factor(ids))
+
+    def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
+        factors = np.ones(len(z.first) - 1)
+        for target in np.unique(pairs[:, 1]):
+            factors[target] = self._factor(z.ids[z.first[target] : z.first[target + 1]])
+        return factors[pairs[:, 1]] * self.loss._of_pairs(y, z, pairs, threads)
+
     def _factor(self, target: Target) -> float:
         """Return what the loss against this target is multiplied with."""
         return self.factor
@@ -304,9 +321,12 @@ class SumLoss(Loss):
         """NotSupportedError: the sum of two minima over paths is no minimum over paths of one."""
         raise NotSupportedError("a sum of losses is no single transducer; take those of .losses")
 
-    def __call__(self, y: SequenceLike, target: Target) -> float:
-        """Return the loss of one pair in nats."""
-        return sum(loss(y, target) for loss in self.losses)
+    def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
+        parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]
+        return np.sum(parts, axis=0)
+
+    def _unchecked(self, target: Target) -> SumTargetLoss:
+        return SumTargetLoss(tuple(loss._unchecked(target) for loss in self.losses))
 
     def against(self, target: Target) -> SumTargetLoss:
         """Return the sum against one target, for many hypotheses at once."""

@@ -1,5 +1,6 @@
 """AutomatonCache: compiled losses by (loss, target, length, cap), in memory and on disk."""
 
+import copy
 import functools
 import hashlib
 import os
@@ -160,7 +161,7 @@ class AutomatonCache:
             entry = self._made(make)
             self._admit(key, entry)
         if isinstance(entry.value, Exception):
-            raise entry.value
+            raise copy.copy(entry.value)  # what is raised holds the frames that it passes
         return entry.value
 
     def _made(self, make: Callable[[], Any]) -> "_Entry":

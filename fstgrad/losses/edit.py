@@ -1,5 +1,7 @@
 """Edit distances: losses of single symbols inserted, deleted and substituted."""
 
+from functools import cached_property
+
 import numpy.typing as npt
 
 from fstgrad import transducers
@@ -7,6 +9,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.base import ScaledLoss, Target
+from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
 
@@ -73,6 +76,15 @@ class EditDistance(TransducerLoss):
                 "confusion has a cost for each pair of symbols and does not factor; "
                 "leave factored out"
             )
+        self._costs = (substitute_cost, delete_cost, insert_cost) if confusion is None else None
+
+    @cached_property
+    def _programme(self) -> PairLoss | None:
+        n = len(self.alphabet)
+        if self._costs is None:
+            return pair_loss(self._arrays[0], n)
+        substitute, delete, insert = self._costs
+        return SymbolCosts(float(substitute), float(delete), float(insert), n)
 
 
 class Hamming(TransducerLoss):

@@ -20,6 +20,11 @@ from fstgrad.openfst import FstArrays
 class _Kernel(TransducerLoss):
     """-log(U + smoothing), or -U, of U = T o S^-1."""
 
+    _remedy = (
+        "the target is too short to have an n-gram of this order: give smoothing > 0, which leaves "
+        "no hypothesis out, or a lower order"
+    )
+
     def __init__(
         self,
         counter: FstArrays,

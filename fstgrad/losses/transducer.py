@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import reference, transducers
-from fstgrad.alphabet import Alphabet
+from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.composition import (
     composition,
@@ -20,11 +20,14 @@ from fstgrad.automata.composition import (
     string_arrays,
 )
 from fstgrad.automata.machine import ANYWHERE, TargetMachine
+from fstgrad.automata.pairs import Strings
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
-from fstgrad.checks import FloatArray, instance, one_of, positive_number
-from fstgrad.errors import FstError
+from fstgrad.checks import FloatArray, IntArray, instance, one_of, positive_number
+from fstgrad.errors import FstError, InfeasibleError
+from fstgrad.losses.alignments import Alignment, operations_of
 from fstgrad.losses.base import Loss, Target
+from fstgrad.losses.pairs import ArcCosts, PairLoss, losses_of_pairs, pair_loss
 from fstgrad.openfst import (
     ArcType,
     Fst,
@@ -145,8 +148,44 @@ class TransducerLoss(Loss):
     @cached_property
     def transducer(self) -> Fst:
         """The pynini.Fst U: arc type "standard" if tropical (float32 costs), "log64" otherwise."""
-        whole = reduce(compose, self.factors)
+        whole = self._whole
         return with_arc_type(whole, "standard") if self.semiring == "tropical" else whole
+
+    @cached_property
+    def _programme(self) -> PairLoss | None:
+        """The programme of pairs; None where pairs need a machine."""
+        if self.semiring != "tropical" or len(self._arrays) > 1:
+            return None
+        return pair_loss(self._arrays[0], len(self.alphabet))
+
+    def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
+        if self._programme is None:
+            return super()._of_pairs(y, z, pairs, threads)
+        return losses_of_pairs(self._programme, y, z, pairs, threads)
+
+    def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
+        """Return a best alignment; see `Loss.align`."""
+        if self.semiring != "tropical":
+            return super().align(y, target)
+        own, other = self.alphabet.encode(y, name="y"), self.alphabet.encode(target, name="target")
+        fst = self._arrays[0] if len(self._arrays) == 1 else to_arrays(self._whole)
+        cost, path = ArcCosts.of(fst, len(self.alphabet)).best_path(own, other)
+        if cost == np.inf:
+            raise InfeasibleError("the loss of y against target is +inf: no alignment is allowed")
+        return Alignment(
+            cost,
+            operations_of(
+                (self.alphabet.decode(own), self.alphabet.decode(other)),
+                (fst.ilabel[path], fst.olabel[path]),
+                (fst.source[path], fst.nextstate[path]),
+                fst.weight[path],
+                skips_all(fst),
+            ),
+        )
+
+    @cached_property
+    def _whole(self) -> Fst:
+        return reduce(compose, self.factors)
 
     def _compile_reference(
         self, target: Target, length: int, cap: float | None, max_states: int

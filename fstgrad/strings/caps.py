@@ -15,9 +15,10 @@ from fstgrad.losses.base import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 
 Bounded = Literal["softmax-margin", "risk"]
-Reason = Literal["tolerance", "exact", "state limit"]
+Reason = Literal["tolerance", "exact", "state limit", "no progress"]
 TOLERANCE = 1e-3  # nats
 _STEPS = 64
+_CLOSING, _STALLED = 0.999, 5  # bounds that close less than this from cap to cap, so often
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class CapChoice:
     cap : float, nats
     lower, upper : float
         Bounds of the uncapped log Z under the scores in nats, or of the uncapped risk.
-    reason : {"tolerance", "exact", "state limit"}
-        Why the search stopped: the bounds are within the tolerance, no loss is above the cap, or
-        the next cap would pass the state limit.
+    reason : {"tolerance", "exact", "state limit", "no progress"}
+        Why the search stopped: the bounds are within the tolerance, no loss is above the cap, the
+        next cap would pass the state limit, or five caps in a row hardly moved the bounds.
     """
 
     automaton: LossAutomaton
@@ -99,6 +100,7 @@ def choose_cap(
     lowest, highest, step = loss_range(loss.machine(target), length)
     step = max(step, (highest - lowest) / _STEPS)
     choice: CapChoice | None = None
+    stalled = 0
     cap = lowest + step
     while True:
         try:
@@ -111,8 +113,16 @@ def choose_cap(
                 raise
             return choice
         lower, upper = _bounds(scores, b, objective)
+        if cap > highest:
+            return CapChoice(b, cap, lower, upper, "exact")
         if upper - lower <= tolerance:
-            return CapChoice(b, cap, lower, upper, "exact" if cap > highest else "tolerance")
+            return CapChoice(b, cap, lower, upper, "tolerance")
+        if choice is not None and upper - lower >= _CLOSING * (choice.upper - choice.lower):
+            stalled += 1
+            if stalled == _STALLED:
+                return CapChoice(b, cap, lower, upper, "no progress")
+        else:
+            stalled = 0
         choice = CapChoice(b, cap, lower, upper, "state limit")
         cap = min(cap + step, highest + step)
 

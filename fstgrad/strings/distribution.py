@@ -21,10 +21,13 @@ from fstgrad.checks import (
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
+from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
-from fstgrad.strings.paths import PathWeights, loss_weights, product_weights
+from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_weights
 from fstgrad.strings.solve import no_loss, solve
 from fstgrad.strings.tangents import tangent
+
+ROUNDING = 1e-13  # relative, for a position: by which certified bounds are widened
 
 
 class StringDistribution(ArrayDistribution):
@@ -89,14 +92,19 @@ class StringDistribution(ArrayDistribution):
 
         With an automaton of min(L, cap) the lower bound is `log_partition()`; the upper one values
         each string that passes the cap by one of its alignments.  The gradient of a bound are the
-        marginals of `bound(side)`.  Without a cap both are log Z.
+        marginals of `bound(side)`.  Without a cap both are log Z; with one they are widened by
+        what sums along strings may round.
 
         Raises
         ------
         NotSupportedError
             The loss is rational, or infinite for some strings.
         """
-        return self.log_partition(), self.bound("upper").log_partition()
+        lower, upper = self.log_partition(), self.bound("upper").log_partition()
+        if self.b is None or not self.b.cap:
+            return lower, upper
+        rounding = ROUNDING * (self.length + 1) * max(1.0, abs(lower), abs(upper))
+        return lower - rounding, upper + rounding
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
         """Return the distribution whose log Z bounds that of the loss without its cap."""
@@ -152,13 +160,18 @@ class StringDistribution(ArrayDistribution):
             return 0.0
         if other.b is self.b:
             return self.expected_loss(other.b)
-        log_z, slope = self._slope(product_weights(self.automaton, other.b))
-        lost = log_z < self.log_partition() - 1e-12 * max(1.0, abs(log_z))
-        return -np.inf if lost else slope
+        if self._allows_beyond(other.b):
+            return -np.inf
+        return self._slope(product_weights(self.automaton, other.b))[1]
 
     def expected_loss(self, b: LossAutomaton) -> float:
-        """Return E[L_b(y)] in nats; strings with L_b = +inf are left out."""
+        """Return E[L_b(y)] in nats; +inf where a string that this allows has L_b = +inf.
+
+        `fg.risk` leaves these strings out instead.
+        """
         self._check_automaton(self.scores, b)
+        if self._allows_beyond(b):
+            return np.inf
         if self.b is None or b is self.b:
             return tangent(self.scores, b, scale=0 if self.b is None else 1, slope=1).slope
         return self._slope(product_weights(self.b, b))[1]
@@ -200,6 +213,20 @@ class StringDistribution(ArrayDistribution):
         log_z, marginals = solve(self.scores, self.automaton)
         marginals.flags.writeable = False
         return log_z, marginals
+
+    def _allows_beyond(self, b: LossAutomaton) -> bool:
+        """Whether some string of positive probability has no path in `b`."""
+        if b.is_complete or b is self.b:
+            return False
+        self.log_partition()  # there are strings at all
+        paths = beyond(self.automaton, b)
+        if paths is None:
+            return False
+        try:
+            Passes(self.scores, paths, algebra=MaxPlus()).forward()
+        except InfeasibleError:
+            return False
+        return True
 
     def _slope(self, paths: PathWeights) -> tuple[float, float]:
         """Return log Z of the paths and the expectation of their tangent."""

@@ -65,15 +65,15 @@ def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWei
     for a, b in zip(weighing.levels, measured.levels, strict=True):
         to_left, to_right = a.nextstate[left][:, pairs[0]], b.nextstate[right][:, pairs[1]]
         alive = (to_left != DEAD) & (to_right != DEAD)
-        codes = to_left[alive] * (b.nextstate.size + to_right.size + to_right.max() + 1)
-        states, inverse = np.unique(codes + to_right[alive], return_inverse=True)
+        width = int(b.nextstate.max()) + 2
+        pairs_after = to_left[alive] * width + to_right[alive]
+        states, inverse = np.unique(pairs_after, return_inverse=True)
         nextstate = np.full(alive.shape, DEAD, dtype=np.int64)
         nextstate[alive] = inverse
         cost = np.where(alive, a.cost[left][:, pairs[0]], 0.0)
         levels.append(Level(nextstate, cost))
         log.append(cost)
         tangent.append(np.where(alive, b.cost[right][:, pairs[1]], 0.0))
-        width = b.nextstate.size + to_right.size + to_right.max() + 1
         left, right = states // width, states % width
     return PathWeights(
         class_of.ravel(),
@@ -84,6 +84,32 @@ def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWei
         tuple(tangent),
         measured.initial,
         measured.final[right],
+    )
+
+
+def beyond(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
+    """Return the strings that have a path in `inside` and none in `outside`, all of weight one.
+
+    None where no two states at the end show such a string.
+    """
+    levels = []
+    for t, level in enumerate(outside.levels):  # one more state in each level: the path has ended
+        ended = np.full((int(t > 0), level.nextstate.shape[1]), DEAD)
+        nextstate = np.concatenate([level.nextstate, ended])
+        nextstate[nextstate == DEAD] = outside.level_sizes[t + 1]
+        levels.append(Level(nextstate, np.zeros(nextstate.shape)))
+    ends = np.append(np.ones_like(outside.final), 0.0)
+    completed = LossAutomaton(outside.alphabet, outside.class_of, tuple(levels), 0.0, ends)
+    paths = product_weights(inside, completed)
+    lost = paths.tangent_final == 0
+    if not lost.any():
+        return None
+    return PathWeights(
+        paths.class_of,
+        paths.levels,
+        tuple(np.zeros_like(log) for log in paths.log),
+        0.0,
+        np.where(lost, 0.0, -np.inf),
     )
 
 

@@ -315,3 +315,25 @@ def test_from_fst_and_back(seed):
         assert {tuple(y.tolist()) for y, _ in each.kbest(10_000)} == set(
             case.paths.log_sums_of_strings()
         )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_of_losses_along_lattices(seed):
+    """Risk and margin of a sum, composed part by part, against enumeration of the strings."""
+    rng = np.random.default_rng(seed)
+    case = RandomLattice(seed)
+    if not is_feasible(case):
+        return
+    target = tuple(int(i) for i in rng.integers(3, size=int(rng.integers(1, 5))))
+    names = rng.choice(["edit", "confusion", "smith-waterman", "ngram-smooth"], size=2)
+    parts = [make_loss(name, rng, ABC, target) for name in names]
+    factor = float(rng.choice([0.5, 1.0, 3.0]))
+    loss = parts[0][0] + factor * parts[1][0]
+    lattice, paths = case.lattice(), case.paths
+    losses = np.array([parts[0][1](y) + factor * parts[1][1](y) for y in paths.strings])
+    weights = np.exp(paths.totals - paths.log_z())
+    value, _ = fg.risk(lattice, np.array(target), loss)
+    assert value == pytest.approx(weights @ losses, abs=1e-10)
+    compiled = lattice.compile(loss, np.array(target))
+    log_z, _ = compiled.augmented(lattice.graph, lattice.scores)
+    assert log_z == pytest.approx(np.logaddexp.reduce(paths.totals + losses), abs=1e-10)

@@ -1,6 +1,8 @@
 """Compiled losses kept in memory and on disk."""
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -108,3 +110,24 @@ def test_a_file_with_states_out_of_range_is_refused(tmp_path):
         np.savez(path, **(arrays | {name: arrays[name] + 7}))
         assert load_automaton(path, ABC) is None
     assert load_automaton(tmp_path / "none.npz", ABC) is None
+
+
+def test_a_stored_failure_keeps_nothing_alive():
+    """What is raised again and again must not hold the frames, and so the automata, of a caller."""
+    cache = fg.AutomatonCache()
+    loss = fg.EditDistance(fg.Alphabet("ab"))
+    held = []
+
+    def request():
+        big = np.zeros(10)
+        held.append(weakref.ref(big))
+        with pytest.raises(fg.StateLimitError) as caught:
+            cache.automaton(loss, "abababab", max_states=3)
+        return str(caught.value)
+
+    first, second = request(), request()
+    gc.collect()
+    assert first == second
+    assert "max_states=3" in first
+    assert [ref() for ref in held] == [None, None]
+    assert cache.misses == 1

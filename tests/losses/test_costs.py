@@ -21,14 +21,14 @@ def test_large_and_small_costs(insert, substitute):
         b = loss.compile(np.array(target))
     except fg.InvalidInputError:
         with pytest.raises(fg.InvalidInputError, match="infinite cost"):
-            loss("a", "b")
+            loss.machine(np.array(target))
         assert max(insert, substitute) > 16_384
-        return
+        b = None
     costs = {"insert": insert, "delete": 1.0, "substitute": substitute}
     for y in STRINGS:
         expected = oracle.edit_distance(y, target, **costs)
         assert loss(np.array(y), np.array(target)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
-        if len(y) == 3:
+        if len(y) == 3 and b is not None:
             assert b.loss(np.array(y)) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 

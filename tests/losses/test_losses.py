@@ -235,3 +235,25 @@ def test_extreme_scores_use_the_log_domain():
     assert d.log_partition() == pytest.approx(0, abs=1e-12)
     assert d.log_prob(np.array([1, 0])) == pytest.approx(-1000 + 5, abs=1e-9)
     np.testing.assert_allclose(d.marginals()[0, 3], [1, 0, 0], atol=1e-300)
+
+
+@pytest.mark.parametrize("small, large", [(0.1, 1e3), (0.1, 1e9), (0.1, 1e12), (0.3, 7.7e5)])
+def test_costs_of_different_size_keep_their_digits(small, large):
+    loss = fg.EditDistance(fg.Alphabet("ab"), large, large, small)
+    assert loss("ab", "bb") == small
+    assert loss.compile("bb").loss("ab") == pytest.approx(small, rel=1e-15)
+    assert loss("b", "bb") == large
+
+
+def test_costs_that_would_lose_digits_are_refused():
+    loss = fg.EditDistance(fg.Alphabet("ab"), 1e13, 1e13, np.pi)
+    with pytest.raises(fg.InvalidInputError, match=r"1e\+13, 3.18e\+12 times as much"):
+        loss.compile("bb")
+    assert loss("ab", "bb") == np.pi
+    close = fg.EditDistance(fg.Alphabet("ab"), 1e3 * np.e, 1e3 * np.e, np.pi)
+    assert close("ab", "bb") == pytest.approx(np.pi, abs=1e-10)
+
+
+def test_a_target_without_an_ngram_is_named_with_the_remedy():
+    with pytest.raises(fg.InfeasibleError, match=r"target 'a': .*smoothing > 0"):
+        fg.NGram(fg.Alphabet("abc"), 2).compile("a")

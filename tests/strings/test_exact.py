@@ -212,3 +212,39 @@ def test_cross_entropy_is_infinite_where_the_other_leaves_strings_out():
     sharing = fg.StringDistribution(scores, fg.NGram(abc, 2).compile("aba"))
     assert everything.cross_entropy(sharing) == np.inf
     assert np.isfinite(sharing.cross_entropy(everything))
+
+
+@pytest.mark.parametrize("own, other", [("ab", "ba"), ("ab", "bb"), (None, "ab"), ("ab", None)])
+@pytest.mark.parametrize("small", [0.0, -30.0, -700.0])
+def test_supports_that_differ(own, other, small):
+    """+inf where a string is allowed that the other forbids, be its mass 1e-26; else finite."""
+    abc = fg.Alphabet("ab")
+    kernel = fg.NGram(abc, 2)  # finite for strings that share a bigram with the target
+    scores = np.full((3, 3, 2), small)
+    scores[..., 1] = 0.0  # nearly all mass is on bbb
+    p, q = (
+        fg.StringDistribution(table, None if target is None else kernel.compile(target, 3))
+        for target, table in ((own, scores), (other, np.zeros((3, 3, 2))))
+    )
+    strings = oracle.all_strings(2, 3)
+    allowed = [
+        y for y in strings if own is None or oracle.ngram_loss(y, abc.encode(own), 2) < np.inf
+    ]
+    forbidden = [
+        y for y in allowed if other and oracle.ngram_loss(y, abc.encode(other), 2) == np.inf
+    ]
+    assert (p.kl(q) == np.inf) == bool(forbidden)
+    assert (p.cross_entropy(q) == np.inf) == bool(forbidden)
+    if other is not None:
+        assert (p.expected_loss(q.b) == np.inf) == bool(forbidden)
+    assert p.kl(p) == 0.0
+    assert p.entropy() >= 0.0
+
+
+def test_entropy_and_divergence_are_not_below_zero():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        scores = rng.normal(size=(3, 2)) * rng.choice([1, 50, 300])
+        d = fg.StringDistribution(scores)
+        assert d.entropy() >= 0.0
+        assert d.kl(fg.StringDistribution(scores.copy())) >= 0.0

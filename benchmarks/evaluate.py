@@ -1,0 +1,124 @@
+"""Losses of pairs beside RapidFuzz, parasail and Biopython: 6,000 spelling pairs, 440 proteins.
+
+`python benchmarks/evaluate.py` prints seconds and the ratio to the competitor, one thread each,
+and checks that the values agree.  A competitor that is not installed is left out
+(`pip install rapidfuzz parasail biopython`).
+"""
+
+import importlib
+import pathlib
+import string
+
+import numpy as np
+
+import fstgrad as fg
+from benchmarks._harness import median_seconds, print_table, write_json
+
+DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
+RESIDUES = "ARNDCQEGHILKMFPSTWYV"
+
+
+def spelling_pairs(rng, number=6000):
+    """Words of 3 to 15 letters and copies with up to three edits."""
+    pairs = []
+    for _ in range(number):
+        word = "".join(rng.choice(list(string.ascii_lowercase), size=int(rng.integers(3, 16))))
+        letters = list(word)
+        for _ in range(int(rng.integers(0, 4))):
+            place = int(rng.integers(len(letters) + 1))
+            letters[place : place + int(rng.integers(2))] = list(
+                rng.choice(list(string.ascii_lowercase), size=int(rng.integers(2)))
+            )
+        pairs.append(("".join(letters), word))
+    return pairs
+
+
+def protein_pairs(rng, number=440, length=300):
+    """Random proteins and copies with 30 percent of the residues drawn anew and three gaps."""
+    pairs = []
+    for _ in range(number):
+        one = rng.choice(list(RESIDUES), size=length)
+        two = np.where(rng.random(length) < 0.3, rng.choice(list(RESIDUES), size=length), one)
+        for _ in range(3):
+            start = int(rng.integers(len(two) - 20))
+            two = np.delete(two, slice(start, start + int(rng.integers(1, 12))))
+        pairs.append(("".join(one), "".join(two)))
+    return pairs
+
+
+def blosum62():
+    """BLOSUM62 as (20, 20), from Biopython; None without it."""
+    try:
+        substitution_matrices = importlib.import_module("Bio.Align").substitution_matrices
+    except ImportError:
+        return None
+    table = substitution_matrices.load("BLOSUM62")
+    return np.array([[table[a, b] for b in RESIDUES] for a in RESIDUES])
+
+
+def competitors(name, pairs, matrix):
+    """Yield (competitor, function to scores) for a task."""
+    if name == "unit edit distance":
+        try:
+            distance = importlib.import_module("rapidfuzz.distance").Levenshtein.distance
+        except ImportError:
+            return
+        yield "rapidfuzz", lambda: np.array([distance(a, b) for a, b in pairs], dtype=float)
+        return
+    try:
+        parasail = importlib.import_module("parasail")
+    except ImportError:
+        pass
+    else:
+        scored = parasail.blosum62
+        yield (
+            "parasail striped",
+            lambda: (
+                -np.array(
+                    [parasail.sw_striped_16(a, b, 11, 1, scored).score for a, b in pairs],
+                    dtype=float,
+                )
+            ),
+        )
+    aligner = importlib.import_module("Bio.Align").PairwiseAligner(mode="local")
+    aligner.substitution_matrix = importlib.import_module("Bio.Align").substitution_matrices.load(
+        "BLOSUM62"
+    )
+    aligner.open_gap_score, aligner.extend_gap_score = -11, -1
+    yield "biopython", lambda: -np.array([aligner.score(a, b) for a, b in pairs])
+
+
+def main():
+    """Print and write the table."""
+    rng = np.random.default_rng(0)
+    matrix = blosum62()
+    words = spelling_pairs(rng)
+    tasks = [("unit edit distance", fg.EditDistance(fg.Alphabet(string.ascii_lowercase)), words)]
+    if matrix is not None:
+        loss = fg.SmithWaterman(fg.Alphabet(RESIDUES), matrix=matrix, gap_open=11.0, gap_extend=1.0)
+        tasks.append(("BLOSUM62, affine gaps", loss, protein_pairs(rng)))
+    rows = []
+    for name, loss, pairs in tasks:
+        ys, targets = zip(*pairs, strict=True)
+        ours = loss.pairwise(ys, targets)
+        own = median_seconds(lambda: loss.pairwise(ys, targets))  # noqa: B023
+        for other, function in competitors(name, pairs, matrix):
+            same = bool(np.allclose(function(), ours, atol=1e-9))
+            theirs = median_seconds(function)
+            rows.append(
+                {
+                    "task": name,
+                    "pairs": len(pairs),
+                    "competitor": other,
+                    "seconds": own,
+                    "its seconds": theirs,
+                    "ratio": own / theirs,
+                    "same values": same,
+                }
+            )
+    print_table(rows)
+    write_json("evaluate", rows)
+
+
+if __name__ == "__main__":
+    main()

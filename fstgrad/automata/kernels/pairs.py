@@ -1,0 +1,306 @@
+"""Losses of pairs of strings, without an automaton: one dynamic programme a pair.
+
+Strings stand one behind the other, string i from first[i] to first[i + 1]; `pairs` (N, 2) are the
+numbers of a hypothesis and of a target.  Costs are float64, +inf where there is no path.
+"""
+
+import numpy as np
+
+from fstgrad.automata.pairs import PairArcs, Strings
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+
+_WORD = 64
+_INF = np.inf
+
+
+@kernel
+def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArray:
+    """Return the edit distances (N,) with unit costs.
+
+    Bit-parallel, a word of 64 symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
+    """
+    result = np.empty(len(pairs))
+    longest = 0
+    for t in range(len(z.first) - 1):
+        longest = max(longest, z.first[t + 1] - z.first[t])
+    words = max(1, (longest + _WORD - 1) // _WORD)
+    peq = np.zeros((words, n), np.uint64)
+    pv, mv = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    one, all_ones = np.uint64(1), ~np.uint64(0)
+    filled, begin = -1, 0
+    for p in range(len(pairs)):
+        target = pairs[p, 1]
+        if target != filled:
+            if filled >= 0:
+                for j in range(z.first[filled], z.first[filled + 1]):
+                    peq[(j - begin) // _WORD, z.ids[j]] = 0
+            filled, begin = target, z.first[target]
+            for j in range(begin, z.first[target + 1]):
+                peq[(j - begin) // _WORD, z.ids[j]] |= one << np.uint64((j - begin) % _WORD)
+        size = z.first[target + 1] - begin
+        used = (size + _WORD - 1) // _WORD
+        last = one << np.uint64((size - 1) % _WORD)
+        for w in range(used):
+            pv[w], mv[w] = all_ones, np.uint64(0)
+        score = size
+        start, stop = y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]
+        if size == 0:
+            result[p] = stop - start
+            continue
+        for i in range(start, stop):
+            carry = 1
+            for w in range(used):
+                eq, up, down = peq[w, y.ids[i]], pv[w], mv[w]
+                sideways = eq | down
+                if carry < 0:
+                    eq |= one
+                diagonal = (((eq & up) + up) ^ up) | eq
+                plus, minus = down | ~(diagonal | up), up & diagonal
+                top = last if w == used - 1 else one << np.uint64(_WORD - 1)
+                out = 0
+                if plus & top:
+                    out = 1
+                elif minus & top:
+                    out = -1
+                plus, minus = plus << one, minus << one
+                if carry < 0:
+                    minus |= one
+                elif carry > 0:
+                    plus |= one
+                pv[w], mv[w] = minus | ~(sideways | plus), plus & sideways
+                carry = out
+            score += carry
+        result[p] = score
+    return result
+
+
+@kernel
+def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray) -> FloatArray:
+    """Return the least costs (N,); costs (3,) of a substitution, a deletion, an insertion."""
+    substitute, delete, insert = costs[0], costs[1], costs[2]
+    result = np.empty(len(pairs))
+    longest = 0
+    for t in range(len(z.first) - 1):
+        longest = max(longest, z.first[t + 1] - z.first[t])
+    row = np.empty(longest + 1)
+    for p in range(len(pairs)):
+        begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
+        row[0] = 0.0
+        for j in range(end - begin):
+            row[j + 1] = row[j] + insert
+        for i in range(y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]):
+            before = row[0]
+            row[0] += delete
+            for j in range(end - begin):
+                own = 0.0 if y.ids[i] == z.ids[begin + j] else substitute
+                best = min(before + own, row[j + 1] + delete, row[j] + insert)
+                before = row[j + 1]
+                row[j + 1] = best
+        result[p] = row[end - begin]
+    return result
+
+
+@kernel
+def linear_distances(
+    y: Strings,
+    z: Strings,
+    pairs: IntArray,
+    align: FloatArray,
+    delete: FloatArray,
+    insert: FloatArray,
+) -> FloatArray:
+    """Return the least costs (N,) of alignments with costs (n, n), (n,), (n,) of single symbols."""
+    result = np.empty(len(pairs))
+    longest = 0
+    for t in range(len(z.first) - 1):
+        longest = max(longest, z.first[t + 1] - z.first[t])
+    row = np.empty(longest + 1)
+    for p in range(len(pairs)):
+        begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
+        row[0] = 0.0
+        for j in range(end - begin):
+            row[j + 1] = row[j] + insert[z.ids[begin + j]]
+        for i in range(y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]):
+            a = y.ids[i]
+            before = row[0]
+            row[0] += delete[a]
+            for j in range(end - begin):
+                b = z.ids[begin + j]
+                best = min(before + align[a, b], row[j + 1] + delete[a], row[j] + insert[b])
+                before = row[j + 1]
+                row[j + 1] = best
+        result[p] = row[end - begin]
+    return result
+
+
+@kernel
+def affine_scores(
+    y: Strings,
+    z: Strings,
+    pairs: IntArray,
+    scores: FloatArray,
+    gaps: FloatArray,
+    free: IntArray,
+) -> FloatArray:
+    """Return the best scores (N,) of alignments with affine gaps, opening at least an extension.
+
+    scores : (n, n) float64, higher is more alike.
+    gaps : (2,) opening and extending costs.
+    free : (3,) 0 or 1: the ends of y, of the target, and both of a local alignment cost nothing.
+
+    A row of the matrix is a pass that vectorises (matches, gaps in the target), then a running
+    maximum (gaps in y), after Gotoh (1982) and Rognes (2011).
+    """
+    opening, extending = gaps[0], gaps[1]
+    result = np.empty(len(pairs))
+    longest = 0
+    for t in range(len(z.first) - 1):
+        longest = max(longest, z.first[t + 1] - z.first[t])
+    best, down = np.empty(longest + 1), np.empty(longest + 1)
+    came = np.empty(longest + 1)
+    profile, filled = np.empty((len(scores), longest + 1)), -1
+    for p in range(len(pairs)):
+        target = pairs[p, 1]
+        begin, size = z.first[target], z.first[target + 1] - z.first[target]
+        if target != filled:
+            filled = target
+            for a in range(len(scores)):
+                for j in range(size):
+                    profile[a, j] = scores[a, z.ids[begin + j]]
+        best[0] = 0.0
+        for j in range(1, size + 1):
+            best[j] = 0.0 if free[1] or free[2] else -(opening + (j - 1) * extending)
+            down[j] = -_INF
+        highest, at_end = 0.0, best[size]
+        first, last = y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]
+        for i in range(first, last):
+            row = profile[y.ids[i]]
+            for j in range(size + 1):
+                came[j] = best[j]
+            floor = 0.0 if free[2] else -_INF
+            best[0] = 0.0 if free[0] or free[2] else -(opening + (i - first) * extending)
+            _matched(best, came, down, row, size, opening, extending, floor)
+            highest = max(highest, _run(best, size, opening, extending))
+            at_end = max(at_end, best[size])
+        value = best[size]
+        if free[0]:
+            value = at_end
+        if free[1]:
+            for j in range(size + 1):
+                value = max(value, best[j])
+        result[p] = highest if free[2] else value
+    return result
+
+
+@inner_kernel
+def _matched(
+    best: FloatArray,
+    came: FloatArray,
+    down: FloatArray,
+    row: FloatArray,
+    size: int,
+    opening: float,
+    extending: float,
+    floor: float,
+) -> int:
+    """Write the best of a match and of a gap in the target into best[1 :]."""
+    for j in range(size):
+        gap = max(came[j + 1] - opening, down[j + 1] - extending)
+        down[j + 1] = gap
+        best[j + 1] = max(max(came[j] + row[j], gap), floor)
+    return size
+
+
+@inner_kernel
+def _run(best: FloatArray, size: int, opening: float, extending: float) -> float:
+    """Let gaps in y run along a row; return the largest cell."""
+    gap, highest = best[0] - opening, best[0]
+    for j in range(1, size + 1):
+        cell = max(best[j], gap)
+        gap = max(gap - extending, best[j] - opening)
+        best[j] = cell
+        highest = max(highest, cell)
+    return highest
+
+
+@kernel
+def arc_costs(y: Strings, z: Strings, pairs: IntArray, arcs: PairArcs, n: int) -> FloatArray:
+    """Return the least costs (N,) of the paths of a transducer that read y and write the target."""
+    result = np.empty(len(pairs))
+    none = np.empty((0, 0, 0), np.int64)
+    for p in range(len(pairs)):
+        own = y.ids[y.first[pairs[p, 0]] : y.first[pairs[p, 0] + 1]]
+        other = z.ids[z.first[pairs[p, 1]] : z.first[pairs[p, 1] + 1]]
+        result[p] = _filled(own, other, arcs, n, none)[0]
+    return result
+
+
+@kernel
+def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, IntArray]:
+    """Return the least cost of a path that reads y and writes z, and its arcs from first to last.
+
+    The arcs are numbers into `arcs`; none where there is no path.
+    """
+    states = len(arcs.final)
+    back = np.full((len(y) + 1, len(z) + 1, states), -1, np.int64)
+    cost, state = _filled(y, z, arcs, n, back)
+    path = np.empty(len(y) + len(z) + states * (len(y) + len(z) + 1), np.int64)
+    i, j, size = len(y), len(z), 0
+    while state >= 0:
+        code = back[i, j, state]
+        if code < 0:
+            break
+        arc, reads, writes = code >> 2, code & 1, (code >> 1) & 1
+        path[size] = arc
+        size += 1
+        i, j, state = i - reads, j - writes, arcs.source[arc]
+    return cost, path[:size][::-1].copy()
+
+
+@inner_kernel
+def _filled(y: IntArray, z: IntArray, arcs: PairArcs, n: int, back: IntArray) -> tuple[float, int]:
+    """Return the least cost and the state in which it ends, -1 without a path.
+
+    `back` (l + 1, m + 1, S), or empty, gets the arc by which a cell is entered, times 4, plus 1 if
+    it reads and 2 if it writes; -1 at the start.
+    """
+    states, width = len(arcs.final), n + 1
+    keep = len(back) > 0
+    above = np.full((len(z) + 1, states), _INF)
+    row = np.full((len(z) + 1, states), _INF)
+    for i in range(len(y) + 1):
+        row[:, :] = _INF
+        for j in range(len(z) + 1):
+            if i == 0 and j == 0:
+                row[0, 0] = 0.0
+            for kind in range(4):
+                reads, writes = kind & 1, kind >> 1
+                if kind == 0 or i < reads or j < writes:
+                    continue
+                label = (y[i - 1] + 1 if reads else 0) * width + (z[j - 1] + 1 if writes else 0)
+                for a in range(arcs.first[label], arcs.first[label + 1]):
+                    before = above if reads else row
+                    cost = before[j - writes, arcs.source[a]] + arcs.weight[a]
+                    if cost < row[j, arcs.nextstate[a]]:
+                        row[j, arcs.nextstate[a]] = cost
+                        if keep:
+                            back[i, j, arcs.nextstate[a]] = 4 * a + kind
+            changed = True
+            rounds = 0
+            while changed and rounds <= states:
+                changed = False
+                rounds += 1
+                for a in range(arcs.first[0], arcs.first[1]):
+                    cost = row[j, arcs.source[a]] + arcs.weight[a]
+                    if cost < row[j, arcs.nextstate[a]]:
+                        row[j, arcs.nextstate[a]] = cost
+                        changed = True
+                        if keep:
+                            back[i, j, arcs.nextstate[a]] = 4 * a
+        above, row = row, above
+    best, state = _INF, -1
+    for s in range(states):
+        if above[len(z), s] + arcs.final[s] < best:
+            best, state = above[len(z), s] + arcs.final[s], s
+    return best, state

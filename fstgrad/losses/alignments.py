@@ -1,0 +1,187 @@
+"""Alignment: the operations of a cheapest path of a transducer, for people to read and to count."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+
+Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
+_MARKS: dict[Kind, str] = {
+    "match": ".",
+    "substitute": "S",
+    "delete": "D",
+    "insert": "I",
+    "transpose": "T",
+    "skip": " ",
+}
+GAP = "-"
+
+
+class Operation(NamedTuple):
+    """One step of an alignment.
+
+    kind : "match", "substitute", "delete" (a symbol of y has no partner), "insert" (one of the
+        target has none), "transpose" (the first or second of two symbols that change places), or
+        "skip" (a symbol outside the aligned regions of a local alignment).
+    y, target : the symbols; None where there is none.
+    y_place, target_place : their positions; those of the next symbol where there is none.
+    cost : nats.
+    """
+
+    kind: Kind
+    y: str | None
+    target: str | None
+    y_place: int
+    target_place: int
+    cost: float
+
+
+class Region(NamedTuple):
+    """y[y_start:y_stop] is aligned with target[target_start:target_stop]."""
+
+    y_start: int
+    y_stop: int
+    target_start: int
+    target_stop: int
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A best alignment of a hypothesis y with a target.
+
+    Attributes
+    ----------
+    loss : float, nats
+    operations : tuple of Operation, from left to right
+
+    `str()` are three lines: y, the operations (. match, S substituted, D deleted, I inserted, T
+    transposed, blank outside the aligned regions), the target.
+    """
+
+    loss: float
+    operations: tuple[Operation, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many operations there are of each kind; a transposition counts once."""
+        counts = Counter(operation.kind for operation in self.operations)
+        counts["transpose"] //= 2
+        return {kind: counts[kind] for kind in _MARKS}
+
+    @property
+    def matches(self) -> int:
+        """Number of equal symbols that are aligned."""
+        return self.counts["match"]
+
+    @property
+    def substitutions(self) -> int:
+        """Number of different symbols that are aligned."""
+        return self.counts["substitute"]
+
+    @property
+    def deletions(self) -> int:
+        """Number of symbols of y without a partner; errors of a recognizer that inserted them."""
+        return self.counts["delete"]
+
+    @property
+    def insertions(self) -> int:
+        """Number of symbols of the target without a partner; those that a recognizer deleted."""
+        return self.counts["insert"]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The regions that are aligned, without what is skipped before, between and behind."""
+        found: list[Region] = []
+        open_region = False
+        for operation in self.operations:
+            if operation.kind == "skip":
+                open_region = False
+                continue
+            y_stop = operation.y_place + (operation.y is not None)
+            target_stop = operation.target_place + (operation.target is not None)
+            if open_region:
+                found[-1] = found[-1]._replace(y_stop=y_stop, target_stop=target_stop)
+            else:
+                place = operation.y_place, operation.target_place
+                found.append(Region(place[0], y_stop, place[1], target_stop))
+            open_region = True
+        return tuple(found)
+
+    def scaled(self, factor: float) -> "Alignment":
+        """Return the alignment with its costs multiplied."""
+        operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
+        return replace(self, loss=factor * self.loss, operations=operations)
+
+    def __str__(self) -> str:
+        columns = [
+            (op.y or GAP, _MARKS[op.kind], op.target or GAP)
+            if op.kind != "skip"
+            else (op.y or " ", " ", op.target or " ")
+            for op in self.operations
+        ]
+        widths = [max(map(len, column)) for column in columns]
+        between = " " if max(widths, default=1) > 1 else ""
+        lines = zip(*columns, strict=True) if columns else ((), (), ())
+        return "\n".join(
+            between.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            for line in lines
+        )
+
+
+def operations_of(
+    symbols: tuple[Sequence[str], Sequence[str]],
+    labels: tuple[IntArray, IntArray],
+    states: tuple[IntArray, IntArray],
+    weights: FloatArray,
+    skips: BoolArray,
+) -> tuple[Operation, ...]:
+    """Return the operations of a path.
+
+    Parameters
+    ----------
+    symbols : y and the target
+    labels : (k,) of the arcs of the path, read and written; 0 is epsilon
+    states : (k,) from which and to which the arcs lead
+    weights : (k,)
+    skips : (S,) the states that skip every symbol for nothing
+    """
+    y, target = symbols
+    found: list[Operation] = []
+    i = j = 0
+    pending = 0.0  # of arcs that neither read nor write
+    for read, written, source, after, weight in zip(*labels, *states, weights, strict=True):
+        cost = float(weight) + pending
+        if not read and not written:
+            pending = cost
+            continue
+        pending = 0.0
+        a, b = y[i] if read else None, target[j] if written else None
+        kind: Kind = "delete" if b is None else "insert" if a is None else "substitute"
+        if a == b:
+            kind = "match"
+        if source == after and skips[source]:
+            kind = "skip"
+        found.append(Operation(kind, a, b, i, j, cost))
+        i, j = i + bool(read), j + bool(written)
+    if pending and found:
+        found[-1] = found[-1]._replace(cost=found[-1].cost + pending)
+    return _transposed(found)
+
+
+def _transposed(operations: list[Operation]) -> tuple[Operation, ...]:
+    """Return the operations with two symbols that change places for one cost named so."""
+    result = list(operations)
+    for k in range(len(result) - 1):
+        one, two = result[k], result[k + 1]
+        swapped = one.kind == two.kind == "substitute" and (one.y, one.target) == (
+            two.target,
+            two.y,
+        )
+        if swapped and 0.0 in (one.cost, two.cost):
+            result[k], result[k + 1] = (
+                one._replace(kind="transpose"),
+                two._replace(kind="transpose"),
+            )
+    return tuple(result)

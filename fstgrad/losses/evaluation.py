@@ -1,0 +1,125 @@
+"""What every loss offers without compiling it: one pair, many pairs, alignments."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
+from fstgrad.automata.machine import TargetMachine
+from fstgrad.automata.pairs import Strings
+from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.losses.alignments import Alignment
+from fstgrad.losses.pairs import joined
+from fstgrad.openfst import Fst
+
+Target = SequenceLike | Fst
+
+
+class PairEvaluation(ABC):
+    """Losses of pairs of strings, by the machine of each target unless a subclass knows better."""
+
+    alphabet: Alphabet
+
+    @abstractmethod
+    def _machine(self, target: Target) -> TargetMachine:
+        """Return M as arrays, empty where the transducer rejects the target."""
+
+    @abstractmethod
+    def _finished(self, value: npt.NDArray[Any], machine: TargetMachine) -> FloatArray:
+        """Return the loss in nats of values of the machine."""
+
+    def __call__(self, y: SequenceLike, target: Target) -> float:
+        """Return the loss of one pair in nats; +inf where the transducer has no path for it."""
+        ids = self.alphabet.encode(y, name="y")
+        if isinstance(target, Fst):
+            return float(self._unchecked(target).losses_of(ids[None])[0])
+        return float(self.pairwise([ids], [self.alphabet.encode(target, name="target")])[0])
+
+    def pairwise(
+        self, ys: Sequence[SequenceLike], targets: Sequence[SequenceLike], *, threads: int = 1
+    ) -> FloatArray:
+        """Return the losses (N,) in nats of ys[i] against targets[i], by compiled loops.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> fg.EditDistance(fg.Alphabet("abc")).pairwise(["ab", "cab"], ["ac", "b"]).tolist()
+        [1.0, 2.0]
+        """
+        if len(ys) != len(targets):
+            raise InvalidInputError(
+                f"ys has {len(ys)} strings and targets {len(targets)}; pair them, or take matrix()"
+            )
+        pairs = np.repeat(np.arange(len(ys))[:, None], 2, axis=1)
+        return self._of_pairs(
+            *self._joined(ys, targets), pairs, positive_integer("threads", threads)
+        )
+
+    def matrix(
+        self, ys: Sequence[SequenceLike], targets: Sequence[SequenceLike], *, threads: int = 1
+    ) -> FloatArray:
+        """Return the losses (N, M) in nats of every y against every target.
+
+        Parameters
+        ----------
+        threads : int
+            Kernels hold no lock: with t cores about t times as fast.
+        """
+        pairs = np.indices((len(targets), len(ys))).reshape(2, -1)[::-1].T
+        values = self._of_pairs(
+            *self._joined(ys, targets),
+            np.ascontiguousarray(pairs),
+            positive_integer("threads", threads),
+        )
+        return values.reshape(len(targets), len(ys)).T
+
+    def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
+        """Return a best alignment: the edit operations with their symbols, places and costs.
+
+        `str()` of it are the two strings, one above the other.  O(|y| |target| arcs of a pair).
+
+        Raises
+        ------
+        NotSupportedError
+            The loss is no cheapest path of one transducer.
+        InfeasibleError
+            The loss of the pair is +inf.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> print(fg.EditDistance(fg.Alphabet("eginkst")).align("sitting", "kitten"))
+        sitting
+        S...S.D
+        kitten-
+        """
+        raise NotSupportedError(
+            f"a {type(self).__name__} has no single best alignment; align by a tropical loss, or "
+            "by each part of a sum (.losses)"
+        )
+
+    def _joined(
+        self, ys: Sequence[SequenceLike], targets: Sequence[SequenceLike]
+    ) -> tuple[Strings, Strings]:
+        return joined(self.alphabet, ys, "ys"), joined(self.alphabet, targets, "targets")
+
+    def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
+        """Return the losses of pairs (N, 2) of strings, by the machine of each target."""
+        result = np.empty(len(pairs))
+        for target in np.unique(pairs[:, 1]):
+            ids = z.ids[z.first[target] : z.first[target + 1]]
+            against = self._unchecked(ids)
+            rows = np.flatnonzero(pairs[:, 1] == target)
+            for i in rows:
+                start, stop = y.first[pairs[i, 0]], y.first[pairs[i, 0] + 1]
+                result[i] = against.losses_of(y.ids[start:stop][None])[0]
+        return result
+
+    def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
+        """Return the loss against a target, also one that the transducer rejects."""
+        return TargetLoss(self.alphabet, self._machine(target), self._finished)

@@ -1,0 +1,198 @@
+"""Losses of pairs by dynamic programmes of their own, and many pairs at once.
+
+======================================== ==================================================
+loss                                     programme
+======================================== ==================================================
+edit distance with unit costs            bit-parallel, 64 symbols of the target a step
+one state: costs of single symbols       a row of the matrix at a time
+affine gaps, opening at least extending  matches and gaps of a row together, then a scan
+any other tropical transducer            all its arcs in every cell
+======================================== ==================================================
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.pairs import PairArcs, Strings
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import MemoryLimitError
+from fstgrad.openfst import FstArrays
+
+_MOST_LABELS = 2**22  # pairs of labels that a table may have
+_MOST_BYTES = 2**32
+_BLOCK = 4096  # pairs that a thread takes at a time
+
+
+class PairLoss(Protocol):
+    """A loss of pairs (N, 2) of strings of two collections."""
+
+    def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+        """Return the losses (N,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolCosts:
+    """One cost for all substitutions, for all deletions, for all insertions, over n symbols."""
+
+    substitute: float
+    delete: float
+    insert: float
+    n: int
+
+    def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+        """Return the losses (N,)."""
+        from fstgrad.automata.kernels import pairs as kernels
+
+        costs = np.array([self.substitute, self.delete, self.insert])
+        if (costs == 1).all():
+            return kernels.unit_distances(y, z, pairs, self.n)
+        return kernels.symbol_distances(y, z, pairs, costs)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCosts:
+    """Costs of aligned pairs (n, n), and of symbols deleted and inserted (n,)."""
+
+    align: FloatArray
+    delete: FloatArray
+    insert: FloatArray
+
+    def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+        """Return the losses (N,)."""
+        from fstgrad.automata.kernels import pairs as kernels
+
+        return kernels.linear_distances(y, z, pairs, self.align, self.delete, self.insert)
+
+
+@dataclass(frozen=True, eq=False)
+class AffineScores:
+    """Scores of aligned pairs (n, n), gaps of k symbols for opening + (k - 1) extending."""
+
+    scores: FloatArray
+    opening: float
+    extending: float
+    free_ends: str
+
+    def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+        """Return the losses (N,): minus the scores."""
+        from fstgrad.automata.kernels import pairs as kernels
+
+        free = np.array([self.free_ends == end for end in ("y", "target", "local")], dtype=np.int64)
+        gaps = np.array([self.opening, self.extending])
+        return 0.0 - kernels.affine_scores(y, z, pairs, self.scores, gaps, free)
+
+
+@dataclass(frozen=True, eq=False)
+class ArcCosts:
+    """The arcs of a tropical transducer by labels; `order` (A,) are their numbers in it."""
+
+    arcs: PairArcs
+    order: IntArray
+    n: int
+
+    @classmethod
+    def of(cls, fst: FstArrays, n: int) -> "ArcCosts":
+        """Return the arcs of a transducer over n symbols, state 0 first."""
+        label = fst.ilabel * (n + 1) + fst.olabel
+        order = np.argsort(label, kind="stable")
+        first = np.searchsorted(label[order], np.arange((n + 1) ** 2 + 1))
+        states = np.arange(fst.num_states)
+        states[[0, fst.start]] = states[[fst.start, 0]]  # the start is state 0
+        arcs = PairArcs(
+            first,
+            states[fst.source[order]],
+            states[fst.nextstate[order]],
+            fst.weight[order],
+            fst.final[states],
+        )
+        return cls(arcs, order, n)
+
+    def best_path(self, y: IntArray, target: IntArray) -> tuple[float, IntArray]:
+        """Return the least cost and the numbers of the arcs of a path that has it.
+
+        Raises
+        ------
+        MemoryLimitError
+            The table of the path would pass 4 GiB.
+        """
+        from fstgrad.automata.kernels import pairs as kernels
+
+        needed = 8 * (len(y) + 1) * (len(target) + 1) * len(self.arcs.final)
+        if needed > _MOST_BYTES:
+            raise MemoryLimitError(
+                f"an alignment of {len(y):,} with {len(target):,} symbols needs {needed:,} bytes; "
+                "align shorter strings"
+            )
+        cost, path = kernels.best_path(y, target, self.arcs, self.n)
+        return float(cost), self.order[path]
+
+    def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+        """Return the losses (N,)."""
+        from fstgrad.automata.kernels import pairs as kernels
+
+        return kernels.arc_costs(y, z, pairs, self.arcs, self.n)
+
+
+def affine_scores(
+    scores: FloatArray, opening: float, extending: float, free_ends: str
+) -> AffineScores | None:
+    """Return the programme of an alignment; None where gaps could split or ends are either's."""
+    if not opening >= extending >= 0 or free_ends == "both":
+        return None
+    return AffineScores(
+        np.ascontiguousarray(scores, dtype=np.float64), float(opening), float(extending), free_ends
+    )
+
+
+def pair_loss(fst: FstArrays, n: int) -> LinearCosts | ArcCosts | None:
+    """Return the programme of a tropical transducer.
+
+    None where its table would be too large, or where silent arcs have negative costs, of which the
+    machine knows whether they lie on a cycle.
+    """
+    silent = fst.weight[(fst.ilabel == 0) & (fst.olabel == 0)]
+    if (n + 1) ** 2 > _MOST_LABELS or fst.start < 0 or (silent < 0).any():
+        return None
+    return _linear(fst, n) or ArcCosts.of(fst, n)
+
+
+def _linear(fst: FstArrays, n: int) -> LinearCosts | None:
+    """Return the costs of a transducer of one state that can delete and insert every symbol."""
+    if fst.num_states != 1 or fst.final[0] != 0 or ((fst.ilabel == 0) & (fst.olabel == 0)).any():
+        return None
+    table = np.full((n + 1, n + 1), np.inf)
+    np.minimum.at(table, (fst.ilabel, fst.olabel), fst.weight)
+    costs = LinearCosts(
+        np.ascontiguousarray(table[1:, 1:]), table[1:, 0].copy(), table[0, 1:].copy()
+    )
+    return costs if np.isfinite(costs.delete).all() and np.isfinite(costs.insert).all() else None
+
+
+def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> Strings:
+    """Return sequences as strings of ids one behind the other."""
+    first = np.zeros(len(sequences) + 1, dtype=np.int64)
+    np.cumsum([len(sequence) for sequence in sequences], out=first[1:])
+    if alphabet.is_characters and all(isinstance(sequence, str) for sequence in sequences):
+        ids = alphabet.encode_characters("".join(sequences))  # type: ignore[arg-type]
+        if ids is not None:
+            return Strings(ids, first)
+    parts = [alphabet.encode(s, name=f"{name}[{i}]") for i, s in enumerate(sequences)]
+    return Strings(np.concatenate([np.empty(0, dtype=np.int64), *parts]), first)
+
+
+def losses_of_pairs(
+    loss: PairLoss, y: Strings, z: Strings, pairs: IntArray, threads: int = 1
+) -> FloatArray:
+    """Return the losses (N,) of pairs, by threads that take blocks; kernels hold no lock."""
+    if threads == 1 or len(pairs) <= _BLOCK // 16:
+        return loss(y, z, pairs)
+    block = min(_BLOCK, max(1, len(pairs) // (4 * threads)))
+    blocks = [pairs[i : i + block] for i in range(0, len(pairs), block)]
+    with ThreadPoolExecutor(threads) as pool:
+        parts = list(pool.map(lambda block: loss(y, z, block), blocks))
+    return np.concatenate(parts)
