@@ -101,3 +101,20 @@ def test_the_readme_lists_every_loss_of_the_command_line():
     readme = (ROOT / "README.md").read_text()
     for name in LOSSES:
         assert f"| `{name}` |" in readme
+
+
+def test_notation_names_what_is_there():
+    """Every row of docs/notation.md links to a file, and the names of the row occur in it."""
+    rows = [
+        row
+        for row in (ROOT / "docs/notation.md").read_text(encoding="utf-8").splitlines()
+        if row.startswith("| ") and "](../" in row
+    ]
+    assert len(rows) > 50
+    for row in rows:
+        *_, names, link = re.split(r"(?<!\\)\|", row.strip("| "))
+        path = ROOT / "docs" / re.search(r"\]\((.*?)\)", link)[1]
+        assert path.is_file(), row
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"`(\w+)", names):
+            assert re.search(rf"\b{name}\b", text), f"{name} is not in {path.name}: {row}"
