@@ -10,14 +10,14 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.cli.border import COUNT, SEED, Input, Number
+from fstgrad.cli.border import COUNT, SEED, Input, Number, Output
 from fstgrad.cli.effects import without_effect
 from fstgrad.cli.options import group, output_npz
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, InvalidInputError
-from fstgrad.io import read_lines, write_npz
-from fstgrad.trees import treebank
+from fstgrad.io import read_lines, write_npz, write_text
+from fstgrad.trees import conllu, evaluation, treebank
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
@@ -50,6 +50,45 @@ family_options = group(
     click.option("--projective", is_flag=True, help="Only trees without crossing arcs."),
 )
 
+
+@dataclasses.dataclass(frozen=True)
+class Treebank:
+    """A treebank to write trees into."""
+
+    conllu: str | None
+    labels: str | None
+
+    def names(self, tables: list[tuple[str, FloatArray]]) -> list[str] | None:
+        """Return the names of the labels, None where there are none."""
+        if self.labels is None:
+            return None
+        if not any(table.ndim == 3 for _, table in tables):
+            without_effect(("labels",), "on tables without labels")
+        return [name for line in read_lines(self.labels) for name in line.split()]
+
+
+treebank_options = group(
+    "bank",
+    Treebank,
+    click.option(
+        "--conllu",
+        type=FILE,
+        metavar="IN.conllu",
+        help="Write the trees of these sentences to --output, as CoNLL-U.",
+    ),
+    click.option("--labels", type=FILE, help="A relation a line, in the order of the label axis."),
+)
+output_conllu = click.option(
+    "-o", "--output", type=Output(), metavar="OUT.conllu", help="Where --conllu writes."
+)
+decode_option = click.option(
+    "--decode",
+    type=click.Choice(["map", "mbr"]),
+    default="map",
+    show_default=True,
+    help="The most probable tree, or the one with the most expected right heads.",
+)
+
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")
 
 
@@ -66,17 +105,29 @@ def trees() -> None:
 @trees.command()
 @scores_argument
 @family_options
-@output_npz
-def marginals(scores: str, family: Family, output: str | None) -> None:
-    """Print log Z of every sentence in nats; write its arc probabilities to --output."""
+@treebank_options
+@click.option(
+    "-o", "--output", type=Output(), metavar="FILE", help="Arrays; with --conllu, CoNLL-U."
+)
+def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -> None:
+    """Print log Z of every sentence in nats; write its arc probabilities to --output.
+
+    With --conllu the output is that file with the probability of each of its heads in MISC.
+    """
     tables: dict[str, Any] = {}
+    writer = TreebankWriter(scores, bank, output, arrays=True)
 
     def answer(distribution: TreeDistribution, name: str) -> dict[str, Any]:
-        tables[name] = distribution.marginals()
+        if bank.conllu is None:
+            tables[name] = distribution.marginals()
+        else:
+            writer.add_confidences(distribution)
         return {"log_partition": distribution.log_partition()}
 
     for_each(scores, family, answer)
-    if output is not None:
+    if bank.conllu is not None:
+        writer.close()
+    elif output is not None:
         write_npz(output, tables, compressed=True)
 
 
@@ -107,28 +158,53 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
 @trees.command()
 @scores_argument
 @family_options
+@treebank_options
 @click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
-def decode(scores: str, family: Family, k: int) -> None:
+@decode_option
+@output_conllu
+def decode(
+    scores: str, family: Family, bank: Treebank, k: int, decode: str, output: str | None
+) -> None:
     """Print the best trees of every sentence: heads, labels and log-probabilities."""
+    if decode == "mbr" and k > 1:
+        raise click.UsageError("--decode mbr gives one tree; leave out -k")
+    writer = TreebankWriter(scores, bank, output)
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
-        found = distribution.kbest(k)
+        if decode == "mbr":
+            tree = distribution.minimum_risk_tree()
+            found = [(tree, float(distribution.log_prob(tree)))]
+        else:
+            found = distribution.kbest(k)
+        writer.add_trees(distribution, [tree for tree, _ in found], "rank")
         return {"trees": [shown(tree) | {"log_prob": log_prob} for tree, log_prob in found]}
 
     for_each(scores, family, answer)
+    writer.close()
 
 
 @trees.command()
 @scores_argument
 @family_options
+@treebank_options
 @click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
 @click.option("--seed", type=SEED, help="Repeat a run.  [default: fresh entropy]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
-def sample(scores: str, family: Family, k: int, seed: int | None, distinct: bool) -> None:
+@output_conllu
+def sample(
+    scores: str,
+    family: Family,
+    bank: Treebank,
+    k: int,
+    seed: int | None,
+    distinct: bool,
+    output: str | None,
+) -> None:
     """Print trees of every sentence, drawn exactly."""
     rng = np.random.default_rng(seed)
     if distinct and family.projective:
         raise click.UsageError("--distinct is for spanning trees; leave out --projective")
+    writer = TreebankWriter(scores, bank, output)
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
         if distinct and isinstance(distribution, SpanningTrees):
@@ -136,6 +212,7 @@ def sample(scores: str, family: Family, k: int, seed: int | None, distinct: bool
         else:
             found = list(distribution.sample(k, rng))
         log_probs = distribution.log_prob(np.array(found))
+        writer.add_trees(distribution, found, "sample")
         return {
             "trees": [
                 shown(tree) | {"log_prob": float(log_prob)}
@@ -144,6 +221,7 @@ def sample(scores: str, family: Family, k: int, seed: int | None, distinct: bool
         }
 
     for_each(scores, family, answer)
+    writer.close()
 
 
 @trees.command()
@@ -180,80 +258,110 @@ def kl(scores: str, other: str, family: Family) -> None:
 @click.argument("gold", type=FILE, metavar="GOLD.conllu")
 @click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="The tables.")
 @click.option("--labels", type=FILE, help="A relation a line, in the order of the label axis.")
+@decode_option
 @family_options
-def evaluate(gold: str, scores: str, labels: str | None, family: Family) -> None:
+def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Family) -> None:
     """Compare best trees with a treebank: attachment scores, probability of gold, entropy.
 
-    A line for each sentence, then one for all.  `expected` is the attachment score in the mean over
-    the distribution.
+    A line for each sentence, then one for all.  uas is the share of right heads, las that of right
+    heads and relations, each also without the words tagged PUNCT; `expected` is the uas in the mean
+    over the distribution.  With --projective, sentences whose gold tree has crossing arcs are
+    counted, and left out of the mean of its log-probability.  Tables are matched to sentences by
+    sent_id, or in order.
     """
     sentences = list(treebank.read_conllu(gold))
     tables = treebank.read_scores(scores)
-    if len(sentences) != len(tables):
-        raise InvalidInputError(
-            f"{gold} has {len(sentences)} sentences and {scores} has {len(tables)}; give as many"
-        )
-    names = None
-    if labels is not None:
-        if not any(table.ndim == 3 for _, table in tables):
-            without_effect(("labels",), "on tables without labels")
-        names = [name for line in read_lines(labels) for name in line.split()]
-    remaining = iter(sentences)
-    rows = []
+    places = conllu.match(
+        [name for name, _ in tables], [s.name for s in sentences], where=f"{gold} and {scores}"
+    )
+    names = Treebank(None, labels).names(tables)
+    remaining = iter(places)
+    rows: list[dict[str, Any]] = []
 
     def answer(distribution: TreeDistribution, _: str) -> dict[str, Any]:
-        row = compared(distribution, next(remaining), names)
+        row = evaluation.compare(
+            distribution, sentences[next(remaining)], names, minimum_risk=decode == "mbr"
+        )
         rows.append(row)
-        return row
+        return evaluation.for_people(row)
 
     for_each(scores, family, answer)
-    words = sum(row["words"] for row in rows)
-    total: dict[str, Any] = {"sentences": len(rows), "words": words}
-    for name in ("unlabeled", "labeled", "expected"):
-        if all(name in row for row in rows):
-            total[name] = sum(row[name] * row["words"] for row in rows) / words
-    for name in ("gold_log_prob", "entropy"):
-        total[f"mean_{name}"] = sum(row[name] for row in rows) / len(rows)
-    echo(json.dumps(total))
+    echo(json.dumps(evaluation.total(rows)))
 
 
-def compared(
-    distribution: TreeDistribution, sentence: treebank.Sentence, names: list[str] | None
-) -> dict[str, Any]:
-    """Return the scores of one sentence against its gold tree."""
-    n = len(sentence.heads)
-    if n + 1 != distribution.scores.shape[0]:
-        raise InvalidInputError(
-            f"sentence {sentence.name} has {n} words and its table {distribution.scores.shape}; "
-            "the table must be (n+1, n+1)"
+class TreebankWriter:
+    """Writes trees into the sentences of --conllu, if it is given, in the order of the tables."""
+
+    def __init__(
+        self, scores: str, bank: Treebank, output: str | None, *, arrays: bool = False
+    ) -> None:
+        self.texts: list[str] = []
+        self.output = output
+        self.writes = bank.conllu is not None
+        self.blocks: Iterator[conllu.Block] = iter(())
+        if bank.conllu is None:
+            if bank.labels is not None:
+                without_effect(("labels",), "without --conllu")
+            if output is not None and not arrays:
+                raise click.UsageError("--output needs --conllu, whose sentences it is to hold")
+            return
+        if output is None:
+            raise click.UsageError("--conllu needs --output, where the trees are written")
+        tables = treebank.read_scores(scores)
+        blocks = list(conllu.read_blocks(bank.conllu))
+        places = conllu.match(
+            [name for name, _ in tables],
+            [block.name for block in blocks],
+            where=f"{bank.conllu} and {scores}",
         )
-    best = distribution.mode()
-    heads = best[:, 0] if distribution.labeled else best
-    arcs = distribution.marginals()
-    if distribution.labeled:
-        arcs = arcs.sum(axis=-1)
-    row: dict[str, Any] = {
-        "sentence": sentence.name,
-        "words": n,
-        "unlabeled": float((heads == sentence.heads).mean()),
-        "expected": float(arcs[sentence.heads, np.arange(1, n + 1)].mean()),
-        "entropy": distribution.entropy(),
-    }
-    gold: IntArray = sentence.heads
-    if distribution.labeled:
-        if names is None:
-            raise InvalidInputError("the tables have labels; give their names with --labels")
-        unknown = sorted(set(sentence.relations) - set(names))
-        if unknown or len(names) != distribution.scores.shape[-1]:
-            raise InvalidInputError(
-                f"--labels names {len(names)} relations for a label axis of "
-                f"{distribution.scores.shape[-1]}, without {unknown} of sentence {sentence.name}; "
-                "name all, in order"
+        self.names = bank.names(tables)
+        self.blocks = iter([blocks[place] for place in places])
+
+    def add_trees(self, distribution: TreeDistribution, trees: list[IntArray], kind: str) -> None:
+        """Add the sentence with each tree; `kind` names the comment that counts several."""
+        if not self.writes:
+            return
+        block = self._next(distribution)
+        for i, tree in enumerate(trees, start=1):
+            heads = tree[:, 0] if distribution.labeled else tree
+            relations = None
+            if distribution.labeled:
+                names = evaluation.checked_names(distribution, self.names)
+                relations = [names[label] for label in tree[:, 1]]
+            mu = distribution.marginals()
+            parts = distribution.parts(tree)
+            axes = (0, 2) if distribution.labeled else (0,)
+            confidences = (mu * parts).sum(axis=axes)[1:]
+            comments = [f"{kind} = {i}"] if len(trees) > 1 else []
+            self.texts.append(
+                block.with_tree(heads.tolist(), relations, confidences.tolist(), comments)
             )
-        gold = np.stack([gold, [names.index(r) for r in sentence.relations]], axis=-1)
-        row["labeled"] = float((best == gold).all(axis=-1).mean())
-    row["gold_log_prob"] = float(distribution.log_prob(gold))
-    return row
+
+    def add_confidences(self, distribution: TreeDistribution) -> None:
+        """Add the sentence as it is, with the probability of each of its heads."""
+        block = self._next(distribution)
+        arcs = distribution.marginals()
+        arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
+        heads = block.heads()
+        n = len(heads)
+        if any(head is None or head > n for head in heads):
+            raise InvalidInputError(
+                f"sentence {block.name} has words without a head in 0 .. {n}; use decode to "
+                "find trees"
+            )
+        chosen = np.array(heads, dtype=np.int64)
+        confidences = arcs[chosen, np.arange(1, n + 1)]
+        self.texts.append(block.with_tree(None, None, confidences.tolist()))
+
+    def close(self) -> None:
+        """Write the file."""
+        if self.writes and self.output is not None:
+            write_text(self.output, "".join(self.texts))
+
+    def _next(self, distribution: TreeDistribution) -> conllu.Block:
+        block = next(self.blocks)
+        evaluation.check_words(distribution, block.name, len(block.words))
+        return block
 
 
 def shown(tree: IntArray) -> dict[str, list[int]]:

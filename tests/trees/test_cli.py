@@ -100,11 +100,11 @@ def test_evaluation(run, scores, tables, tmp_path):
     heads = np.array([2, 0, 2])
     first = fg.SpanningTrees(tables["first"], single_root=True)
     right = (first.mode() == heads).sum()
-    assert lines[0]["unlabeled"] == right / 3
+    assert lines[0]["uas"] == right / 3
     assert lines[0]["gold_log_prob"] == pytest.approx(first.log_prob(heads))
     assert lines[0]["expected"] == pytest.approx((first.marginals() * first.parts(heads)).sum() / 3)
     assert lines[2]["words"] == 4
-    assert lines[2]["unlabeled"] == pytest.approx((right + 1) / 4)
+    assert lines[2]["uas"] == pytest.approx((right + 1) / 4)
 
 
 def test_labeled_evaluation(run, tmp_path):
@@ -119,8 +119,8 @@ def test_labeled_evaluation(run, tmp_path):
     np.savez(path, scores=padded, lengths=[3, 1])
     _, lines, _ = run("evaluate", gold, "--scores", path, "--labels", labels)
     # all heads are right, and all labels but that of word 3 of the first sentence
-    assert lines[2]["unlabeled"] == 1
-    assert lines[2]["labeled"] == pytest.approx(3 / 4)
+    assert lines[2]["uas"] == 1
+    assert lines[2]["las"] == pytest.approx(3 / 4)
     code, _, error = run("evaluate", gold, "--scores", path)
     assert code == 1
     assert "--labels" in error
@@ -144,14 +144,18 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
         (["entropy", "SCORES", "--order", "0"], 1, ["order"]),
         (["sample", "SCORES", "--distinct", "--projective"], 2, ["--projective"]),
         (["kl", "SCORES", "ONE"], 1, ["2 sentences", "has 1"]),
-        (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "has 1"]),
+        (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "1 tables"]),
+        (["decode", "SCORES", "-o", "x.conllu"], 2, ["--conllu"]),
+        (["decode", "SCORES", "--conllu", "GOLD"], 2, ["--output"]),
+        (["decode", "SCORES", "--decode", "mbr", "-k", "2"], 2, ["-k"]),
+        (["decode", "ONE", "--conllu", "GOLD", "-o", "OUT"], 1, ["2 sentences", "1 tables"]),
         (["marginals", "GOLD"], 1, ["no npz"]),
         (["marginals", "FLAT"], 1, ["(4,)"]),
         (["marginals", "SCORES", "--output", "no/such/folder.npz"], 2, ["folder"]),
     ],
 )
 def test_failures_are_one_line(run, scores, tmp_path, arguments, code, words):
-    files = {name: tmp_path / name for name in ("ONE", "GOLD", "FLAT")}
+    files = {name: tmp_path / name for name in ("ONE", "GOLD", "FLAT", "OUT")}
     with open(files["ONE"], "wb") as file:
         np.savez(file, only=np.zeros((2, 2)))
     with open(files["FLAT"], "wb") as file:
@@ -185,3 +189,115 @@ def test_treebanks_are_trees(shared_data):
             distribution = fg.SpanningTrees(np.zeros((n + 1, n + 1)), single_root=True)
             value, _ = distribution.nll(sentence.heads)
             assert value == pytest.approx((n - 1) * np.log(n), abs=1e-9)  # Cayley
+
+
+RICH = """# sent_id = b
+# text = vamonos al mar
+1-2\tvamonos\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tvamos\tir\tVERB\t_\t_\t0\troot\t0:root\t_
+2\tnos\t_\tPRON\t_\t_\t1\tobj\t_\tGloss=us|Confidence=0.1
+2.1\tempty\t_\t_\t_\t_\t_\t_\t1:dep\t_
+3\t!\t_\tPUNCT\t_\t_\t1\tpunct\t_\t_
+
+# sent_id = a
+1\tsi\t_\tINTJ\t_\t_\t0\troot\t_\t_
+
+"""
+
+
+@pytest.fixture
+def rich(tmp_path):
+    """Tables in another order than the sentences, and the treebank."""
+    treebank_file, npz = tmp_path / "rich.conllu", tmp_path / "rich.npz"
+    treebank_file.write_text(RICH, encoding="utf-8")
+    table = np.full((4, 4), 0.0)
+    for head, dependent in ((0, 2), (2, 1), (1, 3)):
+        table[head, dependent] = 3.0
+    np.savez(npz, a=np.zeros((2, 2)), b=table)
+    return treebank_file, npz
+
+
+def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
+    gold, scores = rich
+    out = tmp_path / "out.conllu"
+    code, lines, _ = run("decode", scores, "--conllu", gold, "-o", out)
+    assert code == 0
+    assert [line["id"] for line in lines] == ["a", "b"]
+    mu = fg.SpanningTrees(np.load(scores)["b"], single_root=True).marginals()
+    expected = RICH.replace("\t0\troot\t0:root\t_", f"\t2\troot\t0:root\tConfidence={mu[2, 1]:.6f}")
+    expected = expected.replace(
+        "\t1\tobj\t_\tGloss=us|Confidence=0.1",
+        f"\t0\tobj\t_\tGloss=us|Confidence={mu[0, 2]:.6f}",
+    )
+    expected = expected.replace("punct\t_\t_", f"punct\t_\tConfidence={mu[1, 3]:.6f}")
+    expected = expected.replace("root\t_\t_", "root\t_\tConfidence=1.000000")
+    first, second, _ = expected.split("\n\n")
+    assert out.read_text(encoding="utf-8") == f"{second}\n\n{first}\n\n"
+    again = {s.name: s for s in treebank.read_conllu(out)}
+    assert again["b"].heads.tolist() == [2, 0, 1]
+
+    run("marginals", scores, "--conllu", gold, "-o", out)
+    kept = {s.name: s for s in treebank.read_conllu(out)}
+    assert kept["b"].heads.tolist() == [0, 1, 1]
+    assert f"Confidence={mu[0, 1]:.6f}" in out.read_text(encoding="utf-8")
+
+    run("sample", scores, "--conllu", gold, "-o", out, "-k", 3, "--seed", 1)
+    text = out.read_text(encoding="utf-8")
+    assert text.count("sent_id = b") == text.count("1-2\tvamonos") == 3
+    assert [f"# sample = {i}" in text for i in (1, 2, 3, 4)] == [True, True, True, False]
+
+
+def test_labels_become_relations(run, rich, tmp_path):
+    gold, _ = rich
+    labels, scores, out = tmp_path / "labels", tmp_path / "labeled.npz", tmp_path / "out.conllu"
+    labels.write_text("root obj punct")
+    table = np.zeros((4, 4, 3))
+    for head, dependent, label in ((0, 1, 0), (1, 2, 2), (1, 3, 2)):
+        table[head, dependent, label] = 9.0
+    np.savez(scores, b=table)
+    code, _, _ = run("decode", scores, "--conllu", gold, "-o", out, "--labels", labels)
+    assert code == 0
+    (found,) = treebank.read_conllu(out)
+    assert found.heads.tolist() == [0, 1, 1]
+    assert found.relations == ("root", "punct", "punct")
+    _, lines, _ = run("evaluate", gold, "--scores", scores, "--labels", labels)
+    total = lines[-1]
+    assert (total["uas"], total["uas_no_punct"]) == (1, 1)
+    assert total["las"] == pytest.approx(2 / 3)
+    assert total["las_no_punct"] == pytest.approx(1 / 2)
+
+
+def test_crossing_gold_trees_are_counted(run, tmp_path):
+    gold, scores = tmp_path / "gold.conllu", tmp_path / "scores.npz"
+    crossing = [0, 1, 1, 2]
+    words = "\n".join(
+        f"{i}\tw\t_\tX\t_\t_\t{head}\tdep\t_\t_" for i, head in enumerate(crossing, start=1)
+    )
+    gold.write_text(f"{words}\n\n1\tw\t_\tX\t_\t_\t0\troot\t_\t_\n\n")
+    np.savez(scores, x=np.zeros((5, 5)), y=np.zeros((2, 2)))
+    _, lines, _ = run("evaluate", gold, "--scores", scores, "--projective")
+    assert lines[0]["gold_log_prob"] is None
+    assert lines[-1]["impossible_gold_trees"] == 1
+    assert lines[-1]["mean_gold_log_prob"] == 0
+    _, lines, _ = run("evaluate", gold, "--scores", scores)
+    assert lines[-1]["impossible_gold_trees"] == 0
+
+
+def test_minimum_risk_decoding(run, scores, tables):
+    _, lines, _ = run("decode", scores, "--decode", "mbr")
+    first = fg.SpanningTrees(tables["first"], single_root=True)
+    assert lines[0]["trees"][0]["heads"] == first.minimum_risk_tree().tolist()
+
+
+@pytest.mark.parametrize(
+    "names, words",
+    [({"b": 3, "c": 1}, ["'c'", "sent_id"]), ({"x": 3}, ["2 sentences", "1 tables"])],
+)
+def test_tables_that_match_no_sentence(run, rich, tmp_path, names, words):
+    gold, _ = rich
+    path = tmp_path / "other.npz"
+    np.savez(path, **{name: np.zeros((n + 1, n + 1)) for name, n in names.items()})
+    code, _, error = run("decode", path, "--conllu", gold, "-o", tmp_path / "out")
+    assert code == 1
+    for word in words:
+        assert word in error

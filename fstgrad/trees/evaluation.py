@@ -1,0 +1,100 @@
+"""Attachment scores of a distribution against a treebank."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fstgrad.errors import InvalidInputError
+from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.treebank import Sentence
+
+PUNCTUATION = "PUNCT"
+COUNTS = ("words", "words_no_punct")
+
+
+def compare(
+    distribution: TreeDistribution,
+    sentence: Sentence,
+    names: Sequence[str] | None,
+    *,
+    minimum_risk: bool = False,
+) -> dict[str, Any]:
+    """Return the scores of one sentence against its gold tree.
+
+    names : the relations of the label axis.  uas and las are shares of words with the right head,
+    and the right relation too; `gold_log_prob` is -inf for a gold tree that the family forbids.
+    """
+    n = len(sentence.heads)
+    check_words(distribution, sentence.name, n)
+    best = distribution.minimum_risk_tree() if minimum_risk else distribution.mode()
+    right = (best[:, 0] if distribution.labeled else best) == sentence.heads
+    arcs = distribution.marginals()
+    arcs = arcs.sum(axis=-1) if distribution.labeled else arcs
+    real = np.array([tag != PUNCTUATION for tag in sentence.tags], dtype=bool)
+    row: dict[str, Any] = {"sentence": sentence.name, "words": n, "words_no_punct": int(real.sum())}
+    row |= {"uas": _mean(right), "uas_no_punct": _mean(right[real])}
+    gold = sentence.heads
+    if distribution.labeled:
+        known = checked_names(distribution, names)
+        unknown = sorted(set(sentence.relations) - set(known))
+        if unknown:
+            raise InvalidInputError(
+                f"--labels names {len(known)} relations, without {unknown} of sentence "
+                f"{sentence.name}; name all, in order"
+            )
+        relations = np.array([known.index(r) for r in sentence.relations], dtype=np.int64)
+        gold = np.stack([gold, relations], axis=-1)
+        both = right & (best[:, 1] == relations)
+        row |= {"las": _mean(both), "las_no_punct": _mean(both[real])}
+    row["expected"] = _mean(arcs[sentence.heads, np.arange(1, n + 1)])
+    row["entropy"] = distribution.entropy()
+    row["gold_log_prob"] = float(distribution.log_prob(gold))
+    return row
+
+
+def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the scores over all words, and the means over sentences."""
+    result: dict[str, Any] = {"sentences": len(rows)}
+    result |= {name: sum(row[name] for row in rows) for name in COUNTS}
+    for name in ("uas", "uas_no_punct", "las", "las_no_punct", "expected"):
+        count = COUNTS[name.endswith("no_punct")]
+        if all(name in row for row in rows) and result[count]:
+            result[name] = sum((row[name] or 0.0) * row[count] for row in rows) / result[count]
+    possible = [row["gold_log_prob"] for row in rows if row["gold_log_prob"] > -np.inf]
+    result["impossible_gold_trees"] = len(rows) - len(possible)
+    result["mean_gold_log_prob"] = float(np.mean(possible)) if possible else None
+    result["mean_entropy"] = float(np.mean([row["entropy"] for row in rows]))
+    return result
+
+
+def for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for JSON, which has no infinity: null for a gold tree that is impossible."""
+    return row | {
+        "gold_log_prob": row["gold_log_prob"] if np.isfinite(row["gold_log_prob"]) else None
+    }
+
+
+def check_words(distribution: TreeDistribution, name: str, n: int) -> None:
+    """Raise where a table is not that of a sentence of n words."""
+    if n + 1 != distribution.scores.shape[0]:
+        raise InvalidInputError(
+            f"sentence {name} has {n} words and its table {distribution.scores.shape}; "
+            "the table must be (n+1, n+1)"
+        )
+
+
+def checked_names(distribution: TreeDistribution, names: Sequence[str] | None) -> list[str]:
+    """Return the names of the label axis."""
+    if names is None:
+        raise InvalidInputError("the tables have labels; give their names with --labels")
+    if len(names) != distribution.scores.shape[-1]:
+        raise InvalidInputError(
+            f"--labels names {len(names)} relations for a label axis of "
+            f"{distribution.scores.shape[-1]}; name all, in order"
+        )
+    return list(names)
+
+
+def _mean(values: Any) -> float | None:
+    return float(np.mean(values)) if len(values) else None
