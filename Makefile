@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
+.PHONY: demo test test-slow test-without-openfst mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +43,11 @@ test-slow: $(VENV)/.dev
 SAMPLE ?= 300
 mutants: $(VENV)/.dev
 	$(BIN)/python tests/mutants.py --sample $(SAMPLE)
+
+# The tests as where pynini cannot be installed.
+test-without-openfst: $(VENV)/.dev
+	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest -n $(WORKERS) tests/automata tests/lattices \
+	    tests/losses tests/strings tests/training tests/cli tests/torch
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -11,7 +11,7 @@ import numpy as np
 from fstgrad._version import __version__
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstError
+from fstgrad.errors import FstError, MissingDependencyError
 from fstgrad.losses import EditDistance
 from fstgrad.openfst import (
     ArcType,
@@ -27,8 +27,8 @@ from fstgrad.openfst import (
 from fstgrad.strings import softmax_margin
 from fstgrad.transducers import string_acceptor
 
-PACKAGES = ("pynini", "numpy", "scipy", "numba", "click", "joblib", "rich")
-OPTIONAL = ("torch", "scikit-learn", "matplotlib", "graphviz", "dask")
+PACKAGES = ("numpy", "scipy", "numba", "click", "joblib", "rich")
+OPTIONAL = ("pynini", "torch", "scikit-learn", "matplotlib", "graphviz", "dask")
 ODD_WEIGHT = 314.15926535897932  # more digits than pynini prints
 
 
@@ -128,6 +128,8 @@ def doctor() -> int:
     for name, check in CHECKS.items():
         try:
             verdict, found = "ok    ", check()
+        except MissingDependencyError as error:
+            verdict, found = "absent", str(error)
         except Exception as error:  # a self-test tells of every failure and goes on
             verdict, found = "FAILED", str(error) or type(error).__name__
             failed += 1

@@ -17,7 +17,15 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.costs import Explanation, explain
 from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.losses import RuleLoss, TransducerLoss
-from fstgrad.openfst import Fst, caught_messages, is_empty, with_character_symbols, with_symbols
+from fstgrad.openfst import (
+    IS_INSTALLED,
+    Fst,
+    caught_messages,
+    is_empty,
+    missing,
+    with_character_symbols,
+    with_symbols,
+)
 from fstgrad.transducers.rules import RuleSet
 
 NAMES = (
@@ -73,6 +81,8 @@ class Grammar(ABC):
                 f"no grammar {reference!r}; did you mean {', '.join(near)}? A file ends in .py or "
                 ".rules"
             )
+        if not IS_INSTALLED:
+            raise missing()
         module = importlib.import_module(f"fstgrad.grammars.{reference}")
         return ModuleGrammar(reference, pathlib.Path(module.__file__ or ""), module)
 
@@ -188,6 +198,8 @@ class ModuleGrammar(Grammar):
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise FstError(f"{path} is no Python module; give a file NAME.py")
+        if not IS_INSTALLED:
+            raise missing()
         module = importlib.util.module_from_spec(spec)
         try:
             with caught_messages() as reasons:

@@ -5,12 +5,11 @@ import sys
 from dataclasses import replace
 
 import numpy as np
-import pynini
-import pywrapfst
 
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import ArcType, FstArrays
+from fstgrad.openfst.library import pynini, pywrapfst
 from fstgrad.openfst.stored import FST_MAGIC, WEIGHTS, parse_fst, records
 from fstgrad.openfst.symbols import as_symbols, as_table, symbol_table
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Literal, ParamSpec, TypeVar
 
 import numpy as np
-import pynini
-import pywrapfst
 
 from fstgrad.checks import FloatArray
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays
+from fstgrad.openfst.library import pynini, pywrapfst
 from fstgrad.openfst.symbols import as_symbols, check_symbols
 
 P = ParamSpec("P")

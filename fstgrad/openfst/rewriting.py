@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import pynini
 
 from fstgrad.checks import IntArray
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.binary import Fst, from_arrays, to_arrays
+from fstgrad.openfst.library import pynini
 
 Part = tuple[IntArray, bool]  # labels, and whether any number of them may follow each other
 Pair = tuple[Sequence[int], Sequence[int]]

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pywrapfst
 
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.checks import IntArray
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import FstArrays, Symbols
+from fstgrad.openfst.library import pywrapfst
 
 
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
