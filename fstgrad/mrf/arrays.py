@@ -162,6 +162,8 @@ class Program(NamedTuple):
     source, target : (inputs,)
         Where a score table begins among the weights and among the marginals; for a message both
         are its beginning among the messages.
+    slowest : (inputs,)
+        The first of a bucket's axes along which an input changes.
     first_step, step : (inputs,), (steps,)
         Input j moves by step[first_step[j] + a] for one step along axis a of its bucket.
     """
@@ -175,5 +177,6 @@ class Program(NamedTuple):
     child: IntArray
     source: IntArray
     target: IntArray
+    slowest: IntArray
     first_step: IntArray
     step: IntArray

@@ -1,20 +1,22 @@
 """Elimination plans: an order of the nodes, its cliques, and what they cost in memory."""
 
 import heapq
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, prod
+from typing import Literal
+
+import numpy as np
 
 from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
-# A search costs about as much time as this many cells for each node: below, it does not pay.
-CELLS_A_SEARCH = 20_000
-Neighbours = list[set[int]]
-Rule = Callable[[Neighbours, int], float]
+# A search takes about as long as this many cells for each node: below, it does not pay.
+CELLS_A_SEARCH = 2000
+LARGEST_BITS = 8192  # nodes whose sets of neighbours are held as bits
+Rule = Literal["given", "weight", "fill"]
 
 
 @dataclass(frozen=True)
@@ -89,15 +91,16 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     """
     # the tree width of a grid is its shorter side: no need to search for what cannot be there
     hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_bytes // 8
-    tries: list[tuple[Rule | None, int]] = [] if hopeless else [(_weight_rule(sizes), 0)]
-    if tries and graph.num_nodes <= 3000:
-        tries += [(None, 0), *((_fill_rule, seed) for seed in range(8))]
+    tries: list[tuple[Rule, int]] = [] if hopeless else [("weight", 0)]
+    if tries and graph.num_nodes <= LARGEST_BITS:
+        tries += [("given", 0), *(("fill", seed) for seed in range(8))]
     best: Plan | None = None
     limit = (max_bytes // 8) * 1024
     for rule, seed in tries:
         if best is not None and limit < CELLS_A_SEARCH * graph.num_nodes:
             break
-        plan = _eliminate(graph, sizes, rule, seed, max_bytes // 8, limit)
+        search = _by_bits if graph.num_nodes <= LARGEST_BITS else _by_sets
+        plan = search(graph, sizes, rule, seed, (max_bytes // 8, limit))
         if plan is not None:
             best, limit = plan, sum(plan.cells)
     if best is None:
@@ -109,68 +112,72 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     return best
 
 
-def _weight_rule(sizes: Sequence[int]) -> Rule:
-    logs = [log(size) for size in sizes]
-    return lambda near, v: logs[v] + sum(logs[u] for u in near[v])
-
-
-def _fill_rule(near: Neighbours, v: int) -> float:
-    """Return the number of edges that eliminating v adds."""
-    mine = near[v]
-    return (len(mine) * (len(mine) - 1) - sum(len(mine & near[u]) for u in mine)) / 2
-
-
-def _eliminate(
-    graph: Graph,
-    sizes: Sequence[int],
-    rule: Rule | None,
-    seed: int,
-    largest: int,
-    limit: int,
+def _by_bits(
+    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
 ) -> Plan | None:
-    """Eliminate greedily by `rule` (None: in the given order), ties broken by `seed`.
+    """Eliminate greedily by `rule`, ties broken by `seed`; None where a limit is passed.
 
-    Returns None as soon as a clique has more than `largest` cells or all have `limit` or more.
+    limits : cells of a clique, cells of all cliques
     """
-    ties = random.Random(seed)
-    near: Neighbours = [set() for _ in range(graph.num_nodes)]
+    from fstgrad.mrf.kernels.orders import FILL, GIVEN, WEIGHT, greedy_order, members
+
+    nodes = graph.num_nodes
+    near = np.zeros((nodes, (nodes + 63) // 64), np.uint64)
+    for a, b in ((0, 1), (1, 0)):
+        v, u = graph.edges[:, a], graph.edges[:, b]
+        np.bitwise_or.at(near, (v, u >> 6), np.uint64(1) << (u & 63).astype(np.uint64))
+    noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
+    order, separators = np.empty(nodes, np.int64), np.empty_like(near)
+    number = {"given": GIVEN, "weight": WEIGHT, "fill": FILL}[rule]
+    counts = np.array(sizes, np.float64)
+    largest, total = (float(limit) for limit in limits)
+    if greedy_order(near, counts, number, noise, (largest, total), order, separators) == np.inf:
+        return None
+    found = np.empty(nodes, np.int64)
+    sets = [found[: members(row, found)].tolist() for row in separators]
+    return _plan(order.tolist(), sets, sizes)
+
+
+def _by_sets(
+    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
+) -> Plan | None:
+    """Do the same for the weight rule, in memory that grows with the edges alone."""
+    near: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     for a, b in graph.edges.tolist():
         near[a].add(b)
         near[b].add(a)
+    logs = [log(size) for size in sizes]
+
+    def cost(v: int) -> float:
+        return logs[v] + sum(logs[u] for u in near[v])
+
     order: list[int] = []
     separators: list[set[int]] = []
-    queue = [
-        (0.0 if rule is None else rule(near, v), ties.random() if seed else 0.0, v)
-        for v in range(graph.num_nodes)
-    ]
+    queue = [(cost(v), v) for v in range(graph.num_nodes)]
     heapq.heapify(queue)
     gone = [False] * graph.num_nodes
     spent = 0
     while queue:
-        cost, _, v = heapq.heappop(queue)
-        if gone[v] or (rule is not None and cost != rule(near, v)):
+        known, v = heapq.heappop(queue)
+        if gone[v] or known != cost(v):
             continue  # an entry from before a neighbour changed
         separator = near[v]
         cells = sizes[v] * prod(sizes[u] for u in separator)
         spent += cells
-        if cells > largest or spent >= limit:
+        if cells > limits[0] or spent >= limits[1]:
             return None
         gone[v] = True
         order.append(v)
         separators.append(separator)
-        touched = set(separator)
         for u in separator:
             near[u] |= separator
             near[u] -= {u, v}
-            if rule is _fill_rule:
-                touched |= near[u]
-        if rule is not None:
-            for u in touched:
-                heapq.heappush(queue, (rule(near, u), ties.random() if seed else 0.0, u))
+        for u in separator:
+            heapq.heappush(queue, (cost(u), u))
     return _plan(order, separators, sizes)
 
 
-def _plan(order: list[int], separators: list[set[int]], sizes: Sequence[int]) -> Plan:
+def _plan(order: list[int], separators: Sequence[Iterable[int]], sizes: Sequence[int]) -> Plan:
     position = {v: k for k, v in enumerate(order)}
     cliques, parents = [], []
     for v, separator in zip(order, separators, strict=True):

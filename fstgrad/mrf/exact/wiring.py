@@ -110,11 +110,11 @@ class Wiring:
         cliques = np.concatenate([np.array(clique, np.int64) for clique in plan.cliques])
         sizes = np.array(plan.sizes, np.int64)
         inputs = int(first_input[-1])
-        child, first_step, number = (np.empty(inputs, np.int64) for _ in range(3))
+        child, slowest, first_step, number = (np.empty(inputs, np.int64) for _ in range(4))
         step = np.empty(int((counts * widths).sum()), np.int64)
         wire(
             first_axis, cliques, position, sizes, parent, first, scope, stride, self.bucket_of,
-            first_input, child, first_step, step, number,
+            first_input, child, slowest, first_step, step, number,
         )  # fmt: skip
         self.number = number
         self.begin = layout.beginnings(marginals=False) + shift
@@ -122,7 +122,7 @@ class Wiring:
         message = np.concatenate(([0], np.cumsum(plan.messages))).astype(np.int64)
         self.program = Program(
             first_axis, sizes[cliques], np.array(plan.cells, np.int64), message, parent,
-            first_input, child, *self._ends(child, message), first_step, step,
+            first_input, child, *self._ends(child, message), slowest, first_step, step,
         )  # fmt: skip
 
     def _ends(self, child: IntArray, message: IntArray) -> tuple[IntArray, IntArray]:

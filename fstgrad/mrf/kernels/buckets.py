@@ -21,11 +21,11 @@ BLOCK = 512
 
 
 @kernel
-def split(p: Program, k: int) -> tuple[int, int]:
-    """Return the first axis of the inner block of a bucket's table, and the block's cells."""
-    axis = p.first_axis[k + 1] - 1
+def split(p: Program, first: int, last: int) -> tuple[int, int]:
+    """Return the first axis of the inner block of the axes first .. last - 1, and its cells."""
+    axis = last - 1
     block = p.shape[axis]
-    while axis > p.first_axis[k] and block * p.shape[axis - 1] <= BLOCK:
+    while axis > first and block * p.shape[axis - 1] <= BLOCK:
         axis -= 1
         block *= p.shape[axis]
     return axis, block
@@ -36,8 +36,12 @@ def most_blocks(p: Program) -> int:
     """Return the largest number of blocks, or of cells of a block."""
     most = 1
     for k in range(len(p.cells)):
-        _, block = split(p, k)
-        most = max(most, block, p.cells[k] // block)
+        cells = 1
+        last = p.first_axis[k + 1]
+        for first in range(last - 1, p.first_axis[k] - 1, -1):
+            cells *= p.shape[first]
+            _, block = split(p, first, last)
+            most = max(most, block, cells // block)
     return most
 
 
@@ -70,6 +74,74 @@ def reads(p: Program, j: int, k: int, axis: int) -> int:
 
 
 @kernel
+def multiply(
+    p: Program, j: int, k: int, first: int, data: FloatArray, checked: bool, table: FloatArray,
+    inner: IntArray, outer: IntArray,
+) -> bool:  # fmt: skip
+    """Multiply input j onto the axes `first` and up; return False at a product below TINY.
+
+    That is looked for only if `checked`.
+    """
+    last = p.first_axis[k + 1]
+    axis, block = split(p, first, last)
+    way = reads(p, j, k, axis)
+    places(p, j, k, first, axis, outer)
+    if way == 2 or checked:
+        places(p, j, k, axis, last, inner)
+    blocks = 1
+    for a in range(first, axis):
+        blocks *= p.shape[a]
+    for o in range(blocks):
+        base = p.source[j] + outer[o]
+        row = table[o * block : (o + 1) * block]
+        if checked:
+            for i in range(block):
+                factor = data[base + inner[i]]
+                product = row[i] * factor
+                if product < TINY and row[i] > 0 and factor > 0:
+                    return False
+                row[i] = product
+        elif way == 0:
+            factor = data[base]
+            for i in range(block):
+                row[i] *= factor
+        elif way == 1:
+            for i in range(block):
+                row[i] *= data[base + i]
+        else:
+            for i in range(block):
+                row[i] *= data[base + inner[i]]
+    return True
+
+
+@kernel
+def add(
+    p: Program, j: int, k: int, first: int, data: FloatArray, begin: int, table: FloatArray,
+    inner: IntArray, outer: IntArray,
+) -> None:  # fmt: skip
+    """Add input j, which begins at `begin`, to the axes `first` and up."""
+    last = p.first_axis[k + 1]
+    axis, block = split(p, first, last)
+    places(p, j, k, first, axis, outer)
+    places(p, j, k, axis, last, inner)
+    blocks = 1
+    for a in range(first, axis):
+        blocks *= p.shape[a]
+    for o in range(blocks):
+        base = begin + outer[o]
+        for i in range(block):
+            table[o * block + i] += data[base + inner[i]]
+
+
+@kernel
+def repeat(table: FloatArray, cells: int, times: int) -> int:
+    """Repeat the first cells of a table; return how many there are then."""
+    for c in range(1, times):
+        table[c * cells : (c + 1) * cells] = table[:cells]
+    return cells * times
+
+
+@kernel
 def fill(
     p: Program,
     k: int,
@@ -82,68 +154,22 @@ def fill(
 ) -> bool:
     """Write the product of a bucket's inputs; return whether it stayed in the float range.
 
-    smallest[j] is the smallest positive number of input j.
+    The table grows axis by axis from its last one, and an input is multiplied on as soon as all
+    its axes are there: few inputs cost a pass over the whole table.  smallest[j] is the smallest
+    positive number of input j.
     """
-    axis, block = split(p, k)
-    blocks = p.cells[k] // block
-    low, high = p.first_input[k], p.first_input[k + 1]
     bound = 1.0
-    for j in range(low, high):
+    for j in range(p.first_input[k], p.first_input[k + 1]):
         bound *= smallest[j]
-    for j in range(low, high):
-        data = messages if p.child[j] >= 0 else weights
-        way = reads(p, j, k, axis)
-        places(p, j, k, p.first_axis[k], axis, outer)
-        if way == 2:
-            places(p, j, k, axis, p.first_axis[k + 1], inner)
-        for o in range(blocks):
-            base = p.source[j] + outer[o]
-            row = table[o * block : (o + 1) * block]
-            if j == low:
-                _copy(row, data, base, inner, way)
-            elif bound >= TINY:
-                _multiply(row, data, base, inner, way)
-            elif not _multiply_checked(row, data, base, inner, way):
-                return False
-    return True
-
-
-@kernel
-def _copy(row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int) -> None:
-    if way == 0:
-        row[:] = data[base]
-    elif way == 1:
-        for i in range(len(row)):
-            row[i] = data[base + i]
-    else:
-        for i in range(len(row)):
-            row[i] = data[base + inner[i]]
-
-
-@kernel
-def _multiply(row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int) -> None:
-    if way == 0:
-        factor = data[base]
-        for i in range(len(row)):
-            row[i] *= factor
-    elif way == 1:
-        for i in range(len(row)):
-            row[i] *= data[base + i]
-    else:
-        for i in range(len(row)):
-            row[i] *= data[base + inner[i]]
-
-
-@kernel
-def _multiply_checked(
-    row: FloatArray, data: FloatArray, base: int, inner: IntArray, way: int
-) -> bool:
-    for i in range(len(row)):
-        factor = data[base + (0 if way == 0 else i if way == 1 else inner[i])]
-        product = row[i] * factor
-        if product < TINY and row[i] > 0 and factor > 0:
-            return False
-        row[i] = product
+    table[0] = 1.0
+    cells = 1
+    for first in range(p.first_axis[k + 1] - 1, p.first_axis[k] - 1, -1):
+        cells = repeat(table, cells, p.shape[first])
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            if p.first_axis[k] + p.slowest[j] == first:
+                data = messages if p.child[j] >= 0 else weights
+                if not multiply(p, j, k, first, data, bound < TINY, table, inner, outer):
+                    return False
     return True
 
 
@@ -153,39 +179,38 @@ def fill_logs(
     k: int,
     scores: FloatArray,
     messages: FloatArray,
-    places_of: IntArray,
+    begins: IntArray,
     table: FloatArray,
     inner: IntArray,
     outer: IntArray,
 ) -> None:
-    """Write the sum of a bucket's inputs; score tables begin at `places_of`."""
-    axis, block = split(p, k)
-    blocks = p.cells[k] // block
-    for j in range(p.first_input[k], p.first_input[k + 1]):
-        data = messages if p.child[j] >= 0 else scores
-        places(p, j, k, p.first_axis[k], axis, outer)
-        places(p, j, k, axis, p.first_axis[k + 1], inner)
-        for o in range(blocks):
-            base = places_of[j] + outer[o]
-            for i in range(block):
-                value = data[base + inner[i]]
-                if j == p.first_input[k]:
-                    table[o * block + i] = value
-                else:
-                    table[o * block + i] += value
+    """Write the sum of a bucket's inputs, which begin at `begins`."""
+    table[0] = 0.0
+    cells = 1
+    for first in range(p.first_axis[k + 1] - 1, p.first_axis[k] - 1, -1):
+        cells = repeat(table, cells, p.shape[first])
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            if p.first_axis[k] + p.slowest[j] == first:
+                data = messages if p.child[j] >= 0 else scores
+                add(p, j, k, first, data, begins[j], table, inner, outer)
 
 
 @kernel
 def sum_onto(
-    p: Program, j: int, k: int, table: FloatArray, out: FloatArray, inner: IntArray, outer: IntArray
-) -> None:
-    """Add every cell of a bucket's table to the cell of input j that it reads, from target[j]."""
-    axis, block = split(p, k)
+    p: Program, j: int, k: int, first: int, table: FloatArray, out: FloatArray, inner: IntArray,
+    outer: IntArray,
+) -> None:  # fmt: skip
+    """Add every cell of the axes `first` and up to the cell of input j, from target[j]."""
+    last = p.first_axis[k + 1]
+    axis, block = split(p, first, last)
     way = reads(p, j, k, axis)
-    places(p, j, k, p.first_axis[k], axis, outer)
+    places(p, j, k, first, axis, outer)
     if way == 2:
-        places(p, j, k, axis, p.first_axis[k + 1], inner)
-    for o in range(p.cells[k] // block):
+        places(p, j, k, axis, last, inner)
+    blocks = 1
+    for a in range(first, axis):
+        blocks *= p.shape[a]
+    for o in range(blocks):
         base = p.target[j] + outer[o]
         row = table[o * block : (o + 1) * block]
         if way == 0:
@@ -199,6 +224,32 @@ def sum_onto(
         else:
             for i in range(block):
                 out[base + inner[i]] += row[i]
+
+
+@kernel
+def share(
+    p: Program, k: int, table: FloatArray, messages: FloatArray, marginals: FloatArray,
+    inner: IntArray, outer: IntArray,
+) -> None:  # fmt: skip
+    """Sum a bucket's table onto all its inputs: children's messages and score tables.
+
+    The messages are overwritten, `marginals` added to, and the table is summed out axis by axis.
+    """
+    cells = p.cells[k]
+    for first in range(p.first_axis[k], p.first_axis[k + 1]):
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            if p.first_axis[k] + p.slowest[j] == first:
+                child = p.child[j]
+                if child >= 0:
+                    messages[p.message[child] : p.message[child + 1]] = 0.0
+                    sum_onto(p, j, k, first, table, messages, inner, outer)
+                else:
+                    sum_onto(p, j, k, first, table, marginals, inner, outer)
+        rest = cells // p.shape[first]
+        for c in range(1, p.shape[first]):
+            for i in range(rest):
+                table[i] += table[c * rest + i]
+        cells = rest
 
 
 @kernel
@@ -287,23 +338,44 @@ def conditional(
     outer: IntArray,
 ) -> None:
     """Write P(v | separator), 0 where the separator's state is impossible."""
+    belief(p, k, in_logs, False, weights, messages, table, inner, outer)
+
+
+@kernel
+def belief(
+    p: Program,
+    k: int,
+    in_logs: bool,
+    joint: bool,
+    weights: FloatArray,
+    messages: FloatArray,
+    table: FloatArray,
+    inner: IntArray,
+    outer: IntArray,
+) -> None:
+    """Write P(v | separator), times P(separator) if `joint`: the bucket's message is that then."""
     labels = p.shape[p.first_axis[k + 1] - 1]
     if in_logs:
         fill_logs(p, k, weights, messages, p.source, table, inner, outer)
     else:  # the sweep up has shown that the products are floats
         fill(p, k, weights, messages, np.ones(len(p.child)), table, inner, outer)
+    at = 0
     for row in range(p.cells[k] // labels):
-        cells = table[row * labels : (row + 1) * labels]
         if in_logs:
-            top = cells.max()
+            top = -np.inf
             for c in range(labels):
-                cells[c] = np.exp(cells[c] - top) if top > -np.inf else 0.0
+                top = max(top, table[at + c])
+            for c in range(labels):
+                table[at + c] = np.exp(table[at + c] - top) if top > -np.inf else 0.0
         total = 0.0
         for c in range(labels):
-            total += cells[c]
+            total += table[at + c]
         if total > 0:
+            # probabilities at most 1: dividing first keeps what is small from overflowing
+            scale = messages[p.message[k] + row] if joint and p.parent[k] >= 0 else 1.0
             for c in range(labels):
-                cells[c] /= total
+                table[at + c] = table[at + c] / total * scale
+        at += labels
 
 
 @kernel
@@ -315,21 +387,8 @@ def sweep_down(
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
     for k in range(len(p.cells) - 1, -1, -1):
-        conditional(p, k, in_logs, weights, messages, table, inner, outer)
-        labels = p.shape[p.first_axis[k + 1] - 1]
-        rows = p.cells[k] // labels
-        if p.parent[k] >= 0:
-            for row in range(rows):
-                separator = messages[p.message[k] + row]
-                for c in range(labels):
-                    table[row * labels + c] *= separator
-        for j in range(p.first_input[k], p.first_input[k + 1]):
-            child = p.child[j]
-            if child >= 0:
-                messages[p.message[child] : p.message[child + 1]] = 0.0
-                sum_onto(p, j, k, table, messages, inner, outer)
-            else:
-                sum_onto(p, j, k, table, marginals, inner, outer)
+        belief(p, k, in_logs, True, weights, messages, table, inner, outer)
+        share(p, k, table, messages, marginals, inner, outer)
 
 
 @kernel
@@ -359,7 +418,7 @@ def tangents(
             for c in range(labels):
                 total += given[row * labels + c] * moved[row * labels + c]
             changes[p.message[k] + row] = total
-    own = changes.copy()
+    own, unused = changes.copy(), np.zeros(len(out))
     for k in range(len(p.cells) - 1, -1, -1):
         conditional(p, k, in_logs, weights, messages, given, inner, outer)
         # `own` keeps dm of the sweep up; `changes` is overwritten by the change of separators
@@ -373,12 +432,5 @@ def tangents(
                 cell = row * labels + c
                 moved[cell] = given[cell] * (separator * (moved[cell] - own[at]) + shift)
                 given[cell] *= separator
-        for j in range(p.first_input[k], p.first_input[k + 1]):
-            child = p.child[j]
-            if child >= 0:
-                messages[p.message[child] : p.message[child + 1]] = 0.0
-                sum_onto(p, j, k, given, messages, inner, outer)
-                changes[p.message[child] : p.message[child + 1]] = 0.0
-                sum_onto(p, j, k, moved, changes, inner, outer)
-            else:
-                sum_onto(p, j, k, moved, out, inner, outer)
+        share(p, k, given, messages, unused, inner, outer)
+        share(p, k, moved, changes, out, inner, outer)

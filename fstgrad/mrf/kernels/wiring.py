@@ -17,11 +17,12 @@ def wire(
     bucket_of: IntArray,
     first_input: IntArray,
     child: IntArray,
+    slowest: IntArray,
     first_step: IntArray,
     step: IntArray,
     number: IntArray,
 ) -> None:
-    """Write `child`, `first_step` and `step` of a program, and the score table of each input.
+    """Write `child`, `slowest`, `first_step` and `step` of a program, and the table of each input.
 
     Score table t is over scope[first_node[t]:first_node[t + 1]] and goes to bucket_of[t];
     cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, `sizes` their labels.
@@ -55,4 +56,8 @@ def wire(
                         if cliques[axis] == cliques[own]:
                             step[at + axis - low] = width
                     width *= sizes[cliques[own]]
+            slowest[j] = high - low - 1
+            for axis in range(high - low - 1, -1, -1):
+                if step[at + axis] != 0:
+                    slowest[j] = axis
             at += high - low

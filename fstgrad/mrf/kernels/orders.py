@@ -1,0 +1,111 @@
+"""Kernel of greedy elimination orders, on sets of neighbours held as bits."""
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+
+Bits = npt.NDArray[np.uint64]
+GIVEN, WEIGHT, FILL = 0, 1, 2
+
+
+@kernel
+def ones(word: int) -> int:
+    """Return the number of bits that are set."""
+    x = np.uint64(word)
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return int((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@kernel
+def members(near: Bits, out: IntArray) -> int:
+    """Write the numbers of the bits that are set; return how many there are."""
+    count = 0
+    for word in range(len(near)):
+        bits = near[word]
+        while bits != 0:
+            lowest = bits & (~bits + np.uint64(1))
+            out[count] = 64 * word + ones(lowest - np.uint64(1))
+            count += 1
+            bits ^= lowest
+    return count
+
+
+@kernel
+def cost_of(v: int, rule: int, near: Bits, logs: FloatArray, mine: IntArray) -> float:
+    """Return the log of the cells of a clique, or the edges that eliminating v adds."""
+    if rule == GIVEN:
+        return float(v)
+    count = members(near[v], mine)
+    if rule == WEIGHT:
+        cells = logs[v]
+        for k in range(count):
+            cells += logs[mine[k]]
+        return float(cells)
+    missing = 0
+    for k in range(count):
+        for word in range(near.shape[1]):
+            missing += ones(near[v, word] & ~near[mine[k], word])
+    return (missing - count) / 2.0  # each node misses itself
+
+
+@kernel
+def greedy_order(
+    near: Bits,
+    sizes: FloatArray,
+    rule: int,
+    noise: FloatArray,
+    limits: tuple[float, float],
+    order: IntArray,
+    separators: Bits,
+) -> float:
+    """Eliminate the cheapest node until none is left, `noise` breaking ties; return the cells.
+
+    `near` (n, words) is overwritten; separators[k] are the neighbours of order[k] when it goes.
+    Returns inf as soon as a clique has more cells than limits[0] or all have limits[1] or more.
+    """
+    nodes = len(near)
+    logs = np.log(sizes)
+    mine, theirs = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    cost, stale = np.empty(nodes), np.zeros(nodes, np.bool_)
+    gone = np.zeros(nodes, np.bool_)
+    for v in range(nodes):
+        cost[v] = cost_of(v, rule, near, logs, mine)
+    spent = 0.0
+    for position in range(nodes):
+        v = -1
+        for u in range(nodes):
+            if not gone[u] and (
+                v < 0 or cost[u] < cost[v] or (cost[u] == cost[v] and noise[u] < noise[v])
+            ):
+                v = u
+        count = members(near[v], mine)
+        cells = sizes[v]
+        for k in range(count):
+            cells *= sizes[mine[k]]
+        spent += cells
+        if cells > limits[0] or spent >= limits[1]:
+            return np.inf
+        gone[v] = True
+        order[position] = v
+        separators[position] = near[v]
+        for k in range(count):
+            u = mine[k]
+            near[u] |= near[v]
+            near[u, u >> 6] &= ~(np.uint64(1) << np.uint64(u & 63))
+            near[u, v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))
+        stale[:] = False
+        for k in range(count):
+            stale[mine[k]] = True
+            if rule == FILL:
+                others = members(near[mine[k]], theirs)
+                for t in range(others):
+                    stale[theirs[t]] = True
+        if rule != GIVEN:
+            for u in range(nodes):
+                if stale[u]:
+                    cost[u] = cost_of(u, rule, near, logs, theirs)
+    return spent
