@@ -20,7 +20,7 @@ Each function has a module with `reduction`, named after it.
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
 - costs : `TransducerCosts`, the costs of a transducer as parameters.
-- Markov random fields : `mrf_nll`; `MRFLoss`.
+- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`; `MRFLoss`.
 - predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,
   `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
@@ -49,7 +49,7 @@ from fstgrad.torch.modules import (
     SpanningTreeLoss,
     SpanningTreeRiskLoss,
 )
-from fstgrad.torch.mrf import mrf_nll
+from fstgrad.torch.mrf import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.torch.nbest import nbest_risk
 from fstgrad.torch.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.torch.sampling import Estimate, Sampling
@@ -99,6 +99,8 @@ __all__ = [
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",
+    "mrf_log_partition",
+    "mrf_marginals",
     "mrf_nll",
     "nbest_risk",
     "risk",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fstgrad.checks import one_of
+from fstgrad.checks import generator, one_of
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced
@@ -38,6 +38,9 @@ class ObjectiveModule(torch.nn.Module):
         one_of("reduction", bound.arguments["reduction"], REDUCTIONS)
         for name, value in bound.arguments.items():
             setattr(self, name, value)
+        options = bound.arguments.get("options", {})
+        if "rng" in options:  # a seed is that of the first step, not of every one
+            self.options = options | {"rng": generator(options["rng"])}
         if bound.arguments.get("sampling", self) is None:
             self.sampling = Sampling()
 

@@ -1,16 +1,27 @@
-"""Training losses of Markov random fields on tensors."""
+"""Markov random fields on tensors: training losses, log Z and marginals."""
 
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from fstgrad.checks import one_of
-from fstgrad.errors import InvalidInputError
+from fstgrad.checks import IntArray, generator, one_of
+from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.table import Table
 from fstgrad.torch import functions
-from fstgrad.torch.functions import REDUCTIONS, like, reduced, to_numpy
+from fstgrad.torch.operators import Arrays, Objective, values
+from fstgrad.torch.reductions import REDUCTIONS, reduced
+
+
+class Marginals(NamedTuple):
+    """Marginals of nodes (..., I, C) and edges (..., E, C, C)."""
+
+    node: torch.Tensor
+    edge: torch.Tensor
 
 
 def mrf_nll(
@@ -21,25 +32,31 @@ def mrf_nll(
     *,
     method: str = "exact",
     reduction: str = "mean",
+    ignore_index: int = -100,
     **options: Any,
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
 
-    Differentiable once, in the scores of nodes and edges.
+    "exact" is differentiable twice, the others once: a second derivative is an error.
 
     Parameters
     ----------
-    node_scores : (I, C) or (B, I, C) float32 or float64
+    node_scores : (I, C) or (B, I, C) floating point
         Log-weights; -inf forbids.
-    edge_scores : (C, C) or (E, C, C)
-        Shared by the edges or one table for each; the same for all items of a batch.
+    edge_scores : (C, C), (E, C, C) or (B, E, C, C)
+        Shared by the edges, one table for each edge, or one for each edge of each item.
     gold : (I,) or (B, I) integer
         The labelings.
     graph : PairwiseMRF
         A model on the graph: its edges, label counts and grid are used, its scores are not.
     method : "exact", "bp", "trw", "mean_field", "pseudolikelihood", "cd" or "cd1"
         As in `PairwiseMRF.nll`, with its options.  On a GPU "bp" on finite scores runs there.
+        Contrastive divergence: `rng` serves all items in turn, `persistent` is
+        `PersistentChains(model, chains, items=B)`.
     reduction : {"mean", "sum", "none"}
+    ignore_index : int
+        A gold label that is not known: the loss is -log p(the known labels), for "exact", "bp",
+        "trw" and "mean_field".
 
     Examples
     --------
@@ -61,78 +78,190 @@ def mrf_nll(
             f"node_scores has shape {tuple(node_scores.shape)}, gold {tuple(gold.shape)}; give "
             "(I, C) and (I,), or (B, I, C) and (B, I)"
         )
-    values: torch.Tensor = _Nll.apply(  # type: ignore[no-untyped-call]
-        nodes, edge_scores, golds, graph, method, options
+    edges = _per_item(edge_scores, len(nodes))
+    golds = torch.where(golds == ignore_index, UNKNOWN, golds)
+    if method == "bp" and _runs_on_device(nodes, edges, golds):
+        known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
+        found = _Once.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]
+    else:
+        found = values(_Nll(graph, method, options), [nodes, edges], [golds])
+    return reduced(found[0] if single else found, reduction)
+
+
+def mrf_log_partition(
+    node_scores: torch.Tensor,
+    edge_scores: torch.Tensor,
+    graph: PairwiseMRF,
+    *,
+    method: str = "exact",
+    **options: Any,
+) -> torch.Tensor:
+    """Return log Z () or (B,) in nats, or what `method` gives for it.
+
+    Shapes and options as in `mrf_nll`; "exact" is differentiable twice.
+    """
+    single = node_scores.ndim == 2
+    nodes = node_scores[None] if single else node_scores
+    golds = torch.full(nodes.shape[:2], UNKNOWN)
+    found = values(
+        _LogPartition(graph, method, options), [nodes, _per_item(edge_scores, len(nodes))], [golds]
     )
-    return reduced(values[0] if single else values, reduction)
+    return found[0] if single else found
 
 
-class _Nll(torch.autograd.Function):
-    """B losses; items share the edge scores, whose gradients add up weighted by upstream."""
+def mrf_marginals(
+    node_scores: torch.Tensor,
+    edge_scores: torch.Tensor,
+    graph: PairwiseMRF,
+    *,
+    method: str = "exact",
+    **options: Any,
+) -> Marginals:
+    """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), a layer of a network.
+
+    "exact" is differentiable; its backward pass is a product with the covariances.  Shapes and
+    options as in `mrf_nll`.
+    """
+    single = node_scores.ndim == 2
+    nodes = node_scores[None] if single else node_scores
+    edges = _per_item(edge_scores, len(nodes))
+    number = graph.graph.num_edges
+    if edges.ndim == 3:
+        edges = edges[:, None].expand(-1, number, -1, -1)
+    needed = node_scores.requires_grad or edge_scores.requires_grad
+    needed = needed and torch.is_grad_enabled()
+    with torch.enable_grad():
+        inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in (nodes, edges)]
+        total = mrf_log_partition(inputs[0], inputs[1], graph, method=method, **options).sum()
+        node, edge = torch.autograd.grad(total, inputs, create_graph=needed)
+    return Marginals(*((node[0], edge[0]) if single else (node, edge)))
+
+
+def _per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
+    """Return edge scores (B, C, C) or (B, E, C, C), shared ones as views."""
+    if edge_scores.ndim == 4:
+        if len(edge_scores) != items:
+            raise InvalidInputError(
+                f"edge_scores has shape {tuple(edge_scores.shape)} for {items} items; give one "
+                "table of edges for each item, or (E, C, C)"
+            )
+        return edge_scores
+    if edge_scores.ndim not in (2, 3):
+        raise InvalidInputError(
+            f"edge_scores has shape {tuple(edge_scores.shape)}; give (C, C), (E, C, C) or "
+            "(B, E, C, C)"
+        )
+    return edge_scores.expand(items, *edge_scores.shape)
+
+
+class _Nll(Objective):
+    """The losses of B items and their gradients, from the arrays API."""
+
+    def __init__(self, graph: PairwiseMRF, method: str, options: Mapping[str, Any]) -> None:
+        self.graph, self.method, self.options = graph, method, dict(options)
+        self.what = f"method {method!r} of a Markov random field"
+        if "rng" in self.options:  # one generator for all items, else all draw the same numbers
+            self.options["rng"] = generator(self.options["rng"])
+
+    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[np.ndarray, Arrays]:
+        """Return the losses (B,) and their gradients."""
+        items = len(scores[0])
+        found = [
+            self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
+            for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
+        ]
+        losses = np.array([float(value) for value, _ in found])
+        return losses, [np.stack([table[k] for _, table in found]) for k in (0, 1)]
+
+    def one(
+        self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
+    ) -> tuple[float, Table]:
+        """Return the loss of one item and its gradient."""
+        return model.nll(gold, method=self.method, **options)
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return the covariances, those given the known labels taken off, times the directions."""
+        if self.method != "exact":
+            raise NotSupportedError(
+                f"{self.what} has no second derivative; take method='exact', or first "
+                "derivatives only"
+            )
+        products = [
+            self._covariances(self.graph.with_scores(node, edge), gold, Table(*direction))
+            for node, edge, gold, *direction in zip(*scores, constants[0], *directions, strict=True)
+        ]
+        return [np.stack([table[k] for table in products]) for k in (0, 1)]
+
+    def _covariances(self, model: PairwiseMRF, gold: IntArray, direction: Table) -> Table:
+        direction = Table(*direction, np.zeros(len(model.factors.table)))
+        free = model.covariance_product(direction)
+        given = np.flatnonzero(gold != UNKNOWN)
+        if len(given) < len(gold):  # a labeling that is known has no covariance
+            clamped = model.condition({int(i): int(gold[i]) for i in given})
+            tied = clamped.covariance_product(direction) if self.clamps else None
+        else:
+            tied = None
+        edge = free.edge - tied.edge if tied is not None else free.edge
+        node = free.node - tied.node if tied is not None else free.node
+        return Table(node, edge.sum(axis=0) if model.shared else edge)
+
+    clamps = True  # whether log Z given the known labels is subtracted
+
+
+class _LogPartition(_Nll):
+    """Log Z and its gradient, the marginals."""
+
+    clamps = False
+
+    def one(
+        self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
+    ) -> tuple[float, Table]:
+        """Return log Z and the marginals."""
+        found = model.infer(self.method, **options)
+        edge = found.edge_sum if model.shared else found.edge
+        return found.log_partition, Table(found.node, edge)
+
+
+class _Once(torch.autograd.Function):
+    """Bethe losses of B items on their device, differentiable once."""
 
     @staticmethod
     def forward(
         ctx: Any,
         nodes: torch.Tensor,
-        edge: torch.Tensor,
+        edges: torch.Tensor,
         golds: torch.Tensor,
         graph: PairwiseMRF,
-        method: str,
         options: dict[str, Any],
     ) -> torch.Tensor:
-        wide, table = (tensor.detach().to(torch.float64) for tensor in (nodes, edge))
-        found = _on_device(wide, table, golds, graph, options) if method == "bp" else None
-        if found is None:
-            found = _on_cpu(wide, table, golds, graph, method, options)
-        values, by_node, by_edge = found
+        wide, table = (tensor.detach().to(torch.float64) for tensor in (nodes, edges))
+        found, by_node, by_edge = bethe_nll(wide, table, golds, graph, **options)
         ctx.save_for_backward(by_node, by_edge)
-        ctx.dtypes = nodes.dtype, edge.dtype
-        return values.to(nodes.dtype)
+        ctx.dtypes = nodes.dtype, edges.dtype
+        return found.to(nodes.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():
+            raise NotSupportedError(
+                "method 'bp' of a Markov random field has no second derivative; take "
+                "method='exact', or first derivatives only"
+            )
         by_node, by_edge = ctx.saved_tensors
         weight = upstream[0].to(torch.float64)
         node = (weight[:, None, None] * by_node).to(ctx.dtypes[0])
-        edge = torch.tensordot(weight, by_edge, dims=1).to(ctx.dtypes[1])
-        return node, edge, None, None, None, None
+        edge = (weight.reshape(-1, *(1,) * (by_edge.ndim - 1)) * by_edge).to(ctx.dtypes[1])
+        return node, edge, None, None, None
 
 
-def _on_cpu(
-    nodes: torch.Tensor,
-    edge: torch.Tensor,
-    golds: torch.Tensor,
-    graph: PairwiseMRF,
-    method: str,
-    options: dict[str, Any],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return values (B,) and gradients (B, I, C), (B, edge scores) from the arrays API."""
-    table = to_numpy(edge)
-    values, by_node, by_edge = [], [], []
-    for own, labels in zip(to_numpy(nodes), golds.detach().cpu().numpy(), strict=True):
-        value, gradient = graph.with_scores(own, table).nll(labels, method=method, **options)
-        values.append(value)
-        by_node.append(gradient.node)
-        by_edge.append(gradient.edge)
-    return like(values, nodes), like(np.stack(by_node), nodes), like(np.stack(by_edge), nodes)
-
-
-def _on_device(
-    nodes: torch.Tensor,
-    edge: torch.Tensor,
-    golds: torch.Tensor,
-    graph: PairwiseMRF,
-    options: dict[str, Any],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """Return the same for "bp" from tensors on their GPU; None where the CPU has to do it."""
+def _runs_on_device(nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor) -> bool:
+    """Whether belief propagation runs where the tensors are: finite scores, all labels known."""
     if not functions.on_gpu(nodes):
-        return None
-    if not (torch.isfinite(nodes).all() and torch.isfinite(edge).all()):
-        warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=2)
-        return None
-    known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
-    return bethe_nll(nodes, edge, golds, graph, **known)
+        return False
+    if not (torch.isfinite(nodes).all() and torch.isfinite(edges).all()):
+        warnings.warn("forbidden labels are computed on the CPU", RuntimeWarning, stacklevel=3)
+        return False
+    return bool((golds != UNKNOWN).all())
 
 
 def bethe_nll(
@@ -147,27 +276,35 @@ def bethe_nll(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return Bethe log Z - score(gold) (B,) and its gradients, by flooding in tensor operations.
 
-    All scores finite.  Messages (B, 2E, C) are logarithms with maximum 0; arc a and arc a + E are
-    the two directions of edge a.  O(B E C^2) an iteration.
+    All scores finite, edges (B, C, C) or (B, E, C, C).  Messages (B, 2E, C) are logarithms with
+    maximum 0; arc a and arc a + E are the two directions of edge a.  O(B E C^2) an iteration.
+    Warns where messages still move by more than `tol` nats after `max_iter` iterations.
     """
     ends = torch.as_tensor(np.array(graph.graph.edges), device=nodes.device)
     size = len(ends)
     source, target = torch.cat([ends[:, 0], ends[:, 1]]), torch.cat([ends[:, 1], ends[:, 0]])
     back = torch.cat([torch.arange(size) + size, torch.arange(size)]).to(nodes.device)
-    tables = edge.expand(size, *edge.shape[-2:])
-    along = torch.cat([tables, tables.transpose(1, 2)])
+    tables = _by_edge(edge, size)
+    along = torch.cat([tables, tables.transpose(2, 3)], dim=1)
     messages = torch.zeros(len(nodes), 2 * size, nodes.shape[-1], dtype=nodes.dtype).to(nodes)
     for _ in range(max_iter):
         cavity = _beliefs(nodes, messages, target)[:, source] - messages[:, back]
         fresh = torch.logsumexp(cavity[..., :, None] + along, dim=-2)
         fresh = fresh - fresh.amax(dim=-1, keepdim=True)
-        change = (fresh.exp() - messages.exp()).abs().max()
+        change = (fresh - messages).abs().max() if fresh.numel() else torch.zeros(())
         if damping:
-            mixed = damping * messages.exp() + (1 - damping) * fresh.exp()
-            fresh = mixed.log() - mixed.log().amax(dim=-1, keepdim=True)
+            mixed = damping * messages + (1 - damping) * fresh
+            fresh = mixed - mixed.amax(dim=-1, keepdim=True)
         messages = fresh
         if change <= tol:
             break
+    else:
+        warnings.warn(
+            f"bp did not converge (last change {float(change):.2g}); the loss and its gradient are "
+            "no estimates of the likelihood: raise max_iter or damping",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     beliefs = _beliefs(nodes, messages, target)
     node = torch.log_softmax(beliefs, dim=-1)
     cavity = beliefs[:, source] - messages[:, back]
@@ -190,19 +327,25 @@ def _bethe_values(
     )
     left, right = golds[:, ends[:, 0]], golds[:, ends[:, 1]]
     edges = torch.arange(len(ends), device=nodes.device).expand_as(left)
-    tables = edge.expand(len(ends), *edge.shape[-2:])
+    tables = _by_edge(edge, len(ends))
     degree = torch.bincount(ends.flatten(), minlength=nodes.shape[1])
     entropy = torch.special.entr(joint).sum(dim=(1, 2, 3))
     entropy = entropy - ((degree - 1)[:, None] * torch.special.entr(node)).sum(dim=(1, 2))
     log_z = (node * nodes).sum(dim=(1, 2)) + (joint * tables).sum(dim=(1, 2, 3)) + entropy
-    score = nodes[items, pixels, golds].sum(dim=1) + tables[edges, left, right].sum(dim=1)
+    which = items[:, :1].expand_as(edges)
+    score = nodes[items, pixels, golds].sum(dim=1) + tables[which, edges, left, right].sum(dim=1)
     by_node, by_joint = node.clone(), joint.clone()
     by_node[items, pixels, golds] -= 1
     by_joint[items[:, :1].expand_as(edges), edges, left, right] -= 1
-    by_edge = by_joint.sum(dim=1) if edge.ndim == 2 else by_joint
+    by_edge = by_joint.sum(dim=1) if edge.ndim == 3 else by_joint
     return log_z - score, by_node, by_edge
 
 
 def _beliefs(nodes: torch.Tensor, messages: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Return node scores plus all incoming messages, (B, I, C)."""
     return nodes.index_add(1, target, messages)
+
+
+def _by_edge(edge: torch.Tensor, size: int) -> torch.Tensor:
+    """Return tables (B, E, C, C) of edge scores (B, C, C) or (B, E, C, C)."""
+    return edge[:, None].expand(-1, size, -1, -1) if edge.ndim == 3 else edge

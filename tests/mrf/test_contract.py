@@ -149,3 +149,25 @@ def test_scores_beyond_the_float_range_that_cancel(loop):
     np.testing.assert_allclose(model.marginals().node, 0.5, atol=1e-13)
     bp = model.infer("bp")
     np.testing.assert_allclose(bp.node, 0.5, atol=1e-13)
+
+
+def test_a_plan_serves_shared_scores_and_those_of_each_edge():
+    model = random_model("complete", seed=1)
+    shared = model.with_scores(model.scores.node, model.scores.edge[0])
+    again = fg.PairwiseMRF(*shared.scores, model.graph.edges)
+    for one, other in ((model, random_model("complete", seed=1)), (shared, again)):
+        assert one.log_partition() == pytest.approx(other.log_partition(), rel=1e-13)
+        np.testing.assert_allclose(one.marginals().edge, other.marginals().edge, atol=1e-13)
+
+
+def test_evidence_changes_without_a_new_plan():
+    model = random_model("complete", seed=2)
+    model.log_partition()
+    known = dict(model.graph.cache)
+    for label in range(3):
+        given = model.condition({1: label})
+        scores = [model.score(y) for y in oracle.labelings([3] * 4) if y[1] == label]
+        assert given.log_partition() == pytest.approx(np.logaddexp.reduce(scores), rel=1e-13)
+        assert given.marginals().node[1, label] == pytest.approx(1)
+        assert given.mode()[1] == label
+    assert model.graph.cache == known

@@ -39,13 +39,14 @@ def test_gradcheck(shared, method):
 def test_equals_the_arrays(method):
     nodes, edge, gold = scores(TREE, shared=True)
     options = {"rng": 0} if method == "cd" else {}
+    rng = {"rng": np.random.default_rng(0)} if method == "cd" else {}
     values = fgt.mrf_nll(nodes, edge, gold, TREE, method=method, reduction="none", **options)
     upstream = torch.tensor([0.5, -2.0], dtype=torch.float64)
     values.backward(upstream)
     by_edge = np.zeros((3, 3))
     for i in range(2):
         model = fg.PairwiseMRF(nodes[i].detach().numpy(), edge.detach().numpy(), EDGES)
-        value, gradient = model.nll(gold[i].numpy(), method=method, **options)
+        value, gradient = model.nll(gold[i].numpy(), method=method, **rng)
         np.testing.assert_allclose(values[i].detach().item(), value, atol=1e-12)
         own = upstream[i].item() * gradient.node
         np.testing.assert_allclose(nodes.grad[i].numpy(), own, atol=1e-12)
@@ -60,10 +61,10 @@ def test_tensor_belief_propagation_equals_the_arrays(shared):
     grid = fg.PairwiseMRF.grid(3, 3, node_scores=np.zeros((9, 3)), edge_scores=zeros)
     nodes, edge, gold = scores(grid, shared=shared, seed=1)
     nodes, edge = nodes.detach(), 0.3 * edge.detach()
-    mine = bethe_nll(nodes, edge, gold, grid, tol=1e-14, max_iter=500)
+    mine = bethe_nll(nodes, edge.expand(2, *edge.shape), gold, grid, tol=1e-13, max_iter=500)
     for i in range(2):
         model = grid.with_scores(nodes[i].numpy(), edge.numpy())
-        value, gradient = model.nll(gold[i].numpy(), method="bp", tol=1e-14, max_iter=500)
+        value, gradient = model.nll(gold[i].numpy(), method="bp", tol=1e-13, max_iter=500)
         np.testing.assert_allclose(mine[0][i].item(), value, atol=1e-10)
         np.testing.assert_allclose(mine[1][i].numpy(), gradient.node, atol=1e-10)
         np.testing.assert_allclose(mine[2][i].numpy(), gradient.edge, atol=1e-10)
@@ -94,7 +95,7 @@ def test_the_path_of_the_gpu(monkeypatch):
 
     expected = evaluated()
     monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
-    monkeypatch.setattr("fstgrad.torch.mrf._on_cpu", None)
+    monkeypatch.setattr("fstgrad.torch.mrf.values", None)
     for mine, other in zip(evaluated(), expected, strict=True):
         torch.testing.assert_close(mine, other, rtol=0, atol=1e-10)
 
@@ -108,3 +109,124 @@ def test_a_gpu_leaves_forbidden_labels_to_the_cpu_and_warns(monkeypatch):
     monkeypatch.setattr("fstgrad.torch.functions.on_gpu", lambda tensor: True)
     with pytest.warns(RuntimeWarning, match="forbidden labels are computed on the CPU"):
         assert fgt.mrf_nll(nodes, edge, gold, TREE, method="bp").item() == expected.item()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_second_derivatives_are_covariances(shared):
+    nodes, edge, gold = scores(TREE, shared=shared)
+    gold[0, 1] = -100
+
+    def function(n, e):
+        return fgt.mrf_nll(n, e, gold, TREE, reduction="none")
+
+    assert torch.autograd.gradgradcheck(function, (nodes, edge))
+
+
+@pytest.mark.parametrize("method", ["bp", "pseudolikelihood", "mean_field"])
+def test_no_second_derivative_is_silently_zero(method):
+    nodes, edge, gold = scores(TREE, shared=True)
+    value = fgt.mrf_nll(nodes, edge, gold, TREE, method=method)
+
+    def twice():
+        (slope,) = torch.autograd.grad(value, nodes, create_graph=True)
+        torch.autograd.grad(slope.square().sum(), nodes)
+
+    with pytest.raises(fg.NotSupportedError, match="no second derivative"):
+        twice()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_edge_scores_of_each_image(shared):
+    nodes, _, gold = scores(TREE, shared=shared)
+    edge = torch.randn(2, 3, 3, 3, dtype=torch.float64, requires_grad=True)
+
+    def function(n, e):
+        return fgt.mrf_nll(n, e, gold, TREE, reduction="none")
+
+    assert torch.autograd.gradcheck(function, (nodes, edge))
+    one = fgt.mrf_nll(nodes[1], edge[1], gold[1], TREE)
+    assert function(nodes, edge)[1].item() == pytest.approx(one.item(), abs=1e-12)
+    with pytest.raises(fg.InvalidInputError, match="for 2 items"):
+        function(nodes, edge[:1])
+
+
+@pytest.mark.parametrize("method", ["exact", "bp"])
+def test_ignored_labels(method):
+    nodes, edge, gold = scores(TREE, shared=False)
+    gold[0, 2], gold[1] = -100, -100
+    found = fgt.mrf_nll(
+        nodes,
+        edge,
+        gold,
+        TREE,
+        method=method,
+        reduction="none",
+        **({"tol": 1e-12} if method == "bp" else {}),
+    )
+    parts = []
+    for c in range(3):
+        full = gold[0].clone()
+        full[2] = c
+        parts.append(-fgt.mrf_nll(nodes[0], edge, full, TREE))
+    assert found[0].item() == pytest.approx(-torch.logsumexp(torch.stack(parts), 0).item())
+    assert found[1].item() == pytest.approx(0, abs=1e-10)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_marginals_are_a_layer(shared):
+    nodes, edge, _ = scores(TREE, shared=shared)
+
+    def function(n, e):
+        return tuple(fgt.mrf_marginals(n, e, TREE))
+
+    node, by_edge = function(nodes, edge)
+    exact = TREE.with_scores(nodes[0].detach().numpy(), edge.detach().numpy()).marginals()
+    np.testing.assert_allclose(node[0].detach().numpy(), exact.node, atol=1e-12)
+    np.testing.assert_allclose(by_edge[0].detach().numpy(), exact.edge, atol=1e-12)
+    assert torch.autograd.gradcheck(function, (nodes, edge))
+    value = fgt.mrf_log_partition(nodes, edge, TREE)
+    expected = TREE.with_scores(nodes[1].detach().numpy(), edge.detach().numpy()).log_partition()
+    assert value[1].item() == pytest.approx(expected)
+
+
+def test_every_step_and_item_of_contrastive_divergence_draws_anew():
+    grid = fg.PairwiseMRF.grid(4, 4, np.zeros((16, 2)), np.zeros((2, 2)))
+    nodes = torch.zeros(2, 16, 2, dtype=torch.float64, requires_grad=True)
+    edge, gold = torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, 16, dtype=torch.long)
+    for rng in (0, np.random.default_rng(0)):
+        loss = fgt.MRFLoss(grid, method="cd", rng=rng)
+        steps = [torch.autograd.grad(loss(nodes, edge, gold), nodes)[0] for _ in range(2)]
+        assert (steps[0] != steps[1]).any()
+        assert (steps[0][0] != steps[0][1]).any()
+
+
+def test_persistent_chains_of_a_batch():
+    """Each item has the distribution of its own scores."""
+    from fstgrad.mrf.losses import PersistentChains
+
+    pair = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    nodes = torch.zeros(2, 2, 2, dtype=torch.float64)
+    nodes[0, :, 1], nodes[1, :, 0] = 4.0, 4.0
+    nodes.requires_grad_()
+    edge, gold = torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.long)
+    chains = PersistentChains(pair, 300, 0, items=2)
+    for _ in range(5):
+        value = fgt.mrf_nll(
+            nodes, edge, gold, pair, method="cd", persistent=chains, reduction="sum"
+        )
+        (slope,) = torch.autograd.grad(value, nodes)
+    goal = np.exp(4) / (1 + np.exp(4))
+    np.testing.assert_allclose(slope[0, :, 1], goal, atol=0.05)
+    np.testing.assert_allclose(slope[1, :, 1], 1 - goal, atol=0.05)
+    with pytest.raises(fg.InvalidInputError, match=r"items=2\)"):
+        fgt.mrf_nll(nodes, edge, gold, pair, method="cd", persistent=PersistentChains(pair, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision(dtype):
+    nodes, edge, gold = scores(TREE, shared=True)
+    nodes = nodes.detach().to(dtype).requires_grad_()
+    value = fgt.mrf_nll(nodes, edge.detach().to(dtype), gold, TREE)
+    value.backward()
+    assert nodes.grad.dtype == dtype
+    assert torch.isfinite(nodes.grad).all()

@@ -53,8 +53,9 @@ class Elimination:
         low = alive.argmax(axis=1)
         high = size - alive[:, ::-1].argmax(axis=1)
         all_labels = tuple(self.model.labels_per_node.tolist())
-        whole = ("elimination", (0,) * len(low), all_labels, self.max_bytes)
-        key = ("elimination", tuple(low.tolist()), tuple(high.tolist()), self.max_bytes)
+        what = "elimination", self.model.shared, self.max_bytes
+        whole = *what, (0,) * len(low), all_labels
+        key = *what, tuple(low.tolist()), tuple(high.tolist())
         if whole in cache and sum(cache[whole].plan.cells) <= KEPT_CELLS:
             key = whole
             low, high = np.zeros_like(low), self.model.labels_per_node
