@@ -29,15 +29,31 @@ from fstgrad.openfst import (
 from fstgrad.transducers.rules import RuleSet
 
 NAMES = (
+    "azerty",
     "caseless",
+    "code_tokens",
+    "codons",
     "damerau",
     "dna",
+    "dvorak",
+    "fraktur",
+    "french",
+    "german",
+    "ipa",
     "keyboard",
+    "measures",
+    "melody",
+    "morphology",
+    "names",
     "number_formats",
     "ocr",
     "phonetic",
     "protein",
+    "qwertz",
+    "smiles",
+    "unicode_forms",
 )
+_FOLDER = pathlib.Path(__file__).parent
 _MOST_BYTES = 16 * 2**20
 
 
@@ -81,6 +97,8 @@ class Grammar(ABC):
                 f"no grammar {reference!r}; did you mean {', '.join(near)}? A file ends in .py or "
                 ".rules"
             )
+        if (file := _FOLDER / f"{reference}.rules").exists():
+            return RuleGrammar.read(file)
         if not IS_INSTALLED:
             raise missing()
         module = importlib.import_module(f"fstgrad.grammars.{reference}")

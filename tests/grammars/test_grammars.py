@@ -40,7 +40,7 @@ def test_all_grammars_are_listed_and_build_quickly(run):
     code, out, _ = run("grammar", "list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(NAMES)
-    assert len(NAMES) >= 8
+    assert len(NAMES) >= 20
     for name in NAMES:
         Grammar.load(name).build()
     assert time.perf_counter() - start < 10
@@ -51,12 +51,10 @@ def test_a_grammar_gives_its_examples(run, name):
     code, out, err = run("grammar", "test", name)
     assert (code, err) == (0, "")
     assert out.count("ok ") == len(Grammar.load(name).examples) >= 4
-    for line in (
-        "accepts identity  yes",
-        "zero at identity  yes",
-        "negative          no   no pair",
-    ):
-        assert line in out
+    assert "negative          no   no pair" in out
+    if name != "codons":  # a protein is no DNA
+        assert "accepts identity  yes" in out
+        assert "zero at identity  yes" in out
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,7 +69,7 @@ def test_a_grammar_says_what_it_is(run, name):
 def test_a_built_grammar_is_the_same_loss(run, tmp_path, name):
     y, target, value = Grammar.load(name).examples[1]
     (tmp_path / "pair.tsv").write_text(f"{y}\t{target}\n")
-    tokens = "words" if name == "phonetic" else "chars"
+    tokens = "chars" if Grammar.load(name).alphabet.is_characters else "words"
     options = ("--tokens-x", tokens, "--tokens-y", tokens)
     code, out, _ = run("grammar", "build", name, "-o", tmp_path / "x.far")
     assert code == 0
@@ -114,7 +112,7 @@ def test_a_wrong_example_fails(run, own):
     "code, said, args",
     [
         (1, "no grammar 'keybord'; did you mean keyboard", ["show", "keybord"]),
-        (1, "did you mean caseless, damerau", ["show", "zzz"]),
+        (1, "did you mean azerty, caseless", ["show", "zzz"]),
         (1, "No such file", ["show", "absent.py"]),
         (1, "BAD.py:1: ModuleNotFoundError", ["show", "BAD.py"]),
         (1, "has no function 'bild'", ["show", "OWN.py:bild"]),

@@ -24,8 +24,11 @@ from fstgrad.transducers.rules.syntax import (
     number,
     parse_example,
     parse_rule,
+    tokens,
 )
 
+Side = list[tuple[str, tuple[str, ...]]]  # names of symbols and classes, and their members
+Pairs = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 _EDITS = ("insert", "delete", "substitute")
 _SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
 _MOST_PAIRS = 100_000
@@ -152,7 +155,7 @@ class _Reader:
             if key in _SETTINGS:
                 return
             self._check_name(key)
-            members = [m for token in value.split() for m in self._members(Token(token), key)]
+            members = [m for token in tokens(value) for m in self._members(token, key)]
             if not members:
                 raise InvalidInputError(f"the class {key} has no symbols; list them after '='")
             self.class_of[key] = tuple(dict.fromkeys(members))
@@ -207,15 +210,13 @@ class _Reader:
             raise InvalidInputError(f"the rule of line {same[0].line} again; keep one of them")
         return rule
 
-    def _pairs(
-        self, read: Sequence[Token], written: Sequence[Token]
-    ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    def _pairs(self, read: Sequence[Token], written: Sequence[Token]) -> Pairs:
         """Return what the two sides stand for, member by member."""
         left, right = self._side(read), self._side(written)
         if not left and not right:
             raise InvalidInputError("nothing is read and nothing written; name a symbol")
-        if len(left) == len(right) == 1 and len(left[0][1]) > 1:
-            return self._alternatives(left[0], right[0])
+        if len(left) <= 1 and len(right) <= 1:
+            return self._alternatives(left, right)
         open_ = [k for k, (_, members) in enumerate(left) if len(members) > 1]
         found = []
         for chosen in itertools.product(*(members for _, members in left)):
@@ -234,29 +235,31 @@ class _Reader:
             found.append((tuple(chosen), tuple(result)))
         return tuple(found)
 
-    def _alternatives(
-        self, left: tuple[str, tuple[str, ...]], right: tuple[str, tuple[str, ...]]
-    ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-        """Return each member of one class with each other one; of bundles, those that fit."""
-        if left[0].startswith("[") and right[0].startswith("["):
-            taken, given = set(left[0][1:-1].split()), set(right[0][1:-1].split())
+    def _alternatives(self, left: Side, right: Side) -> Pairs:
+        """Return each member of one class with each other one; of two bundles, those that fit."""
+        if not left or not right:
+            members = (left or right)[0][1]
+            return tuple(((m,), ()) if left else ((), (m,)) for m in members)
+        (read, own), (written, others) = left[0], right[0]
+        if read.startswith("[") and written.startswith("["):
+            taken, given = set(read[1:-1].split()), set(written[1:-1].split())
             pairs = [
                 ((a,), (b,))
-                for a in left[1]
-                for b in right[1]
+                for a in own
+                for b in others
                 if a != b and self.features[b] == (self.features[a] - taken) | given
             ]
         else:
-            pairs = [((a,), (b,)) for a in left[1] for b in right[1] if a != b]
+            pairs = [((a,), (b,)) for a in own for b in others if a != b]
         if not pairs:
             raise InvalidInputError(
-                f"no symbol of {left[0]} has a partner in {right[0]}; check their members"
+                f"no symbol of {read} has a partner in {written}; check their members"
             )
         return tuple(pairs)
 
-    def _side(self, side: Iterable[Token]) -> list[tuple[str, tuple[str, ...]]]:
+    def _side(self, side: Iterable[Token]) -> Side:
         """Return the symbols and classes of a side, each with its name and its members."""
-        found: list[tuple[str, tuple[str, ...]]] = []
+        found: Side = []
         for token in side:
             if token == Token(NOTHING):
                 if self.alphabet is not None and NOTHING in self.alphabet:

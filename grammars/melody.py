@@ -1,0 +1,42 @@
+"""Distance of melodies as intervals, so that a transposed tune is the same.
+
+Symbols are intervals in semitones, from -12 to +12.  An interval for another costs 0.125 for each
+semitone of difference, at least 0.25 where the direction changes, at most 1; an octave apart it
+costs 0.25; a repeated note (0) that only one side has costs 0.5, any other interval 1.
+
+Source: Mongeau and Sankoff, "Comparison of musical sequences", Computers and the Humanities 24
+(1990), who weigh substitutions by the interval between the notes.
+"""
+
+import pynini
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.grammars.pieces import edits, finished
+
+ALPHABET = tuple(f"{step:+d}" if step else "0" for step in range(-12, 13))
+EXAMPLES = [
+    ("0 +7 0 +2 0 -2", "0 +7 0 +2 0 -2", 0.0),
+    ("+4 +3", "+3 +4", 0.25),  # major and minor
+    ("+1", "-1", 0.25),
+    ("+7", "-5", 0.25),  # an octave apart
+    ("+2 +2", "+2 0 +2", 0.5),
+    ("+12", "0", 0.25),
+    ("+4 -2", "+4", 1.0),
+]
+
+
+def build(alphabet: Alphabet | None = None) -> pynini.Fst:
+    """Return the grammar over an alphabet of intervals, numbers with their sign."""
+    abc = alphabet or Alphabet(ALPHABET)
+    return finished(abc, edits(abc, _substitution, _presence, _presence))
+
+
+def _substitution(read: str, written: str) -> float:
+    a, b = int(read), int(written)
+    if abs(a - b) == 12:
+        return 0.25
+    return min(1.0, max(0.125 * abs(a - b), 0.25 if a * b < 0 else 0.0))
+
+
+def _presence(interval: str) -> float:
+    return 0.5 if int(interval) == 0 else 1.0

@@ -1,0 +1,56 @@
+"""Letters in other forms: width costs nothing, case little, diacritics a little more.
+
+Compatibility forms (full width, ligatures of one letter, superscripts) cost 0, another case 0.125,
+another or no diacritic 0.25, both 0.375, a combining mark that only one side has 0.25; any other
+edit 1.
+
+Source: the levels of the Unicode Collation Algorithm (UTS #10): base letters, diacritics, case;
+letters are taken apart by compatibility decomposition (UAX #15, NFKD) and full case folding.
+"""
+
+import string
+import unicodedata
+
+import pynini
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.grammars.pieces import edits, finished
+
+ALPHABET = (
+    string.ascii_letters
+    + string.digits
+    + " áàâäãåçéèêëíìîïñóòôöõøúùûüýÉÖÜＡＢＣａｂｃ０１２²\u0301"
+)
+EXAMPLES = [
+    ("ＡＢＣ", "ABC", 0.0),
+    ("abc", "Abc", 0.125),
+    ("resume", "résumé", 0.5),
+    ("re\u0301sume\u0301", "résumé", 1.0),  # marks of their own
+    ("Ecole", "école", 0.375),
+    ("x²", "x2", 0.0),
+    ("cat", "car", 1.0),
+]
+
+
+def build(alphabet: Alphabet | None = None) -> pynini.Fst:
+    """Return the grammar over an alphabet of characters."""
+    abc = alphabet or Alphabet(ALPHABET)
+    return finished(abc, edits(abc, _substitution, _presence, _presence))
+
+
+def _substitution(read: str, written: str) -> float:
+    (a, marks), (b, others) = _parts(read), _parts(written)
+    if not a or a.casefold() != b.casefold():
+        return 1.0
+    return 0.125 * (a != b) + 0.25 * (marks != others)
+
+
+def _presence(symbol: str) -> float:
+    return 1.0 if _parts(symbol)[0] else 0.25
+
+
+def _parts(symbol: str) -> tuple[str, str]:
+    """Return the base letters of a symbol and its marks."""
+    plain = unicodedata.normalize("NFKD", symbol)
+    marks = "".join(c for c in plain if unicodedata.combining(c))
+    return "".join(c for c in plain if not unicodedata.combining(c)), marks
