@@ -1,16 +1,13 @@
 """Learned costs against unit and hand-written ones: how often the right word comes first.
 
 For each misspelt or misread word the right one is to be found among 50 words of a dictionary, those
-that share most bigrams with it.  Costs are learned from other sources: of the misspellings, words
-whose correction begins with other letters (so that no stem is in both parts); of the Dutch and
-Polish prints, other pages.  Reported are the mean reciprocal rank and the shares of right words that
-come first and among the first five, with 95 % intervals over the words, and the difference to unit
-costs, paired.  The last rows search a pronouncing dictionary for the word that sounds as a spoken one.
+that share most bigrams with it.  Costs are learned from other sources: of the misspellings, from
+words whose correction begins with other letters (so that no stem is in both parts); of the Dutch
+and Polish prints, from other pages.  Reported are the mean reciprocal rank and the shares of right
+words that come first and among the first five, with 95 % intervals over the words, and the paired
+gain over unit costs.  The last rows search a pronouncing dictionary for words that sound alike: the
+pronunciations of two spellings of one word or name.
 """
-
-import _harness
-
-_harness.one_thread()
 
 import os
 import pathlib
@@ -18,19 +15,31 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import numpy as np
+from _harness import one_thread, run
 
-import fstgrad as fg
-from fstgrad.costs import Schedule
-from fstgrad.costs.ranking import Questions, interval, losses_of, nearest, ranking, ranks
-from fstgrad.costs.source import aligner_of
-from fstgrad.grammars import Grammar
+one_thread()
+
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+from fstgrad.costs import Schedule, aligner_of  # noqa: E402
+from fstgrad.costs.ranking import (  # noqa: E402
+    Questions,
+    interval,
+    losses_of,
+    nearest,
+    ranking,
+    ranks,
+)
+from fstgrad.grammars import Grammar  # noqa: E402
 
 DATA = pathlib.Path(
     os.environ.get("FSTGRAD_DATA", pathlib.Path(__file__).parent.parent.parent / "shared" / "data")
 )
 Pair = tuple[Sequence[str], Sequence[str]]
+Row = dict[str, Any]
 
 
 def read(path: pathlib.Path) -> list[list[str]]:
@@ -61,7 +70,7 @@ def misreadings(name: str) -> tuple[list[Pair], list[Pair]]:
     return parts
 
 
-def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count: int) -> list:
+def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count: int) -> list[Any]:
     found = []
     for (x, y), near in zip(pairs, nearest([x for x, _ in pairs], dictionary, count), strict=True):
         found.append((x, 0, [y, *[dictionary[k] for k in near if dictionary[k] != y][: count - 1]]))
@@ -100,7 +109,7 @@ def compared(
     dictionary: Sequence[Sequence[str]],
     hand: str,
     quick: bool,
-) -> Iterator[dict]:
+) -> Iterator[Row]:
     """Yield the rows of one collection: unit, hand-written, likelihood, ranking."""
     abc = fg.Alphabet(sorted({s for words in (*train, *test) for w in words for s in w}
                              | {s for word in dictionary for s in word}))  # fmt: skip
@@ -111,7 +120,12 @@ def compared(
     start = time.perf_counter()
     loss = fg.EditDistance(abc)
     fit = fg.fit_costs(
-        loss, train, given="target", smoothing=0.05, held_out=0.1, schedule=Schedule(max_iterations=30)
+        loss,
+        train,
+        given="target",
+        smoothing=0.05,
+        held_out=0.1,
+        schedule=Schedule(max_iterations=30),
     )
     learned = fit.loss("probability")
     seconds = time.perf_counter() - start
@@ -123,20 +137,16 @@ def compared(
     yield measured(case, "ranking", better.loss("probability"), asked, seconds, base)[0]
 
 
-def spoken(quick: bool) -> Iterator[dict]:
-    """Nearest words by sound: pronunciations in which one sound was confused, as in a noisy line.
-
-    Real confusions: two words of one spelling class, homographs by spelling distance one, stand for
-    mishearing; the learned table comes from other words.
-    """
-    rows = read(DATA / "g2p_cmudict" / "cmudict20k.tsv")
-    by_word = {word: tuple(p.rstrip("012") for p in text.split()) for word, text in rows}
-    plurals = [(by_word[w], by_word[w + "s"]) for w in by_word if w + "s" in by_word]
-    variants = variant_spellings(by_word)
-    train, test = variants[::2], variants[1::2]
-    dictionary = sorted(set(by_word.values()))[:: 4 if quick else 1]
-    dictionary = sorted({*dictionary, *(y for _, y in test)})
-    del plurals
+def spoken(quick: bool) -> Iterator[Row]:
+    """Nearest words by sound; the learned table comes from other words than the tested ones."""
+    by_word = {
+        word: tuple(phone.rstrip("012") for phone in text.split())
+        for word, text in read(DATA / "g2p_cmudict" / "cmudict20k.tsv")
+    }
+    pairs = variant_spellings(by_word)
+    train, test = pairs[::2], pairs[1::2]
+    dictionary = sorted({*sorted(set(by_word.values()))[:: 4 if quick else 1],
+                         *(y for _, y in test)})  # fmt: skip
     yield from compared("sounds", train, test, dictionary, "phonetic", quick)
 
 
@@ -154,7 +164,7 @@ def variant_spellings(by_word: dict[str, tuple[str, ...]]) -> list[Pair]:
     return sorted(found, key=lambda pair: zlib.crc32(repr(pair).encode()))
 
 
-def rows(quick: bool) -> Iterator[dict]:
+def rows(quick: bool) -> Iterator[Row]:
     if not DATA.is_dir():
         sys.exit(f"no data in {DATA}; set FSTGRAD_DATA")
     part = slice(None, None, 5) if quick else slice(None)
@@ -169,4 +179,4 @@ def rows(quick: bool) -> Iterator[dict]:
 
 
 if __name__ == "__main__":
-    _harness.run("Right words first: unit, hand-written and learned costs", rows)
+    run("Right words first: unit, hand-written and learned costs", rows)
