@@ -127,6 +127,7 @@ class _Run:
     def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
         self.methods: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()  # why caps were not raised further
+        self.unreliable = 0
         self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
         self._rows: deque[Row] = deque()  # those on the way to their results
 
@@ -151,6 +152,13 @@ class _Run:
         finally:
             journal.close()
         _report_failures(journal.sums)
+        if self.unreliable:
+            echo(
+                f"fstgrad: {self.unreliable:,} estimates are not reliable (too few effective "
+                'samples, or a wide interval: "reliable" is false); raise --samples or '
+                "--max-states, give a --cap, or shorten the strings",
+                err=True,
+            )
 
     def _pairs(self, rows: Iterator[Row]) -> Iterator[Item]:
         for row in rows:
@@ -165,7 +173,9 @@ class _Run:
         for row, outcome in zip(rows, outcomes, strict=True):
             if outcome.error is None:
                 self.methods[outcome.method] += 1
-                self.reasons.update([outcome.reason] if outcome.reason else [])
+                if outcome.method == "capped":
+                    self.reasons.update([outcome.reason] if outcome.reason else [])
+                self.unreliable += not outcome.is_reliable
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
                 echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
@@ -208,11 +218,20 @@ def _json_line(row: Row, outcome: Outcome) -> str:
     if outcome.method == "sampled":
         line["standard_error"] = outcome.standard_error
         line["effective_samples"] = round(outcome.effective_samples, 1)
+        line |= {"lower": _number(outcome.lower), "upper": _number(outcome.upper)}
+        line |= {"proposal": outcome.proposal, "reliable": outcome.is_reliable}
     if outcome.method == "capped":
         line["cap"] = outcome.cap
-    if outcome.reason:
+    if outcome.method == "sampled" and outcome.reason:
+        line["reason"] = outcome.reason
+    elif outcome.reason:
         line |= {"lower": outcome.lower, "upper": outcome.upper, "reason": outcome.reason}
     return json.dumps(line, ensure_ascii=False)
+
+
+def _number(value: float) -> float | None:
+    """Return a number that JSON knows; None for infinities."""
+    return value if np.isfinite(value) else None
 
 
 def _chosen(problem: Problem, run: _Run) -> str:

@@ -40,6 +40,7 @@ from .losses import WordErrorRate as WordErrorRate
 from .losses.cache import AutomatonCache as AutomatonCache
 from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
+from .strings import Budget as Budget
 from .strings import CapChoice as CapChoice
 from .strings import Lattice as Lattice
 from .strings import LatticeLoss as LatticeLoss

@@ -73,6 +73,11 @@ class TargetLoss:
         return float(least), float(greatest)
 
     @property
+    def num_states(self) -> int:
+        """States of M."""
+        return self.machine.num_states
+
+    @property
     def has_bands(self) -> bool:
         """Whether `compile` takes a band or a cap."""
         return self.machine.semiring is TROPICAL
@@ -140,6 +145,11 @@ class SumTargetLoss:
         ends = np.array([part.bounds(length) for part in self.parts])
         least, greatest = ends.sum(axis=0)
         return float(least), float(greatest)
+
+    @property
+    def num_states(self) -> int:
+        """States of the machines of all parts."""
+        return sum(part.num_states for part in self.parts)
 
     @property
     def nbytes(self) -> int:

@@ -2,12 +2,14 @@
 
 from fstgrad.estimates import SampledObjective
 from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.strings.budget import Budget
 from fstgrad.strings.caps import CapChoice, choose_cap
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.objectives import risk, softmax_margin
 from fstgrad.strings.sampled import sampled_risk, sampled_softmax_margin
 
 __all__ = [
+    "Budget",
     "CapChoice",
     "Lattice",
     "LatticeLoss",

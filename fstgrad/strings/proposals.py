@@ -221,6 +221,16 @@ class Choice:
             return self.plain()
         return min(found, key=_promise)[1]
 
+    def samples_for(
+        self, proposal: Proposal, width: float, most: int, rng: np.random.Generator
+    ) -> int:
+        """Return how many strings promise an interval of this width, `most` at most."""
+        pilot = self._pilot(proposal, rng)
+        samples = min(most, 5 * _PILOT)
+        while samples < most and _promised_width(pilot, proposal, samples) > 0.8 * width:
+            samples = min(most, samples + samples // 2)
+        return samples
+
     def best_control(self, rng: np.random.Generator) -> LossAutomaton | None:
         """Return the automaton of the band whose loss is nearest to L on strings of the scores.
 

@@ -31,11 +31,13 @@ from fstgrad.lattices.sampled import (
     lattice_sampled_softmax_margin,
 )
 from fstgrad.losses import Loss, Target
+from fstgrad.strings.budget import Budget
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
 from fstgrad.strings.tangents import tangent
 
+_SAMPLES = 1000  # of a lattice
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
 _ROUNDING = 1e-12  # relative, by which what is certified is widened
 _ON_A_LATTICE = (
@@ -48,7 +50,7 @@ def sampled_softmax_margin(
     gold: SequenceLike,
     loss: Loss | TargetLoss | SumTargetLoss,
     *,
-    samples: int = 1000,
+    samples: int | Budget = 1000,
     rng: Seed = 0,
     proposal: Kind = "auto",
     band: Band | None = None,
@@ -75,8 +77,9 @@ def sampled_softmax_margin(
         The target y_i.
     loss : Loss, or the loss `against` a target
         `loss.against(gold)` can be given instead of `loss`, so that many steps share it.
-    samples : int
-        Number k of strings.
+    samples : int or Budget
+        Number k of strings; with a `Budget` as many as its width asks for and its seconds allow,
+        by what the strings that chose the proposal tell.
     rng : Generator, int or None
         The same seed gives the same result.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
@@ -119,15 +122,18 @@ def sampled_softmax_margin(
     if isinstance(scores, Lattice):
         if proposal not in ("auto", "plain") or band is not None or cap is not None:
             raise NotSupportedError(_ON_A_LATTICE)
-        return lattice_sampled_softmax_margin(scores, gold, loss, samples=samples, rng=rng)
-    positive_integer("samples", samples, minimum=2)
+        number = _number(samples)
+        return lattice_sampled_softmax_margin(scores, gold, loss, samples=number, rng=rng)
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
     gold_places, gold_score = distribution.gold(ids)
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)
-    chosen = _chosen(choice, proposal, band, cap, samples, random)
-    strings = chosen.draw(samples, random)
+    most = _number(samples, choice, target_loss)
+    chosen = _chosen(choice, proposal, band, cap, most, random)
+    if isinstance(samples, Budget):
+        most = choice.samples_for(chosen, samples.width, most, random)
+    strings = chosen.draw(most, random)
     log_weights = chosen.log_weights(strings, usable(target_loss.losses_of(strings)))
     weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
     log_mass = chosen.log_mass
@@ -142,7 +148,7 @@ def sampled_softmax_margin(
         standard_error=error,
         grad_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
-        samples=samples,
+        samples=len(strings),
         interval=(log_mass + low - gold_score - wider, log_mass + high - gold_score + wider),
         upper_bound=log_mass + chosen.high - gold_score + wider,
         proposal=chosen.name,
@@ -154,7 +160,7 @@ def sampled_risk(
     target: Target | None,
     loss: Loss | TargetLoss | SumTargetLoss,
     *,
-    samples: int = 1000,
+    samples: int | Budget = 1000,
     rng: Seed = 0,
     proposal: Kind = "auto",
     band: Band | None = None,
@@ -194,14 +200,14 @@ def sampled_risk(
     if isinstance(scores, Lattice):
         if proposal == "band" or band is not None:
             raise NotSupportedError(_ON_A_LATTICE)
-        return lattice_sampled_risk(scores, target, loss, samples=samples, rng=rng)
-    positive_integer("samples", samples, minimum=2)
+        return lattice_sampled_risk(scores, target, loss, samples=_number(samples), rng=rng)
     distribution, target_loss = _checked(scores, target, loss)
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, target, compiled, max_states)
+    number = _number(samples, choice, target_loss)
     control = _control(choice, proposal, band, random)
     chain = Chain(distribution.scores)
-    strings = chain.draw(random.random((samples, chain.length)))
+    strings = chain.draw(random.random((number, chain.length)))
     losses = usable(target_loss.losses_of(strings))
     finite = losses < np.inf
     strings, losses = strings[finite], losses[finite]
@@ -210,7 +216,7 @@ def sampled_risk(
     if not (complete and np.isfinite(base).all()):
         control, base = None, np.zeros(len(losses))
     effects, fitted = np.zeros((chain.length, chain.n)), np.zeros(len(losses))
-    if complete and samples >= 4:
+    if complete and number >= 4:
         effects, fitted = _additive_controls(strings, losses - base, chain.n)
     table = np.broadcast_to(
         effects.reshape(chain.length, *(1,) * (chain.order - 1), chain.n), chain.shape
@@ -257,6 +263,19 @@ class _Parts:
     def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
         """Return sum_i values[i] t(y_i)."""
         return self.chain.counts(places, values)
+
+
+def _number(
+    samples: int | Budget,
+    choice: Choice | None = None,
+    against: TargetLoss | SumTargetLoss | None = None,
+) -> int:
+    """Return the number of strings, or the most that a budget allows."""
+    if not isinstance(samples, Budget):
+        return positive_integer("samples", samples, minimum=2)
+    if choice is None or against is None:
+        return _SAMPLES
+    return samples.most_samples(choice.scores, against.num_states)
 
 
 def _choice(

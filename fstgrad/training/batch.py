@@ -9,6 +9,7 @@ number of processes.
 
 import signal
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
@@ -24,7 +25,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, positive_integer
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
-from fstgrad.training.objective import NAN, Method, PairObjective
+from fstgrad.training.objective import NAN, Method, PairObjective, unreliable
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
@@ -55,6 +56,8 @@ class Outcome(NamedTuple):
     lower: float = NAN
     upper: float = NAN
     reason: str = ""
+    proposal: str = ""
+    is_reliable: bool = True
 
 
 @dataclass
@@ -133,6 +136,7 @@ class Batch:
     cache_bytes: int = MAX_BYTES
     cache_directory: str | None = None
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
+    _has_warned: bool = field(default=False, init=False, repr=False)
     _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
 
     def __post_init__(self) -> None:
@@ -184,6 +188,9 @@ class Batch:
                     if on_error is None:
                         raise outcome.error
                     on_error(outcome)
+                if not outcome.is_reliable and not self._has_warned:
+                    self._has_warned = True
+                    warnings.warn(unreliable(), RuntimeWarning, stacklevel=2)
             total.add(chunk.sums)
             if progress is not None:
                 progress(len(chunk.outcomes))
@@ -309,7 +316,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
         try:
             if isinstance(pair, FstgradError):
                 raise pair
-            part = objective(w, *pair, out=sums.gradient)
+            part = objective.pair(w, *pair, out=sums.gradient)
         except FstgradError as error:
             sums.failed += 1
             failure = error.with_traceback(None)
@@ -321,7 +328,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
         outcomes.append(Outcome(index, seconds, **numbers))
         sums.value += part.value
         sums.variance += part.standard_error**2
-        sums.gap += part.upper - part.lower if part.reason else 0.0
+        sums.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
         sums.done += 1
     return Chunk(tuple(outcomes), sums)
 

@@ -1,6 +1,7 @@
 """The training objective of pairs (x, y) in the weights w, and its exact gradient."""
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
@@ -29,47 +30,22 @@ from fstgrad.strings import (
     sampled_softmax_margin,
     softmax_margin,
 )
+from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
 from fstgrad.strings.distribution import places_of
 from fstgrad.strings.proposals import KINDS as PROPOSALS
+from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.strings.tangents import tangent
 from fstgrad.training.features import Features
+from fstgrad.training.pair_gradient import NAN as NAN
+from fstgrad.training.pair_gradient import Method as Method
+from fstgrad.training.pair_gradient import PairGradient as PairGradient
+from fstgrad.training.pair_gradient import unreliable as unreliable
 
 Kind = Literal["softmax-margin", "risk", "crf"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
-Method = Literal["exact", "capped", "sampled", "auto"]
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
-NAN = float("nan")
-
-
-class PairGradient(NamedTuple):
-    """What one pair adds to the objective.
-
-    value : float, nats; the objective of the pair.
-    gradient : like w; the gradient of `value` in w, or the array to which it was added.
-    log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
-    states : int; states of the loss automaton, 0 without one.
-    method : "exact", "capped" or "sampled"; what was computed.
-    standard_error : float, nats; of `value`, 0 unless sampled.
-    effective_samples : float; nan unless sampled.
-    cap : float, nats; nan without one.
-    lower, upper : float, nats; where the cap was chosen, bounds of the value of the whole loss, of
-        which the lower one is `value`; else nan.
-    reason : why a cap was not raised further, as in `CapChoice`; "" where it was not chosen.
-    """
-
-    value: float
-    gradient: FloatArray
-    log_partition: float
-    states: int
-    method: Method = "exact"
-    standard_error: float = 0.0
-    effective_samples: float = NAN
-    cap: float = NAN
-    lower: float = NAN
-    upper: float = NAN
-    reason: str = ""
 
 
 class _Compiled(NamedTuple):
@@ -78,6 +54,7 @@ class _Compiled(NamedTuple):
     method: Method
     automaton: LossAutomaton | None = None
     choice: CapChoice | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -105,9 +82,12 @@ class PairObjective:
         As in `Loss.compile`.
     method : {"exact", "capped", "sampled", "auto"}, optional
         "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
-        strings.  "auto" takes for each pair the first that the limit of states allows: exact; the
-        given cap, or else a cap that is raised until the value is within `tolerance`; sampled.
+        strings.  "auto" takes for each pair the first that `max_states` and the budget allow:
+        exact; the given cap, or with cap="auto" one that is raised until the value is within
+        `tolerance`; sampled, with as many strings as `width` asks for and `seconds` allow.
         Left out, it is "capped" with a cap and "exact" without.
+    seconds, memory, width : float
+        The budget of "auto" for one pair, as in `fg.Budget`.
     tolerance : float, nats
         Of a cap that is raised.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
@@ -144,6 +124,9 @@ class PairObjective:
     cache: AutomatonCache | None = field(default=None, compare=False, repr=False)
     tolerance: float = TOLERANCE
     proposal: Proposal = "auto"
+    seconds: float = Budget().seconds
+    memory: float = Budget().memory
+    width: float = Budget().width
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -180,6 +163,7 @@ class PairObjective:
         elif self.cap is not None:
             real_array("cap", self.cap, ())
         one_of("proposal", self.proposal, PROPOSALS)
+        self._budget.checked()
         positive_number("tolerance", self.tolerance, allow_zero=True)
         positive_integer("samples", self.samples, minimum=2)
         positive_integer("seed", self.seed, minimum=0)
@@ -189,16 +173,27 @@ class PairObjective:
     ) -> PairGradient:
         """Return value, gradient in w, log Z and automaton size of one pair.
 
+        An estimate that is not reliable warns (RuntimeWarning).
+
         Parameters
         ----------
         out : like w, optional
             The gradient is added to this array, and no other of the size of w is made.
         """
+        part = self.pair(w, x, y, out=out)
+        if not part.is_reliable:
+            warnings.warn(unreliable(part), RuntimeWarning, stacklevel=2)
+        return part
+
+    def pair(
+        self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None
+    ) -> PairGradient:
+        """Return what a call returns, without a warning."""
         out = np.zeros(self.features.shape) if out is None else out
         ids, scores = self._tables(w, x, y)
-        method, b, choice = self._compiled(ids, scores)
+        method, b, choice, reason = self._compiled(ids, scores)
         if method == "sampled":
-            return self._sampled(scores, x, ids, out)
+            return self._sampled(scores, x, ids, out)._replace(reason=reason)
         if b is not None and self.kind == "risk":
             solved = tangent(StringDistribution(scores, b).scores, b, scale=0, slope=1)
             value, table, log_partition = solved.slope, solved.change, solved.log_partition
@@ -283,34 +278,47 @@ class PairObjective:
         choice = self._raised(ids, scores)
         return _Compiled("capped", choice.automaton, choice)
 
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.seconds, self.memory, self.width)
+
     def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _Compiled:
-        """Return the first of exact, capped and sampled that the limit of states allows."""
+        """Return the first of exact, capped and sampled that limit and budget allow."""
+        limit = min(self.max_states, self._budget.states(scores))
+        b = exact_within(self._automata(ids), limit)
+        if b is not None:
+            return _Compiled("exact", b)
+        reason = f"exact passes {limit:,} states"
         try:
-            return _Compiled("exact", self._automaton(ids, None))
-        except StateLimitError:
-            pass
-        try:
-            if self.cap is not None and self.cap != "auto":
+            if self.cap == "auto":
+                choice = self._raised(ids, scores)
+                if choice.reason in ("tolerance", "exact"):
+                    return _Compiled("capped", choice.automaton, choice)
+            elif self.cap is not None:
                 return _Compiled("capped", self._automaton(ids, self.cap))
-            choice = self._raised(ids, scores)
-            if choice.reason != "state limit":
-                return _Compiled("capped", choice.automaton, choice)
         except (StateLimitError, NotSupportedError):
             pass
-        return _Compiled("sampled")
+        return _Compiled("sampled", reason=reason)
+
+    def _automata(self, ids: IntArray) -> Callable[..., LossAutomaton]:
+        """Return from band=, cap= and max_states= to the automaton, from the cache if there is."""
+        loss = cast(Loss, self.loss)
+        if self.cache is None:
+            return partial(loss.compile, ids, len(ids), engine=self.engine)
+        return partial(self.cache.automaton, loss, ids, len(ids), engine=self.engine)
 
     def _sampled(self, scores: FloatArray, x: Any, ids: IntArray, out: FloatArray) -> PairGradient:
         loss = cast(Loss, self.loss)
         against = loss.against(ids) if self.cache is None else self.cache.target_loss(loss, ids)
-        compiled = partial(loss.compile, ids, len(ids))
-        if self.cache is not None:
-            compiled = partial(self.cache.automaton, loss, ids, len(ids))
         drawing: dict[str, Any] = {
-            "samples": self.samples,
+            "samples": self._budget if self.method == "auto" else self.samples,
             "rng": np.random.default_rng([self.seed, *ids.tolist()]),
             "proposal": self.proposal,
-            "compiled": compiled if loss.semiring == "tropical" else None,
+            "compiled": self._automata(ids) if loss.semiring == "tropical" else None,
+            "max_states": min(self.max_states, PROPOSAL_STATES),
         }
+        if self.method == "auto":
+            drawing["max_states"] = min(drawing["max_states"], self._budget.states(scores))
         if self.kind == "risk":
             result = sampled_risk(scores, None, against, **drawing)
             log_partition = StringDistribution(scores).log_partition()
@@ -326,6 +334,10 @@ class PairObjective:
             "sampled",
             result.standard_error,
             result.effective_samples,
+            lower=result.interval[0],
+            upper=result.interval[1],
+            proposal=result.proposal,
+            is_reliable=result.is_reliable,
         )
 
     def _tables(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> tuple[IntArray, FloatArray]:

@@ -1,0 +1,76 @@
+"""Budget: how many states and samples an answer may cost, decided before they are spent.
+
+Seconds are turned into operations by rates measured on one core, so that the same input and seed
+give the same result on every machine, and a slower one takes longer.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.checks import FloatArray, positive_number
+from fstgrad.errors import NotSupportedError, StateLimitError
+
+_STATE = 2e-6  # seconds for a state to be determinized and walked
+_CELL = 2e-9  # for a state and an entry of the scores in both passes
+_STEP = 2e-9  # for a state of M, or a symbol of the alphabet, at one position of one sample
+_STATE_BYTES = 16  # for a state and a context
+_SAMPLE_BYTES = 64  # for a sample and a position
+_LEAST_SAMPLES = 200
+_TRIED = 20_000  # states that are tried without asking whether they may be enough
+
+
+class Budget(NamedTuple):
+    """What an answer for one pair may cost, and how good it has to be.
+
+    seconds : of one core, about; half for an automaton, half for samples.
+    memory : bytes, about.
+    width : nats; no more samples are drawn than this width of the interval asks for.
+    """
+
+    seconds: float = 1.0
+    memory: float = 1e9
+    width: float = 0.05
+
+    def checked(self) -> "Budget":
+        """Return the budget, all of it above zero."""
+        for name, value in self._asdict().items():
+            positive_number(name, value)
+        return self
+
+    def states(self, scores: FloatArray) -> int:
+        """Return how many states an automaton may have."""
+        n, contexts = scores.shape[-1], scores[0].size // scores.shape[-1]
+        by_time = 0.5 * self.seconds / (_STATE + _CELL * n * contexts)
+        by_memory = 0.5 * self.memory / (_STATE_BYTES * (contexts + n))
+        return max(1, int(min(by_time, by_memory)))
+
+    def most_samples(self, scores: FloatArray, machine_states: int) -> int:
+        """Return how many strings may be drawn and evaluated."""
+        length, n = len(scores), scores.shape[-1]
+        by_time = 0.5 * self.seconds / (_STEP * length * (3 * machine_states + 20 * n))
+        by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)
+        return max(_LEAST_SAMPLES, int(min(by_time, by_memory)))
+
+
+def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAutomaton | None:
+    """Return the exact automaton; None where it has, or must be expected to have, too many states.
+
+    Where the limit is high the bands 1 and 2, which are cheap, tell how the number grows: beyond
+    two more bands of the same growth nothing is tried.
+    """
+    if limit > _TRIED:
+        try:
+            one, two = (compiled(band=band, max_states=limit).num_states for band in (1, 2))
+        except StateLimitError:
+            return None
+        except NotSupportedError:
+            one = two = 1
+        if two * np.square(two / one) > limit:
+            return None
+    try:
+        return compiled(max_states=limit)
+    except StateLimitError:
+        return None

@@ -1,0 +1,54 @@
+"""What one pair adds to an objective, and what to say where it cannot be trusted."""
+
+from typing import Literal, NamedTuple
+
+from fstgrad.checks import FloatArray
+
+Method = Literal["exact", "capped", "sampled", "auto"]
+NAN = float("nan")
+REMEDY = (
+    "raise seconds= or samples=, let proposal='auto' choose a band, compute exactly, or give a cap"
+)
+
+
+class PairGradient(NamedTuple):
+    """What one pair adds to the objective.
+
+    value : float, nats; the objective of the pair.
+    gradient : like w; the gradient of `value` in w, or the array to which it was added.
+    log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
+    states : int; states of the loss automaton, 0 without one.
+    method : "exact", "capped" or "sampled"; what was computed.
+    standard_error : float, nats; of `value`, 0 unless sampled.
+    effective_samples : float; nan unless sampled.
+    cap : float, nats; nan without one.
+    lower, upper : float, nats; where the cap was chosen, bounds of the value of the whole loss, of
+        which the lower one is `value`; else nan.
+    reason : why a cap was not raised further, as in `CapChoice`, or why "auto" did not compute
+        exactly; "" where nothing was chosen.
+    proposal : what strings were drawn from; "" unless sampled.  Then `lower` and `upper` are an
+        interval that holds with 95 percent.
+    is_reliable : False where an estimate has too few effective samples or too wide an interval.
+    """
+
+    value: float
+    gradient: FloatArray
+    log_partition: float
+    states: int
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = NAN
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+    proposal: str = ""
+    is_reliable: bool = True
+
+
+def unreliable(part: PairGradient | None = None) -> str:
+    """Return what to say of estimates that are not reliable."""
+    shown = ""
+    if part is not None:
+        shown = f": {part.value:.6g} nats, 95% in [{part.lower:.6g}, {part.upper:.6g}]"
+    return f"an estimate is not reliable{shown}; {REMEDY}"
