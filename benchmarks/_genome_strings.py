@@ -80,7 +80,7 @@ def train(
                     sampled = fg.sampled_softmax_margin(
                         scores, golds[i], losses[i], samples=samples, rng=rng
                     )
-                    table = sampled.grad
+                    table = sampled.gradient
                     effective.append(sampled.effective_samples)
                 gradient = gradient + adjoint(table, relations[i]) / len(part)
             steps += 1

@@ -119,7 +119,7 @@ class Experiment:
 
         def sampled():
             r = fg.sampled_softmax_margin(scores, target, self.loss, samples=SAMPLES)
-            return r.value, features.gradient(r.grad, None)
+            return r.value, features.gradient(r.gradient, None)
 
         return method, None, sampled
 

@@ -68,7 +68,7 @@ def rows(quick):
         seconds = interleaved_medians({"exact": exact, "sampled": sampled})
         value, gradient = exact()
         draws = [sampled(seed) for seed in range(20)]
-        error = np.sqrt(np.mean([np.square(r.grad - gradient).sum() for r in draws]))
+        error = np.sqrt(np.mean([np.square(r.gradient - gradient).sum() for r in draws]))
         relative = float(error / np.linalg.norm(gradient))
         yield {
             "words": length,

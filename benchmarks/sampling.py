@@ -70,7 +70,7 @@ def plain(kind, seed, chain, against):
 def controlled(seed, scores, target, against):
     margin = fg.sampled_softmax_margin(scores, target, against, samples=SAMPLES, rng=seed)
     risk = fg.sampled_risk(scores, None, against, samples=SAMPLES, rng=seed)
-    return margin.value, margin.grad, risk.value, risk.grad
+    return margin.value, margin.gradient, risk.value, risk.gradient
 
 
 def rows(quick: bool) -> Iterator[Row]:

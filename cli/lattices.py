@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.automata.bounds import fixed_cap
+from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import FloatArray
 from fstgrad.cli.effects import OF_LOSSES, without_effect
 from fstgrad.cli.losses import build_loss
@@ -105,7 +105,7 @@ def _solved(
     b = None
     if loss is not None and kind != "crf":
         cap, max_states = options.compilation.cap, options.compilation.max_states
-        fixed = None if cap is None else fixed_cap(cap)
+        fixed = None if cap is None else check_cap(cap)
         b = lattice.compile(loss, target, cap=fixed, max_states=max_states)
     if kind == "risk" and b is not None:
         value, gradient = b.risk(lattice.graph, lattice.scores)

@@ -96,7 +96,7 @@ def expected(utterances, weights, samples=None, seed=0):
             r = fg.sampled_risk(
                 u.scored(weights), None, u.against, samples=samples, rng=1000 * seed + i
             )
-            value, arc_gradient = r.value, r.grad
+            value, arc_gradient = r.value, r.gradient
         errors += value
         gradient += arc_gradient @ u.features
     total = sum(u.words for u in utterances)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
 
 RELIABLE = 100.0  # effective samples below which the standard error itself is poorly known
@@ -30,12 +30,12 @@ class SampledObjective:
     ----------
     value : float
         The objective in nats.
-    grad : array like the scores
+    gradient : array like the scores
         Its gradient.
     standard_error : float
         Of `value`, in nats: one standard deviation of it over fresh samples.
-    grad_standard_error : array like the scores
-        Of every entry of `grad`.
+    gradient_standard_error : array like the scores
+        Of every entry of `gradient`.
     effective_samples : float
         (sum of weights)^2 / (sum of squared weights), between 1 and `samples`.
     samples : int
@@ -54,9 +54,9 @@ class SampledObjective:
     """
 
     value: float
-    grad: FloatArray
+    gradient: FloatArray
     standard_error: float
-    grad_standard_error: FloatArray
+    gradient_standard_error: FloatArray
     effective_samples: float
     samples: int
     interval: tuple[float, float] = EVERYTHING
@@ -64,6 +64,8 @@ class SampledObjective:
     upper_bound: float = np.inf
     proposal: str = "plain"
     widest: float = WIDEST
+    grad = RenamedAttribute("gradient")
+    grad_standard_error = RenamedAttribute("gradient_standard_error")
 
     @property
     def width(self) -> float:

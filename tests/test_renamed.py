@@ -3,6 +3,7 @@
 import importlib
 import sys
 
+import numpy as np
 import pytest
 
 import fstgrad as fg
@@ -33,3 +34,17 @@ def test_old_names_of_attributes_and_arguments():
     assert lattice.num_paths == 1
     with pytest.raises(AttributeError):
         _ = type(b.levels[0]).target
+
+
+def test_old_names_of_results():
+    r = fg.sampled_softmax_margin(
+        np.zeros((2, 2)), "ab", fg.Hamming(fg.Alphabet("ab")), samples=10, rng=0
+    )
+    for old, new in (
+        ("grad", "gradient"),
+        ("grad_standard_error", "gradient_standard_error"),
+    ):
+        with pytest.warns(DeprecationWarning, match=f"{old} was renamed {new}"):
+            assert getattr(r, old) is getattr(r, new)
+    with pytest.warns(DeprecationWarning, match="max_bytes was renamed max_memory"):
+        assert fg.AutomatonCache(max_bytes=5).max_memory == 5

@@ -21,7 +21,7 @@ from fstgrad.errors import InvalidInputError, NotSupportedError
 Band = int | tuple[int, int]
 
 
-def checked_band(band: Band) -> Band:
+def check_band(band: Band) -> Band:
     """Return a band as integers: a width k >= 0, or the least and the greatest offset."""
     if isinstance(band, tuple):
         if len(band) == 2 and all(_is_integer(end) for end in band) and band[0] <= band[1]:
@@ -34,7 +34,7 @@ def checked_band(band: Band) -> Band:
     )
 
 
-def banded(
+def compile_band(
     alphabet: Alphabet, machine: TargetMachine, length: int, band: Band, max_states: int
 ) -> LossAutomaton:
     """Return B of L_k, the least cost of the alignments in a band.
@@ -45,7 +45,7 @@ def banded(
     InfeasibleError
         No alignment of this length lies in the band.
     """
-    barred = barred_states(machine, length, checked_band(band))
+    barred = barred_states(machine, length, check_band(band))
     raw = minimize(determinize(machine, length, max_states=max_states, barred=barred))
     return replace(in_nats(alphabet, machine.class_of, raw, machine.unit, None), band=band)
 

@@ -70,7 +70,7 @@ REFERENCE_CAP = UncertifiedCap("the reference engine gives none; compile with en
 STORED_CAP = UncertifiedCap("the automaton was read from a file; compile it again for bounds")
 
 
-def fixed_cap(cap: float | str) -> float:
+def check_cap(cap: float | str) -> float:
     """Return a cap in nats where there are no scores that could choose one.
 
     Raises

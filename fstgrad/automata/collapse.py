@@ -52,7 +52,7 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
     every = np.arange(size * (n + 1))
     one = machine.semiring.one
 
-    def lifted(arcs: Arcs, last: IntArray, after: int | None) -> Arcs:
+    def lift(arcs: Arcs, last: IntArray, after: int | None) -> Arcs:
         """Return the arcs from each (source, last) to (nextstate, after or last)."""
         nextstate = last if after is None else np.full(len(last), after)
         return Arcs(
@@ -65,7 +65,7 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
         if blank[a]:
             nextstate = every // (n + 1) * (n + 1) + n
             return Arcs(every, nextstate, np.full(len(every), one, dtype=machine.semiring.dtype))
-        moved = lifted(machine.arcs[machine.class_of[a]], np.delete(np.arange(n + 1), a), a)
+        moved = lift(machine.arcs[machine.class_of[a]], np.delete(np.arange(n + 1), a), a)
         stay = np.arange(size) * (n + 1) + a
         return Arcs(
             np.concatenate([moved.source, stay]),
@@ -80,7 +80,7 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
             machine,
             class_of=np.arange(n),
             arcs=tuple(symbol_arcs(a) for a in range(n)),
-            epsilon=lifted(machine.epsilon, np.arange(n + 1), None),
+            epsilon=lift(machine.epsilon, np.arange(n + 1), None),
             initial=initial.ravel(),
             final=np.repeat(machine.final, n + 1),
             place=None if machine.place is None else np.repeat(machine.place, n + 1, axis=0),

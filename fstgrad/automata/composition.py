@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automata import kernels
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
 
@@ -18,7 +19,7 @@ def string_arrays(ids: IntArray) -> FstArrays:
     return FstArrays("log64", 0, final, state, label, label, state + 1, np.zeros(len(ids)))
 
 
-def composed(left: FstArrays, right: FstArrays) -> FstArrays:
+def compose_arrays(left: FstArrays, right: FstArrays) -> FstArrays:
     """Return left o right, trimmed; without a path it has no states and starts in -1."""
     return composition(left, right)[0]
 
@@ -31,11 +32,9 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
     no_pairs = np.empty((0, 2), dtype=np.int64)
     if left.start < 0 or right.start < 0:
         return _nothing(), no_pairs
-    from fstgrad.automata.kernels.composition import composed as kernel
-
-    left_order, left_side = _sorted(left, left.olabel)
-    right_order, right_side = _sorted(right, right.ilabel)
-    pairs, arcs = kernel(*left_side, *right_side)
+    left_order, left_side = _sort(left, left.olabel)
+    right_order, right_side = _sort(right, right.ilabel)
+    pairs, arcs = kernels.composition.compose(*left_side, *right_side)
     if len(pairs) == 0:
         return _nothing(), no_pairs
     own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 takes the last, which stays
@@ -52,7 +51,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
     return fst, pairs
 
 
-def _sorted(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
+def _sort(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
     """Return the order of the arcs by source and label, -1 behind it, and what the kernel reads."""
     order = np.lexsort((label, fst.source))
     first = np.searchsorted(fst.source, np.arange(fst.num_states + 1))

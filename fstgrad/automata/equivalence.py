@@ -8,8 +8,8 @@ from fstgrad.automata import kernels
 from fstgrad.automata.machine import (
     Arcs,
     TargetMachine,
-    concatenated,
-    summed,
+    concatenate,
+    sum_parallel,
     symbol_classes,
     topological_order,
 )
@@ -38,7 +38,7 @@ def refine_by_class(machine: TargetMachine, block: IntArray, blocks: int) -> Int
     """Return the blocks (K,), split where states lead into blocks with different weights."""
     indicator = machine.semiring.full((machine.num_states, blocks))
     indicator[np.arange(machine.num_states), block] = machine.semiring.one
-    indicator = machine.closed_backward(indicator)
+    indicator = machine.close_backward(indicator)
     signature = np.column_stack(
         [block] + [machine.retreat(indicator, c) for c in range(len(machine.arcs))]
     )
@@ -65,22 +65,22 @@ def quotient(machine: TargetMachine, block: IntArray) -> TargetMachine:
     is_first = np.zeros(machine.num_states, dtype=bool)
     is_first[first] = True
 
-    def mapped(arcs: Arcs, *, loops: bool) -> Arcs:
+    def map_arcs(arcs: Arcs, *, loops: bool) -> Arcs:
         kept = arcs.take(is_first[arcs.source])
         moved = Arcs(block[kept.source], block[kept.nextstate], kept.weight)
         if not loops:  # an epsilon loop of non-negative cost changes no minimum
             moved = moved.take(moved.source != moved.nextstate)
-        return summed(moved, semiring, len(first))
+        return sum_parallel(moved, semiring, len(first))
 
     initial = semiring.full((len(first),))
     semiring.plus.at(initial, block, machine.initial)
-    epsilon = mapped(machine.epsilon, loops=False)
+    epsilon = map_arcs(machine.epsilon, loops=False)
     order = topological_order(epsilon, len(first))
     if order is None:
         return machine
-    arcs = tuple(mapped(arcs, loops=True) for arcs in machine.arcs)
+    arcs = tuple(map_arcs(arcs, loops=True) for arcs in machine.arcs)
     label = np.repeat(np.arange(len(arcs)), [len(a.source) for a in arcs])
-    merged, classes = symbol_classes(concatenated(arcs), label, len(arcs))
+    merged, classes = symbol_classes(concatenate(arcs), label, len(arcs))
     return replace(
         machine,
         class_of=merged[machine.class_of],

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.automata import kernels
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band, banded
+from fstgrad.automata.band import Band, compile_band
 from fstgrad.automata.bounds import in_nats
 from fstgrad.automata.determinize import TropicalFrontier, determinize
-from fstgrad.automata.machine import TargetMachine, concatenated
+from fstgrad.automata.machine import TargetMachine, concatenate
 from fstgrad.automata.minimize import minimize
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray, index_array
@@ -88,31 +89,29 @@ class TargetLoss:
         """Return B of a tropical loss as `Loss.compile` does, from the machine that is here."""
         machine = self.machine
         if band is not None:
-            return banded(self.alphabet, machine, length, band, max_states)
+            return compile_band(self.alphabet, machine, length, band, max_states)
         if cap is not None:
             machine = machine.with_constant(cap)
         raw = minimize(determinize(machine, length, max_states=max_states))
         return in_nats(self.alphabet, machine.class_of, raw, machine.unit, None)
 
     def _compiled(self, classes: IntArray) -> npt.NDArray[Any]:
-        from fstgrad.automata.kernels import rows
-
         machine = self.machine
-        initial = machine.closed(machine.initial[:, None].copy())[:, 0].copy()
+        initial = machine.close(machine.initial[:, None].copy())[:, 0].copy()
         first, ends, weights = self._arcs
         epsilon_ends, epsilon_weights = self._epsilon
         if machine.semiring is not TROPICAL:
-            return rows.probability_values(
+            return kernels.rows.probability_values(
                 classes, first, ends, weights, epsilon_ends, epsilon_weights, initial, machine.final
             )
         arcs = np.column_stack([ends, weights])
         epsilon = np.column_stack([epsilon_ends, epsilon_weights])
-        return rows.tropical_values(classes, first, arcs, epsilon, initial, machine.final)
+        return kernels.rows.tropical_values(classes, first, arcs, epsilon, initial, machine.final)
 
     @cached_property
     def _arcs(self) -> tuple[IntArray, IntArray, npt.NDArray[Any]]:
         """First arc of each class, (source, nextstate) and weights of all arcs."""
-        every = concatenated(self.machine.arcs)
+        every = concatenate(self.machine.arcs)
         sizes = [len(arcs.source) for arcs in self.machine.arcs]
         first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return first, np.column_stack([every.source, every.nextstate]), every.weight

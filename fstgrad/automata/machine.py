@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.automata.kernels.arcs import MachineArcs, grouped
+from fstgrad.automata.kernels.arcs import MachineArcs, group_arcs
 from fstgrad.automata.semiring import TROPICAL, Semiring
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
@@ -80,7 +80,7 @@ class TargetMachine:
         for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
             moved = self.semiring.times(rows[source], weight)
             self.semiring.plus(after[nextstate], moved, out=after[nextstate])
-        return self.closed(after)
+        return self.close(after)
 
     def retreat(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
         """Return the weights (K, S) of reading one symbol of the class, then `columns` (K, S)."""
@@ -89,7 +89,7 @@ class TargetMachine:
         for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
             moved = self.semiring.times(columns[nextstate], weight)
             self.semiring.plus(before[source], moved, out=before[source])
-        return self.closed_backward(before)
+        return self.close_backward(before)
 
     def value(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the weight (S,) of each of the rows (K, S) at the end of the hypothesis."""
@@ -119,7 +119,7 @@ class TargetMachine:
         stay = Arcs(loop, loop, np.zeros(1, dtype=np.int64))
         return replace(
             machine,
-            arcs=tuple(concatenated((arcs, stay)) for arcs in machine.arcs),
+            arcs=tuple(concatenate((arcs, stay)) for arcs in machine.arcs),
             initial=np.append(machine.initial, np.int64(round(cost / machine.unit))),
             final=np.append(machine.final, np.int64(0)),
             place=self.place_and_anywhere(),
@@ -144,19 +144,19 @@ class TargetMachine:
         number = np.empty(size, dtype=np.int64)
         number[order] = np.arange(size)
         classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
-        every = concatenated(self.arcs)
+        every = concatenate(self.arcs)
         groups = classes * size + number[every.source]
-        reading = grouped(groups, number[every.nextstate], every.weight, len(self.arcs) * size)
-        silent = grouped(number[epsilon.source], number[epsilon.nextstate], epsilon.weight, size)
+        reading = group_arcs(groups, number[every.nextstate], every.weight, len(self.arcs) * size)
+        silent = group_arcs(number[epsilon.source], number[epsilon.nextstate], epsilon.weight, size)
         return order, MachineArcs(*reading, *silent)
 
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
         finite = self._finite_weights()
         unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
-        return self.rescaled(round(self.unit / unit), unit)
+        return self.rescale(round(self.unit / unit), unit)
 
-    def rescaled(self, factor: float, unit: float) -> "TargetMachine":
+    def rescale(self, factor: float, unit: float) -> "TargetMachine":
         """Return the tropical machine with weights times `factor`, rounded, of another unit."""
 
         def scaled(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -183,7 +183,7 @@ class TargetMachine:
         weights = np.concatenate(parts)
         return weights[~self.semiring.is_zero(weights)]
 
-    def closed(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def close(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
         for source, nextstate, weight in zip(
             self.epsilon.source, self.epsilon.nextstate, self.epsilon.weight, strict=True
@@ -193,7 +193,7 @@ class TargetMachine:
         rows[self.semiring.is_zero(rows)] = self.semiring.zero
         return rows
 
-    def closed_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def close_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Put before the columns (K, S) what epsilon arcs lead to, in place."""
         for source, nextstate, weight in zip(
             self.epsilon.source[::-1],
@@ -255,7 +255,7 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     start, count = bounds[:-1], np.diff(bounds)
     columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.nextstate
     for salt in itertools.count(1):
-        sums = np.append(np.uint64(0), np.cumsum(_mixed(*columns, salt)))
+        sums = np.append(np.uint64(0), np.cumsum(_mix(*columns, salt)))
         hashes = sums[bounds[1:]] - sums[start]
         _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
         model = first[found]
@@ -269,7 +269,7 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     return class_of, tuple(arcs.take(slice(*span)) for span in own)
 
 
-def _mixed(
+def _mix(
     weight: npt.NDArray[np.uint64], source: IntArray, nextstate: IntArray, salt: int
 ) -> npt.NDArray[np.uint64]:
     """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""
@@ -284,7 +284,7 @@ def _mixed(
     return mixed
 
 
-def concatenated(parts: tuple[Arcs, ...]) -> Arcs:
+def concatenate(parts: tuple[Arcs, ...]) -> Arcs:
     """Return the arcs of all parts, one after the other."""
     return Arcs(
         np.concatenate([part.source for part in parts]),
@@ -293,7 +293,7 @@ def concatenated(parts: tuple[Arcs, ...]) -> Arcs:
     )
 
 
-def summed(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
+def sum_parallel(arcs: Arcs, semiring: Semiring, num_states: int) -> Arcs:
     """Return the arcs with those between the same two states added up."""
     keys, where = np.unique(arcs.source * num_states + arcs.nextstate, return_inverse=True)
     weight = semiring.full((len(keys),))

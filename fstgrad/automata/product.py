@@ -1,16 +1,16 @@
 """Products: the machine or the automaton of a sum of two losses."""
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
 from fstgrad.automata.equivalence import merge_equal_futures
-from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenated
+from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenate
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
 
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
@@ -23,7 +23,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
     first, which misses nothing: moves of the two sides commute.
     """
     factor_a, factor_b, unit = _common_unit(a, b)
-    a, b = a.rescaled(factor_a, unit), b.rescaled(factor_b, unit)
+    a, b = a.rescale(factor_a, unit), b.rescale(factor_b, unit)
     size = b.num_states
     classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
 
@@ -46,7 +46,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         TROPICAL,
         class_of.ravel(),
         tuple(joint(a.arcs[i], b.arcs[j]) for i, j in classes.T),
-        concatenated((joint(a.epsilon, stay(size)), joint(stay(a.num_states), b.epsilon))),
+        concatenate((joint(a.epsilon, stay(size)), joint(stay(a.num_states), b.epsilon))),
         outer(a.initial, b.initial),
         outer(a.final, b.final),
         unit,
@@ -87,30 +87,67 @@ def automaton_product(a: LossAutomaton, b: LossAutomaton, *, max_states: int) ->
     InfeasibleError
         No hypothesis has a finite sum.
     """
+    product = pair_levels(a, b, max_states=max_states)
+    if len(product.left) == 0:
+        raise InfeasibleError("no hypothesis has a finite sum of losses; change the length")
+    levels = tuple(
+        Level(level.nextstate, level.left_cost + level.right_cost) for level in product.levels
+    )
+    final = a.final[product.left] + b.final[product.right]
+    return LossAutomaton(a.alphabet, product.class_of, levels, a.initial + b.initial, final)
+
+
+class PairLevel(NamedTuple):
+    """The arcs of pairs of states: `nextstate` (S, C), -1 where dead, and both costs, 0 there."""
+
+    nextstate: IntArray
+    left_cost: FloatArray
+    right_cost: FloatArray
+
+
+class PairLevels(NamedTuple):
+    """The levels of two automata side by side.
+
+    class_of : (n,) int64, classes are the pairs of classes that a symbol has.
+    left, right : (S_l,) int64, the states of the last level.
+    """
+
+    class_of: IntArray
+    levels: tuple[PairLevel, ...]
+    left: IntArray
+    right: IntArray
+
+
+def pair_levels(a: LossAutomaton, b: LossAutomaton, *, max_states: int | None = None) -> PairLevels:
+    """Return the pairs of states that a common prefix reaches, level by level.
+
+    Raises
+    ------
+    StateLimitError
+        More than `max_states` pairs.
+    """
     classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
-    left, right = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    levels: list[Level] = []
+    left, right = np.zeros((2, 1), dtype=np.int64)
+    levels: list[PairLevel] = []
     states = 1
     for level_a, level_b in zip(a.levels, b.levels, strict=True):
         to_a = level_a.nextstate[left][:, classes[0]]
         to_b = level_b.nextstate[right][:, classes[1]]
-        cost = level_a.cost[left][:, classes[0]] + level_b.cost[right][:, classes[1]]
         alive = (to_a != DEAD) & (to_b != DEAD)
         width = int(to_b.max(initial=0)) + 1
         pairs, number = np.unique(to_a[alive] * width + to_b[alive], return_inverse=True)
         nextstate: IntArray = np.full(alive.shape, DEAD, dtype=np.int64)
         nextstate[alive] = number
-        levels.append(Level(nextstate, np.where(alive, cost, 0.0)))
+        left_cost = np.where(alive, level_a.cost[left][:, classes[0]], 0.0)
+        right_cost = np.where(alive, level_b.cost[right][:, classes[1]], 0.0)
+        levels.append(PairLevel(nextstate, left_cost, right_cost))
         left, right = pairs // width, pairs % width
         states += len(pairs)
-        if states > max_states:
+        if max_states is not None and states > max_states:
             raise StateLimitError(
                 states,
                 max_states,
                 where="product of the automata of a sum",
                 remedy="Shorten the strings or raise max_states.",
             )
-    if len(left) == 0:
-        raise InfeasibleError("no hypothesis has a finite sum of losses; change the length")
-    final = a.final[left] + b.final[right]
-    return LossAutomaton(a.alphabet, class_of.ravel(), tuple(levels), a.initial + b.initial, final)
+    return PairLevels(class_of.ravel(), tuple(levels), left, right)

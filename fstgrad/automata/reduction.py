@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from fstgrad.automata import kernels
 from fstgrad.automata.equivalence import merge_equal_futures
-from fstgrad.automata.kernels.arcs import grouped
+from fstgrad.automata.kernels.arcs import group_arcs
 from fstgrad.automata.machine import (
     GRID_BITS,
     Arcs,
     TargetMachine,
-    concatenated,
+    concatenate,
     cost_unit,
-    summed,
+    sum_parallel,
     symbol_classes,
     topological_order,
 )
@@ -46,7 +46,7 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     reads = ilabel > 0
     arcs = Arcs(source[reads], nextstate[reads] * width + olabel[reads], weight[reads])
     class_of, classes = symbol_classes(arcs, ilabel[reads] - 1, num_symbols)
-    merged = concatenated(classes)
+    merged = concatenate(classes)
     number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
     reduced = FstArrays(
         arc_type=fst.arc_type,
@@ -115,7 +115,7 @@ def _counting_machine(
         ordered = silent.take(order)
         paths = kernels.reduction.closure(size, ordered.source, ordered.nextstate, ordered.weight)
     read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
-    reading = grouped(
+    reading = group_arcs(
         (fst.ilabel[read] - 1) * size + arcs.source[read],
         arcs.nextstate[read],
         arcs.weight[read],
@@ -172,8 +172,8 @@ def order_epsilons(machine: TargetMachine) -> TargetMachine:
         machine = without_epsilons(machine, closure)
     return replace(
         machine,
-        initial=machine.closed(machine.initial[:, None].copy())[:, 0],
-        final=machine.closed_backward(machine.final[:, None].copy())[:, 0],
+        initial=machine.close(machine.initial[:, None].copy())[:, 0],
+        final=machine.close_backward(machine.final[:, None].copy())[:, 0],
     )
 
 
@@ -211,18 +211,19 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
     semiring, size = machine.semiring, machine.num_states
     leaders = [np.flatnonzero(~semiring.is_zero(column)) for column in closure.T]
 
-    def led(arcs: Arcs) -> Arcs:
+    def lead(arcs: Arcs) -> Arcs:
         counts = [len(leaders[source]) for source in arcs.source]
         sources = np.concatenate([np.empty(0, dtype=np.int64)] + [leaders[s] for s in arcs.source])
         before = closure[sources, np.repeat(arcs.source, counts)]
         weight = semiring.times(before, np.repeat(arcs.weight, counts))
-        return summed(Arcs(sources, np.repeat(arcs.nextstate, counts), weight), semiring, size)
+        before_all = Arcs(sources, np.repeat(arcs.nextstate, counts), weight)
+        return sum_parallel(before_all, semiring, size)
 
     ends = semiring.times(closure, machine.final[None, :])
     return _reachable(
         replace(
             machine,
-            arcs=tuple(led(arcs) for arcs in machine.arcs),
+            arcs=tuple(lead(arcs) for arcs in machine.arcs),
             epsilon=machine.epsilon.take(np.empty(0, dtype=np.int64)),
             final=semiring.plus.reduce(ends, axis=1),
         )
@@ -232,20 +233,20 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
 def _reachable(machine: TargetMachine) -> TargetMachine:
     """Return the machine without the states that no symbols lead to."""
     found = ~machine.semiring.is_zero(machine.initial)
-    every = concatenated(machine.arcs)
+    every = concatenate(machine.arcs)
     count = 0
     while count < found.sum():
         count = int(found.sum())
         found[every.nextstate[found[every.source]]] = True
     number = np.cumsum(found) - 1
 
-    def renumbered(arcs: Arcs) -> Arcs:
+    def renumber(arcs: Arcs) -> Arcs:
         kept = arcs.take(found[arcs.source])
         return Arcs(number[kept.source], number[kept.nextstate], kept.weight)
 
     return replace(
         machine,
-        arcs=tuple(renumbered(arcs) for arcs in machine.arcs),
+        arcs=tuple(renumber(arcs) for arcs in machine.arcs),
         initial=machine.initial[found],
         final=machine.final[found],
         place=None if machine.place is None else machine.place[found],

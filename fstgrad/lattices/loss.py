@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.automata.bounds import fixed_cap
+from fstgrad.automata.bounds import check_cap
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import TROPICAL
@@ -171,7 +171,7 @@ def _composed(
     graph: Graph, label: IntArray, against: TargetLoss, cap: float | None, max_states: int
 ) -> LatticeLoss:
     if cap is not None:
-        cap = fixed_cap(cap)
+        cap = check_cap(cap)
         if against.machine.semiring is TROPICAL:
             against, cap = replace(against, machine=against.machine.with_constant(cap)), None
     machine = against.machine
@@ -225,7 +225,7 @@ class _Pairs:
         self._form = row_form(graph, self._classes, machine)
         rows, offset, _ = self._form.canonical(machine.initial[None].copy(), 0)
         self.initial = offset[0]
-        self._rows: dict[int, Rows] = {0: self._form.closed(rows)}
+        self._rows: dict[int, Rows] = {0: self._form.close(rows)}
         self._first = {0: 0}
         self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
         # arcs are sorted by source only: a state's last arc need not have its largest next state
@@ -245,7 +245,7 @@ class _Pairs:
         else:
             rows, offset, alive = self._form.canonical(moved, state)
             columns, number = unique_columns(np.ascontiguousarray(rows[alive].T))
-            self._rows[state] = self._form.closed(np.ascontiguousarray(columns.T))
+            self._rows[state] = self._form.close(np.ascontiguousarray(columns.T))
             self.cost.append(offset[alive])
             source, arc, found = source[alive], arc[alive], columns.shape[1]
         for block, values in zip(self.arcs, (source, number + self.num_states, arc), strict=True):

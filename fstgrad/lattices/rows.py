@@ -35,7 +35,7 @@ _GAP_BYTES = 2**30  # above this the bounds of pairs are replaced by those of si
 class RowForm(Protocol):
     """How rows (N, K) move along a lattice."""
 
-    def closed(self, rows: Rows) -> Rows:
+    def close(self, rows: Rows) -> Rows:
         """Return the rows after M's epsilon arcs too."""
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
@@ -63,7 +63,7 @@ class TropicalRows:
         else:
             self._lower, self._upper = cell_bounds(graph, classes, machine)
 
-    def closed(self, rows: Rows) -> Rows:
+    def close(self, rows: Rows) -> Rows:
         """Follow the epsilon arcs."""
         epsilon = self._machine.epsilon
         return kernels.rows.advance(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
@@ -103,7 +103,7 @@ class CountingRows:
                 useful[state] = np.maximum(useful[state], ahead)
         self._useful = useful > 0
 
-    def closed(self, rows: Rows) -> Rows:
+    def close(self, rows: Rows) -> Rows:
         """Rows of sums have no epsilon arcs left to follow."""
         return rows
 

@@ -70,9 +70,9 @@ def lattice_sampled_softmax_margin(
     q, q_error = controlled_marginals(draws, draws.steps, weights)
     return SampledObjective(
         value=draws.flow.log_z + log_mean - of_gold,
-        grad=np.subtract(q, gold_posterior),
+        gradient=np.subtract(q, gold_posterior),
         standard_error=error,
-        grad_standard_error=q_error,
+        gradient_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
         samples=samples,
     )
@@ -103,9 +103,9 @@ def lattice_sampled_risk(
     scale = len(losses) / max(1, len(losses) - 1)  # the mean was estimated from the same paths
     return SampledObjective(
         value=value,
-        grad=gradient * scale,
+        gradient=gradient * scale,
         standard_error=float(losses.std() / np.sqrt(max(1, len(losses) - 1))),
-        grad_standard_error=error * scale,
+        gradient_standard_error=error * scale,
         effective_samples=float(len(losses)),
         samples=samples,
     )

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import Cap, Level, LossAutomaton
-from fstgrad.automata.band import Band, banded
-from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, fixed_cap, in_nats
+from fstgrad.automata.band import Band, compile_band
+from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, check_cap, in_nats
 from fstgrad.automata.determinize import determinize
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
@@ -146,14 +146,14 @@ class Loss(PairEvaluation):
             length = len(target)
         positive_integer("length", length)
         if cap is not None:
-            cap = fixed_cap(cap)
+            cap = check_cap(cap)
         if band is not None:
             if cap is not None or engine != "layered":
                 raise NotSupportedError(
                     "a band goes without a cap and with engine='layered' only: min(L_k, cap) "
                     "bounds nothing; leave one of them out"
                 )
-            return banded(self.alphabet, self.machine(target), length, band, max_states)
+            return compile_band(self.alphabet, self.machine(target), length, band, max_states)
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, max_states)
             return b if cap is None else replace(b, cap=REFERENCE_CAP)

@@ -18,7 +18,7 @@ from fstgrad.automata.automaton import Level, LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import positive_integer
+from fstgrad.checks import positive_integer, renamed_arguments
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -55,8 +55,8 @@ class AutomatonCache:
 
     Parameters
     ----------
-    max_bytes : int
-        What the automata may take in memory.
+    max_memory : int
+        Bytes that the automata may take in memory.
     directory : path, optional
         Uncapped automata are also kept here, as npz files of plain arrays, which are read without
         pickle.  A file that is damaged is written anew.
@@ -78,10 +78,11 @@ class AutomatonCache:
     (1, 1)
     """
 
+    @renamed_arguments(max_bytes="max_memory")
     def __init__(
-        self, max_bytes: int = MAX_BYTES, directory: str | os.PathLike[str] | None = None
+        self, max_memory: int = MAX_BYTES, directory: str | os.PathLike[str] | None = None
     ) -> None:
-        self.max_bytes = positive_integer("max_bytes", max_bytes, minimum=0)
+        self.max_memory = positive_integer("max_memory", max_memory, minimum=0)
         self.directory = None if directory is None else pathlib.Path(directory)
         if self.directory is not None:
             try:
@@ -175,12 +176,12 @@ class AutomatonCache:
 
     def _admit(self, key: str, entry: "_Entry") -> None:
         """Keep an entry if it fits, in place of those that are out of use."""
-        while self._entries and self.nbytes + entry.size > self.max_bytes:
+        while self._entries and self.nbytes + entry.size > self.max_memory:
             oldest = next(iter(self._entries))
             if self._requests - self._entries[oldest].used <= _PATIENCE * len(self):
                 return
             self.nbytes -= self._entries.pop(oldest).size
-        if entry.size <= self.max_bytes:
+        if entry.size <= self.max_memory:
             self._entries[key] = entry
             self.nbytes += entry.size
 

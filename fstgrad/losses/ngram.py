@@ -33,9 +33,9 @@ class _Kernel(TransducerLoss):
         log: bool,
         other: FstArrays | None = None,
     ) -> None:
-        inverted = (counter if other is None else other).inverted()
+        inverse = (counter if other is None else other).invert()
         super().__init__(
-            (counter, inverted), alphabet, semiring="probability", smoothing=smoothing, log=log
+            (counter, inverse), alphabet, semiring="probability", smoothing=smoothing, log=log
         )
 
 

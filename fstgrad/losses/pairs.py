@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata import kernels
 from fstgrad.automata.pairs import PairArcs, Strings
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import MemoryLimitError
@@ -46,12 +47,10 @@ class SymbolCosts:
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,)."""
-        from fstgrad.automata.kernels import pairs as kernels
-
         costs = np.array([self.substitute, self.delete, self.insert])
         if (costs == 1).all():
-            return kernels.unit_distances(y, z, pairs, self.n)
-        return kernels.symbol_distances(y, z, pairs, costs)
+            return kernels.pairs.unit_distances(y, z, pairs, self.n)
+        return kernels.pairs.symbol_distances(y, z, pairs, costs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +63,7 @@ class LinearCosts:
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,)."""
-        from fstgrad.automata.kernels import pairs as kernels
-
-        return kernels.linear_distances(y, z, pairs, self.align, self.delete, self.insert)
+        return kernels.pairs.linear_distances(y, z, pairs, self.align, self.delete, self.insert)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +77,9 @@ class AffineScores:
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,): minus the scores."""
-        from fstgrad.automata.kernels import pairs as kernels
-
         free = np.array([self.free_ends == end for end in ("y", "target", "local")], dtype=np.int64)
         gaps = np.array([self.opening, self.extending])
-        return 0.0 - kernels.affine_scores(y, z, pairs, self.scores, gaps, free)
+        return 0.0 - kernels.pairs.affine_scores(y, z, pairs, self.scores, gaps, free)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,22 +115,18 @@ class ArcCosts:
         MemoryLimitError
             The table of the path would pass 4 GiB.
         """
-        from fstgrad.automata.kernels import pairs as kernels
-
         needed = 8 * (len(y) + 1) * (len(target) + 1) * len(self.arcs.final)
         if needed > _MOST_BYTES:
             raise MemoryLimitError(
                 f"an alignment of {len(y):,} with {len(target):,} symbols needs {needed:,} bytes; "
                 "align shorter strings"
             )
-        cost, path = kernels.best_path(y, target, self.arcs, self.n)
+        cost, path = kernels.pairs.best_path(y, target, self.arcs, self.n)
         return float(cost), self.order[path]
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,)."""
-        from fstgrad.automata.kernels import pairs as kernels
-
-        return kernels.arc_costs(y, z, pairs, self.arcs, self.n)
+        return kernels.pairs.arc_costs(y, z, pairs, self.arcs, self.n)
 
 
 def affine_scores(

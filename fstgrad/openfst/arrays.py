@@ -76,7 +76,7 @@ class FstArrays:
         if not -1 <= self.start < states:
             raise InvalidInputError(f"start is {self.start}; there are {states} states")
 
-    def inverted(self) -> "FstArrays":
+    def invert(self) -> "FstArrays":
         """Return the FST with input and output side exchanged."""
         return replace(
             self,

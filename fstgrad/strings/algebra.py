@@ -42,7 +42,7 @@ class Algebra(Protocol):
     def scale(self, values: FloatArray) -> tuple[FloatArray, float]:
         """Return the values divided by a common factor, and the log of the factor."""
 
-    def normalized(self, values: FloatArray) -> FloatArray:
+    def normalize(self, values: FloatArray) -> FloatArray:
         """Return probabilities (1, ...) that sum to one, and their tangents (2, ...)."""
 
 
@@ -81,7 +81,7 @@ class Real:
         largest = float(values[0].max())
         return (values / largest, float(np.log(largest))) if largest > 0 else (values, 0.0)
 
-    def normalized(self, values: FloatArray) -> FloatArray:
+    def normalize(self, values: FloatArray) -> FloatArray:
         """Divide by the sum."""
         total = values[0].sum()
         share = np.divide(values[0], total)
@@ -133,7 +133,7 @@ class Log:
         """Leave logarithms as they are."""
         return values, 0.0
 
-    def normalized(self, values: FloatArray) -> FloatArray:
+    def normalize(self, values: FloatArray) -> FloatArray:
         """Subtract the log of the sum and return to probabilities."""
         share = np.exp(values[0] - _log_sum(values[0].reshape(1, -1, 1), -2))
         if len(values) == 1:

@@ -95,7 +95,7 @@ class Passes:
         for t, ahead in self.futures():
             weights = self._score_weights(t)
             pairs = algebra.matmul(np.swapaxes(self.alphas[t], -1, -2), ahead)
-            shares = algebra.normalized(algebra.times(pairs, weights))
+            shares = algebra.normalize(algebra.times(pairs, weights))
             table[:, t] = np.moveaxis(shares, 1, -2).reshape(table[:, t].shape)
         return table[0], table[1] if self.has_tangent else None
 
@@ -180,9 +180,9 @@ class Passes:
             if len(sources) and len(symbols):
                 block = arrived[:, :, sources][..., symbols]
                 after[:, :, nextstates[:, None], symbols] = algebra.reduce(block, starts)
-        return self._shifted(after)
+        return self._shift_contexts(after)
 
-    def _shifted(self, after: FloatArray) -> FloatArray:
+    def _shift_contexts(self, after: FloatArray) -> FloatArray:
         """Return weights by (younger contexts, symbol) by the contexts of the next level."""
         if self.order == 1:
             summed = self._algebra.reduce(np.swapaxes(after, -1, -2), np.zeros(1, dtype=np.int64))
@@ -200,7 +200,7 @@ class Passes:
             depth, younger, states, oldest
         )
 
-    def _unshifted(self, beta: FloatArray) -> FloatArray:
+    def _unshift_contexts(self, beta: FloatArray) -> FloatArray:
         """Return weights by the contexts of a level as (D, R, S', n): the inverse of `_shifted`."""
         if self.order == 1:
             return np.broadcast_to(beta, (*beta.shape[:-1], self.n))
@@ -216,7 +216,7 @@ class Passes:
         """Return H_t (D, R, S_t, n) from beta_{t+1}."""
         paths = self.paths
         nextstate = paths.levels[t].nextstate[:, paths.class_of]
-        ahead = self._unshifted(beta)[:, :, nextstate, np.arange(self.n)]
+        ahead = self._unshift_contexts(beta)[:, :, nextstate, np.arange(self.n)]
         dead = nextstate == DEAD
         ahead[:, :, dead] = 0.0
         ahead[0, :, dead] = self._algebra.zero

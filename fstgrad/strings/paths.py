@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
+from fstgrad.automata.product import pair_levels
 from fstgrad.checks import FloatArray, IntArray
 
 
@@ -57,33 +58,17 @@ def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWei
     L1 is the loss of `weighing`, L2 that of `measured`.  States are the pairs that a common prefix
     reaches; classes are the pairs of classes that a symbol has.
     """
-    pairs, class_of = np.unique(
-        np.stack([weighing.class_of, measured.class_of]), axis=1, return_inverse=True
-    )
-    left, right = np.zeros((2, 1), dtype=np.int64)
-    levels, log, tangent = [], [], []
-    for a, b in zip(weighing.levels, measured.levels, strict=True):
-        to_left, to_right = a.nextstate[left][:, pairs[0]], b.nextstate[right][:, pairs[1]]
-        alive = (to_left != DEAD) & (to_right != DEAD)
-        width = int(b.nextstate.max()) + 2
-        pairs_after = to_left[alive] * width + to_right[alive]
-        states, inverse = np.unique(pairs_after, return_inverse=True)
-        nextstate = np.full(alive.shape, DEAD, dtype=np.int64)
-        nextstate[alive] = inverse
-        cost = np.where(alive, a.cost[left][:, pairs[0]], 0.0)
-        levels.append(Level(nextstate, cost))
-        log.append(cost)
-        tangent.append(np.where(alive, b.cost[right][:, pairs[1]], 0.0))
-        left, right = states // width, states % width
+    product = pair_levels(weighing, measured)
+    log = tuple(level.left_cost for level in product.levels)
     return PathWeights(
-        class_of.ravel(),
-        tuple(levels),
-        tuple(log),
+        product.class_of,
+        tuple(Level(level.nextstate, level.left_cost) for level in product.levels),
+        log,
         weighing.initial,
-        weighing.final[left],
-        tuple(tangent),
+        weighing.final[product.left],
+        tuple(level.right_cost for level in product.levels),
         measured.initial,
-        measured.final[right],
+        measured.final[product.right],
     )
 
 

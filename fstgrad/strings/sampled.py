@@ -144,9 +144,9 @@ def sampled_softmax_margin(
     wider = _ROUNDING * max(1.0, abs(log_mass), abs(gold_score))
     return SampledObjective(
         value=float(np.clip(log_mass + log_mean, log_mass + low, log_mass + high)) - gold_score,
-        grad=q,
+        gradient=q,
         standard_error=error,
-        grad_standard_error=q_error,
+        gradient_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
         samples=len(strings),
         interval=(log_mass + low - gold_score - wider, log_mass + high - gold_score + wider),
@@ -237,9 +237,9 @@ def sampled_risk(
     interval = (exact_base + low - wider, exact_base + high + wider)
     return SampledObjective(
         value=float(np.clip(value + exact + exact_base, *interval)),
-        grad=covariance,
+        gradient=covariance,
         standard_error=float(rest.std() / np.sqrt(max(1, len(rest) - 1))),
-        grad_standard_error=error,
+        gradient_standard_error=error,
         effective_samples=float(len(rest)),
         samples=len(finite),
         interval=interval,

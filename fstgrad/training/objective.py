@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.bounds import fixed_cap
+from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import (
     FloatArray,
     IntArray,
@@ -236,7 +236,7 @@ class PairObjective:
         """Return the loss automaton of one target; None where the objective has no loss."""
         if not self._has_loss:
             return None
-        return self._automaton(y, fixed_cap(self.cap) if self.cap is not None else None)
+        return self._automaton(y, check_cap(self.cap) if self.cap is not None else None)
 
     @property
     def _has_loss(self) -> bool:
@@ -325,7 +325,7 @@ class PairObjective:
         else:
             result = sampled_softmax_margin(scores, ids, against, **drawing)
             log_partition = result.value + _gold_score(scores, ids)
-        self.features.accumulate(result.grad, x, out)
+        self.features.accumulate(result.gradient, x, out)
         return PairGradient(
             result.value,
             out,

@@ -10,7 +10,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad import openfst
-from fstgrad.automata.composition import composed, string_arrays
+from fstgrad.automata.composition import compose_arrays, string_arrays
 from fstgrad.automata.determinize import determinize
 from fstgrad.automata.machine import Arcs, symbol_classes
 from fstgrad.automata.minimize import minimize, minimize_finals
@@ -202,7 +202,7 @@ LETTERS = fg.Alphabet("abcd")
     ids=["linear gaps", "affine gaps", "transpositions"],
 )
 def test_reduced_costs_equal_the_twin(loss, states):
-    fst = composed(openfst.to_arrays(loss.factors[0]), string_arrays(LETTERS.encode("abbab")))
+    fst = compose_arrays(openfst.to_arrays(loss.factors[0]), string_arrays(LETTERS.encode("abbab")))
     fast = target_machine(fst, 4, TROPICAL)
     plain = oracle_reduction.target_machine(fst, 4, TROPICAL)
     assert fast.num_states == plain.num_states == states
@@ -218,7 +218,7 @@ def test_reduced_counts_equal_the_twin(kind, weights):
     target = rng.integers(3, size=6)
     loss, _ = make_loss(kind, rng, ABC, tuple(target))
     counter, inverse = (openfst.to_arrays(factor) for factor in loss.factors)
-    fst = composed(counter, composed(inverse, string_arrays(target)))
+    fst = compose_arrays(counter, compose_arrays(inverse, string_arrays(target)))
     if weights != "own":
         doublings = rng.integers(8, size=len(fst.weight))
         fst = replace(fst, weight=fst.weight + doublings * math.log(2))
@@ -268,7 +268,7 @@ def test_composition_has_each_path_once(seed):
             if u == v:
                 for (a, times), (b, more) in itertools.product(ours.items(), theirs.items()):
                     expected[x, z][a + b] += times * more
-    result = composed(left, right)
+    result = compose_arrays(left, right)
     assert path_weights(result) == expected
     useful = openfst.connect(openfst.from_arrays(result))
     assert useful.num_states() == result.num_states

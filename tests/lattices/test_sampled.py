@@ -26,8 +26,8 @@ def test_errors_are_as_stated(loss):
         deviations.append(
             [(r.value - exact) / r.standard_error, (m.value - margin) / m.standard_error]
         )
-        gradients.append([r.grad - exact_gradient, m.grad - margin_gradient])
-        stated = [r.grad_standard_error, m.grad_standard_error]
+        gradients.append([r.gradient - exact_gradient, m.gradient - margin_gradient])
+        stated = [r.gradient_standard_error, m.gradient_standard_error]
     assert np.all(np.abs(np.mean(deviations, axis=0)) < 5 / np.sqrt(60))
     assert np.all(np.abs(np.std(deviations, axis=0) - 1) < 0.4)
     real = np.sqrt(np.mean(np.square(gradients), axis=0))

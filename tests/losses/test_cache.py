@@ -54,7 +54,7 @@ def test_passes_over_more_than_fits_find_what_fits():
         for target in targets:
             cache.automaton(loss, target)
     assert len(cache) == 3
-    assert cache.nbytes <= cache.max_bytes
+    assert cache.nbytes <= cache.max_memory
     assert (cache.hits, cache.misses) == (3 * 3, 5 + 3 * 2)
     for _ in range(4):  # other targets: after 10 requests for each of 3 entries the old ones go
         for i in range(10):

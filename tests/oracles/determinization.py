@@ -44,7 +44,7 @@ def _advanced(
 ) -> tuple[Rows, RawLevel]:
     """Return the states of the next level and the arcs that lead to them."""
     states, classes = rows.shape[1], len(machine.arcs)
-    rows = machine.closed(rows)
+    rows = machine.close(rows)
     nextstate = np.full((states, classes), DEAD, dtype=np.int64)
     cost = np.zeros((states, classes), dtype=rows.dtype)
     found: list[Rows] = []

@@ -82,8 +82,8 @@ def test_stated_errors_are_neither_too_small_nor_too_large(kind, objective):
         ]
         exact = variance(p, margin_terms(p, parts, mu, q, losses)) / SAMPLES
     common = mu > 0.01
-    stated = np.mean([np.square(r.grad_standard_error) for r in results], axis=0)[common]
-    seen = np.var([r.grad for r in results], axis=0, ddof=1)[common]
+    stated = np.mean([np.square(r.gradient_standard_error) for r in results], axis=0)[common]
+    seen = np.var([r.gradient for r in results], axis=0, ddof=1)[common]
     if objective == "softmax margin":
         # entries of few samples are skewed: what they state is right to first order in 1 / k
         np.testing.assert_allclose(stated, exact[common], rtol=0.2)

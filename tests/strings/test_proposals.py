@@ -131,7 +131,7 @@ def test_values_and_gradients_of_every_proposal(kind):
             assert r.interval[0] <= r.value <= r.interval[1] <= r.upper_bound
             assert r.interval[0] <= exact <= r.interval[1], (proposal, r)
             assert abs(r.value - exact) <= 4 * r.standard_error + 2e-3
-            far = abs(r.grad - gradient) > 5 * r.grad_standard_error + 5e-3
+            far = abs(r.gradient - gradient) > 5 * r.gradient_standard_error + 5e-3
             assert not far.any(), proposal
 
 
@@ -147,7 +147,7 @@ def test_the_band_as_the_control_of_a_risk(kind):
         r = fg.sampled_risk(scores, gold, loss, proposal=proposal, samples=4000, rng=5)
         assert r.interval[0] <= exact <= r.interval[1] <= r.upper_bound
         assert abs(r.value - exact) <= 4 * r.standard_error + 1e-3
-        assert not (abs(r.grad - gradient) > 5 * r.grad_standard_error + 5e-3).any()
+        assert not (abs(r.gradient - gradient) > 5 * r.gradient_standard_error + 5e-3).any()
 
 
 def test_a_band_beats_plain_samples_of_a_peaked_model():
@@ -167,7 +167,7 @@ def test_a_band_beats_plain_samples_of_a_peaked_model():
     assert band.is_reliable
     assert band.effective_samples > 950
     assert abs(band.value - exact) < 2e-3
-    assert abs(band.grad - gradient).max() < 2e-3
+    assert abs(band.gradient - gradient).max() < 2e-3
     assert band.interval[0] <= exact <= band.interval[1]
     assert band.width < 0.02
 

@@ -29,7 +29,7 @@ b = loss.compile(target, cap=4)
 distribution = fg.StringDistribution(scores, b)
 results += [[distribution.log_partition()], distribution.marginals().ravel()]
 sampled = fg.sampled_softmax_margin(scores, target, loss, samples=500, rng=1)
-results += [[sampled.value], sampled.grad.ravel(), sampled.grad_standard_error.ravel()]
+results += [[sampled.value], sampled.gradient.ravel(), sampled.gradient_standard_error.ravel()]
 np.save(sys.argv[1], np.concatenate(results))
 """
 

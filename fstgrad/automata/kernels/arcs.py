@@ -39,7 +39,7 @@ class MachineArcs(NamedTuple):
         return ClassArcs(self.first, self.nextstate, self.weight)
 
 
-def grouped(
+def group_arcs(
     group: IntArray, nextstate: IntArray, weight: npt.NDArray[Any], groups: int
 ) -> ClassArcs:
     """Return arcs sorted by their group, with the first arc of each group."""

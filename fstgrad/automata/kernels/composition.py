@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fstgrad.automata.kernels.tables import HEAD, hashed_cells, longer, numbered, rehashed
+from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, number_row, rehash
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
 
@@ -11,7 +11,7 @@ _ARC = 4
 
 
 @kernel
-def composed(
+def compose(
     left_first: IntArray,
     left_label: IntArray,
     left_nextstate: IntArray,
@@ -37,7 +37,7 @@ def composed(
     capacity = 64 * count
     pool, arcs = np.zeros(capacity * _STATE, np.int64), np.empty(256 * _ARC, np.int64)
     pool[1], pool[HEAD], pool[HEAD + 1] = 3, left_start, right_start
-    slots, cells = rehashed(pool, count * _STATE, capacity), np.empty(end, np.int64)
+    slots, cells = rehash(pool, count * _STATE, capacity), np.empty(end, np.int64)
     while state < count:
         at = state * _STATE + HEAD
         p, q, has_moved = pool[at], pool[at + 1], pool[at + 2]
@@ -46,31 +46,32 @@ def composed(
             label = 0 if stays else right_label[other]
             low, high = -1, 0
             if label > 0 or stays:
-                low, high = _labelled(left_label, left_first[p], left_first[p + 1], label)
+                low, high = _find_label(left_label, left_first[p], left_first[p + 1], label)
             if stays and has_moved:
                 high = low
             while used + (high - low) * _ARC > len(arcs):
-                arcs = longer(arcs)
+                arcs = lengthen(arcs)
             while count + high - low > capacity:
                 capacity *= 2
-                pool = longer(pool)
-                slots = rehashed(pool, count * _STATE, capacity)
+                pool = lengthen(pool)
+                slots = rehash(pool, count * _STATE, capacity)
             for own in range(low, high):
                 cells[0] = left_nextstate[own] if own >= 0 else p
                 cells[1] = q if stays else right_nextstate[other]
                 cells[2] = own < 0
-                hashed = hashed_cells(cells, begin, end)
-                nextstate = numbered(slots, pool, count * _STATE, count, cells, begin, end, hashed)
+                hashed = hash_cells(cells, begin, end)
+                used_cells = count * _STATE
+                nextstate = number_row(slots, pool, used_cells, count, cells, begin, end, hashed)
                 count += nextstate == count
                 arcs[used], arcs[used + 1], arcs[used + 2] = state, nextstate, own
                 arcs[used + 3] = -1 if stays else other
                 used += _ARC
         state += 1
-    return _trimmed(pool, count, arcs, used // _ARC, left_final, right_final)
+    return _trim(pool, count, arcs, used // _ARC, left_final, right_final)
 
 
 @inner_kernel
-def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
+def _find_label(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
     """Return where the label stands in the sorted labels[start : stop]."""
     low, high = start, stop
     while low < high:
@@ -85,7 +86,7 @@ def _labelled(labels: IntArray, start: int, stop: int, label: int) -> tuple[int,
 
 
 @kernel
-def _trimmed(
+def _trim(
     pool: IntArray,
     count: int,
     arcs: IntArray,

@@ -64,7 +64,7 @@ def advance(
             for j in range(size):
                 cells[j] = cells[j] if useful[j] else 0.0
                 hashed += _comparable(cells[j]) * factors[j]
-            ends[s, c] = _numbered(slots, found, count, cells, hashed)
+            ends[s, c] = _number_row(slots, found, count, cells, hashed)
             count += ends[s, c] == count
             for j in range(size):
                 cells[j] = 0.0
@@ -75,7 +75,7 @@ def advance(
             if needed > room:
                 return count, needed, found[:0], ends
             capacity = 2 * (capacity + classes)
-            found, slots = _grown(found, count, capacity, factors)
+            found, slots = _grow(found, count, capacity, factors)
     return count, 0, found[:count].copy(), ends
 
 
@@ -100,7 +100,7 @@ def _comparable(cell: float) -> int:
 
 
 @inner_kernel
-def _numbered(
+def _number_row(
     slots: IntArray, found: FloatArray, count: int, cells: FloatArray, hashed: int
 ) -> int:
     """Return the number of the row among those found; a new one is written behind them."""
@@ -123,7 +123,7 @@ def _numbered(
 
 
 @inner_kernel
-def _grown(
+def _grow(
     found: FloatArray, count: int, capacity: int, factors: IntArray
 ) -> tuple[FloatArray, IntArray]:
     """Return the rows with room for `capacity`, and their slots."""
@@ -132,5 +132,5 @@ def _grown(
         hashed = 0
         for j in range(found.shape[1]):
             hashed += _comparable(found[i, j]) * factors[j]
-        _numbered(slots, rows, i, found[i], hashed)
+        _number_row(slots, rows, i, found[i], hashed)
     return rows, slots

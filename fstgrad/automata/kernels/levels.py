@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fstgrad.automata.kernels.tables import HEAD, hashed_cells, new_slots, numbered
+from fstgrad.automata.kernels.tables import HEAD, hash_cells, new_slots, number_row
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel
@@ -37,9 +37,9 @@ def merge_level(
         for c in range(classes):
             cells[classes + c] = cells[classes + c] - least if cells[c] >= 0 else 0
         own_potential[s] = least
-        hashed = hashed_cells(cells, begin, width)
+        hashed = hash_cells(cells, begin, width)
         used = count * (width + HEAD)
-        own_number[s] = numbered(slots, pool, used, count, cells, begin, width, hashed)
+        own_number[s] = number_row(slots, pool, used, count, cells, begin, width, hashed)
         count += own_number[s] == count
     merged_nextstate = np.empty((count, classes), np.int64)
     merged_cost = np.empty((count, classes), np.int64)

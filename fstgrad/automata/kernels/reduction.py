@@ -6,8 +6,8 @@ The definitions in numpy: `tests/oracles/reduction.py`.
 import numpy as np
 
 from fstgrad.automata.kernels.arcs import ClassArcs, MachineArcs
-from fstgrad.automata.kernels.tables import HEAD, hashed_cells, longer, new_slots, numbered
-from fstgrad.automata.kernels.tropical import bounded
+from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, new_slots, number_row
+from fstgrad.automata.kernels.tropical import saturate
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
@@ -70,7 +70,7 @@ def quotient(
                     for a in range(first[c * size + k], first[c * size + k + 1]):
                         to = block[nextstate[a]]
                         if sums[to] == 0.0:
-                            number = _inserted(touched, number, to)
+                            number = _insert(touched, number, to)
                         sums[to] += paths[s, k] * weight[a]
                 for i in range(number):
                     to = touched[i]
@@ -79,9 +79,9 @@ def quotient(
                     sums[to] = 0.0
                     width += 3
             while used + width + HEAD > len(pool):
-                pool = longer(pool)
-            hashed = hashed_cells(row, begin, width)
-            fresh[s] = numbered(slots, pool, used, count, row, begin, width, hashed)
+                pool = lengthen(pool)
+            hashed = hash_cells(row, begin, width)
+            fresh[s] = number_row(slots, pool, used, count, row, begin, width, hashed)
             if fresh[s] == count:
                 count += 1
                 used += width + HEAD
@@ -92,7 +92,7 @@ def quotient(
 
 
 @inner_kernel
-def _inserted(sorted_values: IntArray, number: int, value: int) -> int:
+def _insert(sorted_values: IntArray, number: int, value: int) -> int:
     """Insert a value that may be there already; return how many there are."""
     place = number
     while place > 0 and sorted_values[place - 1] >= value:
@@ -175,9 +175,9 @@ def refine(arcs: MachineArcs, block: IntArray, blocks: int) -> IntArray:
             row[0] = number[j]
             for b in range(blocks):
                 row[b + 1] = before[j, b]
-            hashed = hashed_cells(row, begin, blocks + 1)
+            hashed = hash_cells(row, begin, blocks + 1)
             used = count * (blocks + 1 + HEAD)
-            number[j] = numbered(slots, pool, used, count, row, begin, blocks + 1, hashed)
+            number[j] = number_row(slots, pool, used, count, row, begin, blocks + 1, hashed)
             count += number[j] == count
         if count == size:
             break
@@ -194,4 +194,4 @@ def _close_backward(
             for b in range(rows.shape[1]):
                 rows[j, b] = min(rows[j, b], eps_weight[e] + rows[eps_nextstate[e], b])
         for b in range(rows.shape[1]):
-            rows[j, b] = bounded(rows[j, b])
+            rows[j, b] = saturate(rows[j, b])

@@ -16,7 +16,7 @@ _PLACE = (1 << 32) - 1
 
 
 @inner_kernel
-def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
+def hash_cells(cells: IntArray, start: int, stop: int) -> int:
     """Return a 63-bit hash of cells[start : stop]."""
     value = np.int64(-3750763034362895579)
     for j in range(start, stop):
@@ -26,7 +26,7 @@ def hashed_cells(cells: IntArray, start: int, stop: int) -> int:
 
 
 @inner_kernel
-def numbered(
+def number_row(
     slots: IntArray,
     pool: IntArray,
     used: int,
@@ -70,13 +70,13 @@ def new_slots(rows: int) -> IntArray:
 
 
 @kernel
-def rehashed(pool: IntArray, used: int, rows: int) -> IntArray:
+def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
     """Return a table with room for `rows` rows and those of pool[:used] in it."""
     slots = new_slots(rows)
     at = 0
     while at < used:
         size = pool[at + 1] % SPAN - pool[at + 1] // SPAN
-        hashed = hashed_cells(pool, at + HEAD, at + HEAD + size)
+        hashed = hash_cells(pool, at + HEAD, at + HEAD + size)
         place = hashed & (len(slots) - 1)
         while slots[place] >= 0:
             place = (place + 1) & (len(slots) - 1)
@@ -86,7 +86,7 @@ def rehashed(pool: IntArray, used: int, rows: int) -> IntArray:
 
 
 @kernel
-def longer(values: IntArray) -> IntArray:
+def lengthen(values: IntArray) -> IntArray:
     """Return the values with as many again behind them."""
     result = np.empty(2 * len(values), np.int64)
     for i in range(len(values)):

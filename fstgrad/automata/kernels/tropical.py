@@ -10,11 +10,11 @@ from fstgrad.automata.kernels.arcs import ClassArcs, MachineArcs
 from fstgrad.automata.kernels.tables import (
     HEAD,
     SPAN,
-    hashed_cells,
-    longer,
+    hash_cells,
+    lengthen,
     new_slots,
-    numbered,
-    rehashed,
+    number_row,
+    rehash,
 )
 from fstgrad.automata.semiring import INF
 from fstgrad.checks import BoolArray, IntArray
@@ -50,8 +50,8 @@ def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntAr
                     high[j] = min(high[j], eps_weight[e] + high[eps_nextstate[e]])
                 if barred[r, j]:
                     low[j], high[j] = INF, INF
-                lower[r, j] = min(lower[r, j], bounded(low[j]))
-                worst = bounded(high[j])
+                lower[r, j] = min(lower[r, j], saturate(low[j]))
+                worst = saturate(high[j])
                 upper[r, j] = worst if c == 0 else max(upper[r, j], worst)
     return lower, upper
 
@@ -186,7 +186,7 @@ def advance(
                 fall[s, c] = saved
                 if saved >= 0:
                     cost[s, c] = saved_cost
-            hashes[c] = hashed_cells(cells[c], starts[c], stops[c])
+            hashes[c] = hash_cells(cells[c], starts[c], stops[c])
         _touch(slots, found, hashes)
         for c in range(classes):
             if twin[c] < c:
@@ -194,7 +194,7 @@ def advance(
                 fall[s, c] = fall[s, twin[c]]
                 continue
             if starts[c] < stops[c]:
-                ends[s, c] = numbered(slots, found, used, count, cells[c], starts[c], stops[c],
+                ends[s, c] = number_row(slots, found, used, count, cells[c], starts[c], stops[c],
                                       hashes[c])  # fmt: skip
                 if ends[s, c] == count:
                     count += 1
@@ -209,10 +209,10 @@ def advance(
         if used + classes * (size + HEAD) > len(found):
             if 3 * len(found) > room:  # the old pool and one of twice its size
                 return count, 3 * len(found), found, ends, cost, fall
-            found = longer(found)
+            found = lengthen(found)
         if count + classes > capacity:
             capacity *= 2
-            slots = rehashed(found, used, capacity)
+            slots = rehash(found, used, capacity)
     return count, 0, found[:used], ends, cost, fall
 
 
@@ -339,7 +339,7 @@ def canonical(
 
 
 @inner_kernel
-def bounded(value: int) -> int:
+def saturate(value: int) -> int:
     """Return the value, with what stands for an infinity put back to it."""
     if value > INF // 2:
         return INF
