@@ -4,7 +4,7 @@ Methods and where their options are documented:
 
 - "exact" : `exact_inference`
 - "bp", "max_product", "trw" : `fstgrad.mrf.messages.propagation`
-- "mean_field" : `fstgrad.mrf.mean_field`
+- "mean_field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
 - "gibbs", "chromatic", "blocked", "metropolis" : `fstgrad.mrf.sampling.marginals`
 """
 
@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from fstgrad.checks import positive_integer
+from fstgrad.mrf.bounds import bounds
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.mean_field import mean_field
@@ -50,6 +51,7 @@ METHODS: dict[str, Method[Inference]] = {
     "max_product": Method(max_product),
     "trw": Method(tree_reweighted),
     "mean_field": Method(mean_field),
+    "bounds": Method(bounds),
     **{name: Method(sample_marginals, {"sampler": name}) for name in SAMPLERS},
 }
 

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.mrf.table import NO_FACTORS
+from fstgrad.mrf.table import NO_FACTORS, Table
 
-Kind = Literal["exact", "bethe", "upper bound", "lower bound", "score", "none"]
+Kind = Literal["exact", "bethe", "upper bound", "lower bound", "bounds", "score", "none"]
 EdgeSource = Callable[[int, int], FloatArray]
 
 CHUNK_CELLS = 1 << 20
@@ -28,7 +28,7 @@ class Inference:
     kind : str
         "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted, where converged);
         "lower bound" (mean field); "score": the score of the best labeling that max-product
-        decodes; "none".
+        decodes; "bounds": see `Bounds`; "none".
     node : (I, C) float64
         Node marginals (max-marginals of max-product, scaled to sum 1).
     converged : bool
@@ -84,6 +84,38 @@ class Inference:
         for low in range(0, self.num_edges, step):
             total += self.edge_source(low, min(low + step, self.num_edges)).sum(axis=0)
         return total
+
+
+def _no_table() -> Table:
+    return Table(np.empty((0, 0)), np.empty((0, 0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds(Inference):
+    """Bounds that hold; `log_partition` and the marginals are the middle and its gradient.
+
+    Attributes
+    ----------
+    lower, upper : float
+        lower <= log Z <= upper, in nats.
+    node_lower, node_upper : (I, C) float64
+        Bounds on the marginals of nodes.
+    lower_gradient, upper_gradient : Table
+        The gradients of the two bounds in the scores, (E, C, C) for edges.  That of `lower` holds
+        where mean field has converged, that of `upper` for the messages as they are.
+    parts : int
+        How many parts Z was split into.
+    converged : bool
+        upper - lower is at most the tolerance.
+    """
+
+    lower: float = float("-inf")
+    upper: float = float("inf")
+    node_lower: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    node_upper: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    lower_gradient: Table = field(default_factory=_no_table)
+    upper_gradient: Table = field(default_factory=_no_table)
+    parts: int = 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -46,7 +46,7 @@ class Elimination:
         """The order of elimination and its cliques."""
         return self.wiring.plan
 
-    def _wiring(self, alive: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]") -> Wiring:
+    def _wiring(self, alive: BoolArray) -> Wiring:
         """Return the wired bucket tree: the one for all labels, or one for those that are alive."""
         cache = self.model.graph.cache
         size = self.model.num_labels

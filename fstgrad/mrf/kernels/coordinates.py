@@ -37,6 +37,13 @@ def expected_scores(i: int, m: Pieces, q: FloatArray, score: FloatArray) -> None
 
 
 @kernel
+def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
+    """Write the expected scores of the labels of every node."""
+    for i in range(len(m.node)):
+        expected_scores(i, m, q, out[i])
+
+
+@kernel
 def factor_products(factors: Factors, q: FloatArray, out: FloatArray) -> None:
     """Write the probability of every cell of every factor, its nodes drawn from q."""
     for f in range(len(factors.first) - 1):

@@ -1,0 +1,125 @@
+"""Bounds on log Z and marginals: they hold, close, and have gradients."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.mrf.models import masked_model, random_grid, random_model
+from tests.mrf.test_factors import model_of
+
+
+def models(count, seed=0):
+    """Random models of up to eight nodes, any graph, some with hard zeros."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        nodes, labels = int(rng.integers(1, 8)), int(rng.integers(1, 4))
+        pairs = [(i, j) for i in range(nodes) for j in range(i) if rng.random() < 0.6]
+        scale = float(np.exp(rng.uniform(-1, 2.5)))
+        node = scale * rng.normal(size=(nodes, labels))
+        edge = scale * rng.normal(size=(len(pairs), labels, labels))
+        if rng.random() < 0.3:
+            edge[rng.random(edge.shape) < 0.15] = -np.inf
+        yield fg.PairwiseMRF(node, edge, pairs)
+
+
+def brackets(model, **options):
+    try:
+        log_z = model.log_partition()
+    except fg.InfeasibleError:
+        return
+    exact = model.marginals().node
+    found = model.infer("bounds", **options)
+    slack = 1e-9 * max(1.0, abs(log_z))
+    assert found.lower - slack <= log_z <= found.upper + slack
+    assert (found.node_lower - 1e-9 <= exact).all()
+    assert (exact <= found.node_upper + 1e-9).all()
+    assert found.converged == (found.upper - found.lower <= options["tolerance"])
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_bounds_hold(parts):
+    for model in models(80, seed=parts):
+        brackets(model, tolerance=1e-6, max_parts=parts, max_cells=0)
+
+
+@pytest.mark.slow
+def test_bounds_hold_in_10000_models():
+    for number, model in enumerate(models(10_000, seed=7)):
+        brackets(model, tolerance=1e-3, max_parts=1 + number % 4, max_cells=4 * (number % 3))
+
+
+def test_bounds_close():
+    model = random_grid(4, 4, 2, seed=3, scale=1.5)
+    widths = [
+        (found := model.infer("bounds", tolerance=0, max_parts=parts, max_cells=0)).upper
+        - found.lower
+        for parts in (1, 8, 64, 2000)
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 1e-9
+    assert model.infer("bounds", tolerance=0.1, max_cells=0).converged
+    exact = model.infer("bounds")
+    assert (exact.lower, exact.upper) == pytest.approx((model.log_partition(),) * 2)
+
+
+def test_brackets_of_marginals_close():
+    model = random_grid(3, 3, 3, seed=1)
+    found = model.infer("bounds", tolerance=1e-10, max_parts=5000, max_cells=0)
+    assert found.converged
+    np.testing.assert_allclose(found.node_lower, model.marginals().node, atol=1e-9)
+    np.testing.assert_allclose(found.node_upper, model.marginals().node, atol=1e-9)
+    np.testing.assert_allclose(found.edge, model.marginals().edge, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_of_larger_factors(seed):
+    model, _, scores = model_of(seed, scale=1.5)
+    found = model.infer("bounds", tolerance=1e-9, max_parts=3, max_cells=0)
+    assert found.lower - 1e-9 <= np.logaddexp.reduce(scores) <= found.upper + 1e-9
+    assert found.factors.shape == model.factors.table.shape
+    assert (found.node_upper >= model.marginals().node - 1e-9).all()
+
+
+@pytest.mark.parametrize("parts", [1, 6])
+def test_gradients_of_bounds(parts):
+    """The lower one at a converged mean field, the upper one where messages have converged too."""
+    model = random_model("complete", seed=5, scale=0.4)
+    options = {"tolerance": 0, "max_parts": parts, "max_cells": 0}
+    found = model.infer("bounds", **options)
+    for which in range(2):
+        for cell in list(np.ndindex(model.scores[which].shape))[::7]:
+            ends = []
+            for sign in (1, -1):
+                moved = [table.copy() for table in model.scores]
+                moved[which][cell] += sign * 1e-4
+                ends.append(model.with_scores(*moved).infer("bounds", **options))
+            for name in ("lower", "upper"):
+                slope = (getattr(ends[0], name) - getattr(ends[1], name)) / 2e-4
+                table = getattr(found, f"{name}_gradient")
+                assert table[which][cell] == pytest.approx(slope, abs=2e-3)
+
+
+def test_a_forbidden_model():
+    forbid = np.where(np.eye(2) == 1, -np.inf, 0.0)
+    model = fg.PairwiseMRF(np.zeros((3, 2)), forbid, [(0, 1), (1, 2), (2, 0)])
+    with pytest.raises(fg.InfeasibleError):
+        model.infer("bounds", max_cells=0)
+    assert masked_model("complete").infer("bounds", max_cells=0).upper > -np.inf
+
+
+def test_the_offset_is_counted():
+    from tests.mrf.test_offset import FACTORS, OFFSET, Factor
+
+    plain = fg.PairwiseMRF.from_factors([2, 2, 2], FACTORS)
+    raised = fg.PairwiseMRF.from_factors([2, 2, 2], [*FACTORS, Factor((), OFFSET)])
+    for cells in (0, 100):
+        one, other = (m.infer("bounds", max_cells=cells) for m in (plain, raised))
+        assert other.lower == pytest.approx(one.lower + OFFSET)
+        assert other.upper == pytest.approx(one.upper + OFFSET)
+        assert other.log_partition == pytest.approx(one.log_partition + OFFSET)
+
+
+@pytest.mark.parametrize("options", [{"tolerance": -1}, {"max_parts": 0}, {"max_cells": -1}])
+def test_bad_options(options):
+    with pytest.raises(fg.InvalidInputError, match=next(iter(options))):
+        random_model("triangle").infer("bounds", **options)
