@@ -11,6 +11,7 @@ from fstgrad.errors import NotSupportedError
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.incremental import change_column
 from fstgrad.trees.moments import Covariances
 from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
 from fstgrad.trees.solution import Solution, solve
@@ -101,6 +102,34 @@ class SpanningTrees(TreeDistribution):
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)
             found.append(sample_distinct(table, solution, count, generator))
         return self._listed(found)
+
+    def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
+        """Return the distribution with other scores (n+1,) into a dependent, solved in O(n^2).
+
+        One unlabeled table.  log Z and marginals are updated by a table of rank one; where that
+        would lose digits they are found anew, O(n^3).
+        """
+        if self.batch_shape or self.labeled:
+            raise NotSupportedError(
+                "with_column is for one unlabeled table; use with_scores on a batch or labels"
+            )
+        size = len(self.scores)
+        column = checks.log_weights("scores", scores, (size,))
+        (place,) = checks.index_array("dependent", [dependent], size, lower=1)
+        table = self.scores.copy()
+        table[:, place] = column
+        table[place, place] = self.scores[place, place]
+        changed = self.with_scores(table)
+        changed._solved = change_column(self._solution, int(place), changed._table.flat)
+        return changed
+
+    def with_score(self, head: int, dependent: int, score: float) -> "SpanningTrees":
+        """Return the distribution with another score of one arc, solved as by `with_column`."""
+        (place,) = checks.index_array("head", [head], len(self.scores))
+        (end,) = checks.index_array("dependent", [dependent], len(self.scores), lower=1)
+        column = self.scores[:, end].copy()
+        column[place] = score
+        return self.with_column(int(end), column)
 
     def third_order(self, v: npt.ArrayLike, u: npt.ArrayLike) -> FloatArray:
         """Return the derivative of Cov v along u, the third derivative of log Z, unlabeled tables.

@@ -2,6 +2,7 @@ from . import arborescence as arborescence
 from . import dense as dense
 from . import distinct as distinct
 from . import elimination as elimination
+from . import incremental as incremental
 from . import kbest as kbest
 from . import logarithms as logarithms
 from . import matrix_tree as matrix_tree
