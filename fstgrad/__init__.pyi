@@ -63,4 +63,6 @@ from .training.templates import TemplateFeatures as TemplateFeatures
 from .training.templates import Window as Window
 from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees
+from .trees.sparse import SparseSpanningTrees as SparseSpanningTrees
+from .trees.sparse import SparseUndirectedTrees as SparseUndirectedTrees
 from .trees.undirected import UndirectedTrees as UndirectedTrees

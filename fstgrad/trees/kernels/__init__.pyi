@@ -9,4 +9,5 @@ from . import matrix_tree as matrix_tree
 from . import normal as normal
 from . import projective as projective
 from . import sampling as sampling
+from . import sparse as sparse
 from . import stable as stable

@@ -1,0 +1,218 @@
+"""Node elimination and selected inverses of sparse graphs, without subtractions.
+
+Nodes are numbered in the order of their elimination.  The later neighbours of node k, with the
+fill, are later[begin[k]:begin[k + 1]], ascending; beside them lie `into`, the weights of the arcs
+from them to k, and `out`, those from k to them.  Node k goes as in `elimination`: its head i takes
+the share p = w_ik / s_k of every arc that leaves k.  s_k is a sum of weights, never a difference,
+and log Z the sum of log s_k.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+
+
+@kernel
+def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
+    """Write `begin` (n+1,), return `later`, of symmetric neighbours (CSR) in elimination order.
+
+    What follows k are its own later neighbours and those of the nodes whose first one is k.
+    """
+    n = len(starts) - 1
+    later = np.empty(4 * len(neighbours) + n, dtype=np.int64)
+    child, sibling = np.full(n, -1), np.full(n, -1)
+    mark = np.full(n, -1)
+    size = 0
+    for k in range(n):
+        begin[k] = size
+        if size + n > len(later):
+            longer = np.empty(2 * len(later) + n, dtype=np.int64)
+            longer[:size] = later[:size]
+            later = longer
+        mark[k] = k
+        for at in range(starts[k], starts[k + 1]):
+            i = neighbours[at]
+            if i > k and mark[i] != k:
+                mark[i] = k
+                later[size] = i
+                size += 1
+        c = child[k]
+        while c >= 0:
+            for at in range(begin[c], begin[c + 1]):
+                i = later[at]
+                if mark[i] != k:
+                    mark[i] = k
+                    later[size] = i
+                    size += 1
+            c = sibling[c]
+        later[begin[k] : size] = np.sort(later[begin[k] : size])
+        begin[k + 1] = size
+        if size > begin[k]:
+            first = later[begin[k]]
+            sibling[k] = child[first]
+            child[first] = k
+    return later[:size].copy()
+
+
+@kernel
+def place(begin: IntArray, later: IntArray, k: int, i: int) -> int:
+    """Return where the later neighbour i of k is."""
+    low, high = begin[k], begin[k + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if later[middle] < i:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def scatter(
+    heads: IntArray,
+    dependents: IntArray,
+    weights: FloatArray,
+    begin: IntArray,
+    later: IntArray,
+    into: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write the weights of arcs (m,) between nodes where they belong."""
+    for arc in range(len(heads)):
+        h, d = heads[arc], dependents[arc]
+        if h > d:
+            into[place(begin, later, d, h)] = weights[arc]
+        else:
+            out[place(begin, later, h, d)] = weights[arc]
+
+
+@kernel
+def eliminate(
+    begin: IntArray, later: IntArray, into: FloatArray, out: FloatArray, root: FloatArray,
+    pivots: FloatArray,
+) -> bool:  # fmt: skip
+    """Eliminate all nodes in place; whether every one could reach the root.
+
+    into becomes the shares p, root (n,) the weights of root arcs when their node goes.
+    """
+    n = len(root)
+    where = np.full(n, -1)
+    for k in range(n):
+        first, last = begin[k], begin[k + 1]
+        total = root[k]
+        for at in range(first, last):
+            total += into[at]
+        if not total > 0.0:
+            return False
+        pivots[k] = total
+        for at in range(first, last):
+            into[at] /= total
+        share = root[k] / total
+        for at in range(first, last):
+            root[later[at]] += share * out[at]
+        for at in range(first, last):
+            a = later[at]
+            for own in range(begin[a], begin[a + 1]):
+                where[later[own]] = own
+            for other in range(at + 1, last):
+                own = where[later[other]]
+                out[own] += into[at] * out[other]  # a -> b by a -> k -> b
+                into[own] += into[other] * out[at]  # b -> a
+    return True
+
+
+@kernel
+def select_inverse(
+    begin: IntArray, later: IntArray, into: FloatArray, out: FloatArray, pivots: FloatArray,
+    own: FloatArray, to_later: FloatArray, to_earlier: FloatArray,
+) -> None:  # fmt: skip
+    """Write the inverse B of the Laplacian on its diagonal and the filled pattern.
+
+    own (n,) : B_kk.  to_later : B_ki, to_earlier : B_ik for the later neighbours i of k.
+    Takahashi's recurrences (1973), of which all terms are positive here.
+    """
+    n = len(pivots)
+    where = np.full(n, -1)
+    for k in range(n - 1, -1, -1):
+        first, last = begin[k], begin[k + 1]
+        for at in range(first, last):
+            to_later[at] = 0.0
+            to_earlier[at] = 0.0
+        for at in range(first, last):
+            a = later[at]
+            step = out[at] / pivots[k]
+            to_later[at] += step * own[a]
+            to_earlier[at] += own[a] * into[at]
+            for place_of in range(begin[a], begin[a + 1]):
+                where[later[place_of]] = place_of
+            for other in range(at + 1, last):
+                pair = where[later[other]]
+                to_later[other] += step * to_later[pair]
+                to_later[at] += out[other] / pivots[k] * to_earlier[pair]
+                to_earlier[other] += to_earlier[pair] * into[at]
+                to_earlier[at] += to_later[pair] * into[other]
+        total = 1.0 / pivots[k]
+        for at in range(first, last):
+            total += out[at] / pivots[k] * to_earlier[at]
+        own[k] = total
+
+
+@kernel
+def gather(
+    heads: IntArray,
+    dependents: IntArray,
+    begin: IntArray,
+    later: IntArray,
+    to_later: FloatArray,
+    to_earlier: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Write B_dh for each arc h -> d."""
+    for arc in range(len(heads)):
+        h, d = heads[arc], dependents[arc]
+        if h > d:
+            out[arc] = to_later[place(begin, later, d, h)]
+        else:
+            out[arc] = to_earlier[place(begin, later, h, d)]
+
+
+@kernel
+def wilson(
+    starts: IntArray,
+    heads: IntArray,
+    cumulative: FloatArray,
+    steps: int,
+    rng: np.random.Generator,
+    trees: IntArray,
+) -> bool:
+    """Write trees (k, n) as arcs: from each dependent walk to heads until the tree.
+
+    starts (n+1,) : the arcs into each dependent; heads (m,) its head, -1 the root; cumulative (m,)
+    the sums of their weights.  steps : how many all walks may take; False if they need more.
+    """
+    n = len(starts) - 1
+    for item in range(len(trees)):
+        chosen = trees[item]
+        in_tree = np.zeros(n, dtype=np.bool_)
+        for start in range(n):
+            node = start
+            while node >= 0 and not in_tree[node]:
+                if steps == 0:
+                    return False
+                steps -= 1
+                low, high = starts[node], starts[node + 1] - 1
+                target = rng.random() * cumulative[high]
+                while low < high:
+                    middle = (low + high) // 2
+                    if cumulative[middle] > target:
+                        high = middle
+                    else:
+                        low = middle + 1
+                chosen[node] = low
+                node = heads[low]
+            node = start
+            while node >= 0 and not in_tree[node]:
+                in_tree[node] = True
+                node = heads[chosen[node]]
+    return True
