@@ -1,0 +1,184 @@
+"""What a loss costs a tagger: its step as a share of the step of a BiLSTM, beside other packages.
+
+The network is an embedding, a 2-layer BiLSTM-256 and a linear layer on batches of 64 sequences of
+length 20; "share" is the step (value and gradient) of the objective over that of the network.
+"ratio" is the step of a package over that of the objective here on the same input.
+
+    python benchmarks/torch_users.py [--quick] [--json FILE]
+"""
+
+from _harness import interleaved_medians, one_thread, run
+
+one_thread()
+
+import warnings  # noqa: E402
+
+import torch  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+import fstgrad.torch as fgt  # noqa: E402
+
+BATCH, LENGTH, BEAM = 64, 20, 8
+
+
+class Tagger(torch.nn.Module):
+    """Emissions (B, T, n) of words."""
+
+    def __init__(self, labels):
+        super().__init__()
+        self.embed = torch.nn.Embedding(1000, 256)
+        self.lstm = torch.nn.LSTM(256, 128, num_layers=2, bidirectional=True, batch_first=True)
+        self.emit = torch.nn.Linear(256, labels)
+
+    def forward(self, words):
+        return self.emit(self.lstm(self.embed(words))[0])
+
+
+def levenshtein(y, target):
+    """The edit distance in plain Python, as training scripts have it."""
+    row = list(range(len(target) + 1))
+    for i, symbol in enumerate(y, 1):
+        above, row[0] = row[0], i
+        for j, other in enumerate(target, 1):
+            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (symbol != other))
+    return row[-1]
+
+
+def inputs(labels):
+    """Emissions that ask for gradients, transitions, tags, a beam for each item."""
+    torch.manual_seed(0)
+    emissions = torch.randn(BATCH, LENGTH, labels, requires_grad=True)
+    transitions = torch.randn(labels, labels, requires_grad=True)
+    tags = torch.randint(labels, (BATCH, LENGTH))
+    beam = tags[:, None].repeat(1, BEAM, 1)
+    wrong = torch.rand(beam.shape) < 0.15
+    beam = torch.where(wrong, torch.randint(labels, beam.shape), beam)
+    return emissions, transitions, tags, beam
+
+
+def objectives(labels):
+    """The objectives of this package: name -> a step."""
+    emissions, transitions, tags, beam = inputs(labels)
+    scores = torch.randn(BATCH, BEAM, requires_grad=True)
+    edit = fg.EditDistance(fg.Alphabet(f"t{i}" for i in range(labels)))
+    hamming = fg.Hamming(edit.alphabet)
+
+    def step(value):
+        def call():
+            emissions.grad = transitions.grad = scores.grad = None
+            value().backward()
+
+        return call
+
+    return {
+        "CRF": step(lambda: fgt.CRF(emissions, transitions).nll(tags)),
+        "Hamming margin": step(lambda: fgt.softmax_margin(emissions, tags, hamming)),
+        "edit margin, cap 3": step(lambda: fgt.softmax_margin(emissions, tags, edit, cap=3.0)),
+        "edit margin, band 1": step(lambda: fgt.softmax_margin(emissions, tags, edit, band=1)),
+        "edit risk, band 1": step(lambda: fgt.risk(emissions, tags, edit, band=1)),
+        "n-best risk": step(lambda: fgt.nbest_risk(scores, beam, tags, edit)),
+    }
+
+
+def competitors(labels):
+    """Steps of others: name -> (the objective here, a step)."""
+    emissions, transitions, tags, beam = inputs(labels)
+    scores = torch.randn(BATCH, BEAM, requires_grad=True)
+    found = {}
+
+    def plain_nbest():
+        scores.grad = None
+        rows = zip(beam.tolist(), tags.tolist(), strict=True)
+        losses = torch.tensor([[levenshtein(y, own) for y in ys] for ys, own in rows])
+        (torch.softmax(scores, 1) * losses).sum(1).mean().backward()
+
+    found["plain n-best"] = ("n-best risk", plain_nbest)
+    try:
+        from torchcrf import CRF
+    except ImportError:
+        pass
+    else:
+        theirs = CRF(labels, batch_first=True)
+
+        def crf_step():
+            emissions.grad = None
+            theirs.zero_grad()
+            (-theirs(emissions, tags, reduction="mean")).backward()
+
+        found["pytorch-crf"] = ("CRF", crf_step)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from torch_struct import LinearChainCRF
+    except ImportError:
+        return found
+
+    def struct_step():
+        emissions.grad = transitions.grad = None
+        edges = emissions[:, 1:, :, None] + transitions.T
+        first = torch.nn.functional.pad(emissions[:, :1, None, :], (0, 0, 0, 0, 0, LENGTH - 2))
+        chain = LinearChainCRF((edges + first).contiguous())
+        parts = LinearChainCRF.struct.to_parts(tags, labels)
+        (-chain.log_prob(parts.contiguous().type_as(emissions))).mean().backward()
+
+    return found | {"torch-struct": ("CRF", struct_step)}
+
+
+def decoders(labels):
+    """Decoding here, and by pytorch-crf where it is installed."""
+    emissions, transitions, *_ = (tensor.detach() for tensor in inputs(labels))
+    found = {"decode": lambda: fgt.CRF(emissions, transitions).decode()}
+    try:
+        from torchcrf import CRF
+    except ImportError:
+        return found
+    theirs = CRF(labels, batch_first=True)
+    with torch.no_grad():
+        theirs.transitions.copy_(transitions)
+        theirs.start_transitions.zero_()
+        theirs.end_transitions.zero_()
+    return found | {"decode, pytorch-crf": lambda: theirs.decode(emissions)}
+
+
+def row(labels, name, seconds, network, other=None, threads=1):
+    return {
+        "labels": labels,
+        "objective": name,
+        "threads": threads,
+        "seconds": seconds,
+        "share of BiLSTM": seconds / network,
+        "ratio to ours": None if other is None else seconds / other,
+    }
+
+
+def rows(quick):
+    repeat = 5 if quick else 15
+    for labels in (10, 40) if quick else (10, 40, 200):
+        torch.set_num_threads(1)
+        network, words = Tagger(labels), torch.randint(1000, (BATCH, LENGTH))
+        tags = inputs(labels)[2]
+
+        def step(network=network, words=words, tags=tags):
+            network.zero_grad()
+            torch.nn.functional.cross_entropy(
+                network(words).flatten(0, 1), tags.flatten()
+            ).backward()
+
+        ours, others, decoding = objectives(labels), competitors(labels), decoders(labels)
+        calls = {"BiLSTM": step} | ours | {name: call for name, (_, call) in others.items()}
+        seconds = interleaved_medians(calls | decoding, repeat=repeat)
+        whole = seconds["BiLSTM"]
+        for name in ("BiLSTM", *ours):
+            yield row(labels, name, seconds[name], whole)
+        for name, (mine, _) in others.items():
+            yield row(labels, name, seconds[name], whole, seconds[mine])
+        for name in decoding:
+            yield row(labels, name, seconds[name], whole, seconds["decode"])
+        torch.set_num_threads(2)
+        double = interleaved_medians(ours | {"decode": decoding["decode"]}, repeat=repeat)
+        for name, value in double.items():
+            yield row(labels, name, value, whole, seconds[name], threads=2)
+
+
+if __name__ == "__main__":
+    run("Losses of a tagger beside its BiLSTM, batch 64, length 20", rows)

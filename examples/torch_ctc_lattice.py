@@ -1,0 +1,81 @@
+"""Minimum word error training on the lattices of a CTC model, exact over all their paths.
+
+Training begins with PyTorch's CTC loss.  Then the two likeliest labels of each frame make a lattice
+whose arcs carry the log-probability of a label at a frame.
+
+    python examples/torch_ctc_lattice.py
+"""
+
+import numpy as np
+import torch
+
+import fstgrad as fg
+import fstgrad.torch as fgt
+
+WORDS, LENGTH, DIM, BLANK = 6, 4, 8, 6
+ABC = fg.Alphabet(f"w{i}" for i in range(WORDS))
+LOSS = fg.WordErrorRate(ABC)
+SOUNDS = np.random.default_rng(1).normal(size=(WORDS, DIM))
+
+
+def utterances(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return frames (count, 3 * LENGTH, DIM) and references (count, LENGTH)."""
+    references = rng.integers(WORDS, size=(count, LENGTH))
+    frames = np.repeat(SOUNDS[references], 3, axis=1) * np.tile([1, 1, 0.3], LENGTH)[:, None]
+    frames += rng.normal(size=frames.shape)
+    return torch.tensor(frames, dtype=torch.float32), torch.as_tensor(references)
+
+
+def lattice_of(labels: np.ndarray) -> tuple[fg.Lattice, np.ndarray, np.ndarray]:
+    """Return the lattice of the labels (T, 2) of the frames, and each arc's frame and label."""
+    before, states, arcs = {BLANK: 0}, 1, []  # a state is a frame and the label before it
+    for frame, kept in enumerate(labels.tolist()):
+        after = {label: states + i for i, label in enumerate(kept)}
+        for last, source in before.items():
+            for label, target in after.items():  # a repeated label is written once
+                written = -1 if label in (last, BLANK) else label
+                arcs.append((source, target, written, frame, label))
+        before, states = after, states + len(kept)
+    source, target, written, frames, own = np.array(arcs).T
+    given = source, target, written, np.zeros(len(arcs)), ABC
+    return fg.Lattice.from_arcs(*given, final=before.values()), frames, own
+
+
+def scored(log_probs: torch.Tensor) -> tuple[list[torch.Tensor], list[fg.Lattice]]:
+    """Return the lattices of a batch and the scores of their arcs."""
+    made = [lattice_of(labels) for labels in log_probs.detach().topk(2, dim=2).indices.numpy()]
+    rows = zip(log_probs, made, strict=True)
+    scores = [lattice.scatter(own[frames, labels]) for own, (lattice, frames, labels) in rows]
+    return scores, [lattice for lattice, *_ in made]
+
+
+def error_rate(scores: torch.Tensor, references: torch.Tensor) -> float:
+    """Return the mean word error rate of the likeliest strings of the lattices."""
+    found = fgt.LatticeStrings(*scored(torch.log_softmax(scores.detach(), -1))).decode()
+    rows = zip(found.numpy(), references.numpy(), strict=True)
+    return float(np.mean([LOSS(row[row >= 0], reference) for row, reference in rows]))
+
+
+def main(ctc_steps: int = 40, risk_steps: int = 80) -> list[float]:
+    """Train by CTC, then by risk; return the word error rate on new utterances after each."""
+    rng, _, found = np.random.default_rng(0), torch.manual_seed(0), []
+    model, new = torch.nn.Linear(DIM, WORDS + 1), utterances(200, rng)
+    sizes = [torch.full((32,), size) for size in (3 * LENGTH, LENGTH)]
+    ctc, risk = torch.nn.CTCLoss(blank=BLANK), fgt.LatticeRiskLoss(LOSS)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for phase, count in (("CTC", ctc_steps), ("risk", risk_steps)):
+        for _ in range(count):
+            frames, references = utterances(32, rng)
+            optimizer.zero_grad()
+            log_probs = torch.log_softmax(model(frames), -1)
+            by_frame = (log_probs.transpose(0, 1), references, *sizes)
+            value = ctc(*by_frame) if phase == "CTC" else risk(*scored(log_probs), references)
+            value.backward()
+            optimizer.step()
+        found.append(error_rate(model(new[0]), new[1]))
+    print("word error rate after CTC {:.3f}, after minimum risk {:.3f}".format(*found))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Minimum word error training on n-best lists: a corrector that learns from references alone.
+
+The input repeats some words of the reference and garbles others; at each position the network keeps
+a word, replaces it or drops it.  Hypotheses are drawn from it; the risk needs their errors alone.
+
+    python examples/torch_mwer.py
+"""
+
+import numpy as np
+import torch
+
+import fstgrad as fg
+import fstgrad.torch as fgt
+
+WORDS, LENGTH, DROP = 8, 6, 8
+ABC = fg.Alphabet(f"w{i}" for i in range(WORDS))
+LOSS = fg.WordErrorRate(ABC)
+
+
+def corpus(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, list[np.ndarray]]:
+    """Return inputs (count, 2 * LENGTH), WORDS as padding, and references."""
+    inputs, references = np.full((count, 2 * LENGTH), WORDS), []
+    for row in inputs:
+        references.append(rng.integers(WORDS, size=LENGTH))
+        heard = np.repeat(references[-1], rng.integers(1, 3, size=LENGTH))
+        heard = np.where(rng.random(len(heard)) < 0.1, rng.integers(WORDS, size=len(heard)), heard)
+        row[: len(heard)] = heard
+    return torch.as_tensor(inputs), references
+
+
+class Corrector(torch.nn.Module):
+    """Log-probabilities of a word or DROP for each position, from three neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = torch.nn.Embedding(WORDS + 1, 32)
+        self.near = torch.nn.Conv1d(32, 32, 3, padding=1)
+        self.emit = torch.nn.Linear(32, WORDS + 1)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return (batch, positions, WORDS + 1); a network that copies is where training starts."""
+        hidden = torch.relu(self.near(self.embed(inputs).transpose(1, 2)).transpose(1, 2))
+        copy = 2.0 * torch.nn.functional.one_hot(inputs, WORDS + 1)
+        return torch.log_softmax(self.emit(hidden) + copy, dim=-1)
+
+
+def beam(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return hypotheses (batch, size, positions), -100 where dropped, and their log-probability."""
+    chosen = torch.distributions.Categorical(logits=log_probs).sample((size,)).transpose(0, 1)
+    chosen[:, 0] = log_probs.argmax(dim=-1)
+    total = log_probs[:, None].expand(-1, size, -1, -1).gather(3, chosen[..., None]).sum((2, 3))
+    return chosen.masked_fill(chosen == DROP, -100), total
+
+
+def error_rate(model: Corrector, inputs: torch.Tensor, references: list[np.ndarray]) -> float:
+    """Return the mean word error rate of the best outputs."""
+    with torch.no_grad():
+        rows = zip(model(inputs).argmax(dim=-1).numpy(), references, strict=True)
+    return float(np.mean([LOSS(row[row != DROP], reference) for row, reference in rows]))
+
+
+def main(steps: int = 150) -> tuple[float, float]:
+    """Train; return the word error rate on new inputs before and after."""
+    rng, _ = np.random.default_rng(0), torch.manual_seed(0)
+    model, new = Corrector(), corpus(100, rng)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    before = error_rate(model, *new)
+    for _ in range(steps):
+        inputs, references = corpus(32, rng)
+        hypotheses, log_probs = beam(model(inputs), size=8)
+        optimizer.zero_grad()
+        fgt.nbest_risk(log_probs, hypotheses, references, LOSS).backward()
+        optimizer.step()
+    print(f"word error rate before {before:.3f}, after {(after := error_rate(model, *new)):.3f}")
+    return before, after
+
+
+if __name__ == "__main__":
+    main()
