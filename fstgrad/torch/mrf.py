@@ -41,16 +41,16 @@ def mrf_nll(
 
     Parameters
     ----------
-    node_scores : (I, C) or (B, I, C) floating point
+    node_scores : (I, C), (B, I, C), or images (B, C, H, W) floating point
         Log-weights; -inf forbids.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C)
         Shared by the edges, one table for each edge, or one for each edge of each item.
-    gold : (I,) or (B, I) integer
-        The labelings.
+    gold : (I,), (B, I), or images (B, H, W) integer
+        The labelings; nodes are pixels row by row.
     graph : PairwiseMRF
         A model on the graph: its edges, label counts and grid are used, its scores are not.
     method : "exact", "bp", "trw", "mean_field", "pseudolikelihood", "cd" or "cd1"
-        As in `PairwiseMRF.nll`, with its options.  On a GPU "bp" on finite scores runs there.
+        As in `PairwiseMRF.nll`, with its options.
         Contrastive divergence: `rng` serves all items in turn, `persistent` is
         `PersistentChains(model, chains, items=B)`.
     reduction : {"mean", "sum", "none"}
@@ -73,10 +73,14 @@ def mrf_nll(
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     golds = gold[None] if single else gold
+    if nodes.ndim == 4:
+        nodes, golds = nodes.flatten(2).transpose(1, 2), golds.flatten(1)
+    elif golds.ndim == 3:
+        golds = golds.flatten(1)
     if nodes.ndim != 3 or golds.shape != nodes.shape[:2]:
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}, gold {tuple(gold.shape)}; give "
-            "(I, C) and (I,), or (B, I, C) and (B, I)"
+            "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
         )
     edges = _per_item(edge_scores, len(nodes))
     golds = torch.where(golds == ignore_index, UNKNOWN, golds)

@@ -62,6 +62,11 @@ MODULES = {
         [(2, 4, 4)],
         lambda: fgt.SpanningTreeGeneralizedExpectationLoss(single_root=True),
         lambda m, s: m(s, FEATURES, torch.tensor([0.5, 0.1]))),
+    "MRFLoss": ([(2, 3, 2), (2, 2)], lambda: fgt.MRFLoss(GRAPH), lambda m, n, e: m(n, e, LABELS)),
+    "MRFLoss edges": ([(2, 3, 2), (2, 2, 2, 2)], lambda: fgt.MRFLoss(GRAPH),
+                      lambda m, n, e: m(n, e, LABELS)),
+    "MRFLoss bp": ([(2, 3, 2), (2, 2)], lambda: fgt.MRFLoss(GRAPH, method="bp"),
+                   lambda m, n, e: m(n, e, LABELS)),
 }  # fmt: skip
 
 

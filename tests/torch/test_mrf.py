@@ -230,3 +230,19 @@ def test_half_precision(dtype):
     value.backward()
     assert nodes.grad.dtype == dtype
     assert torch.isfinite(nodes.grad).all()
+
+
+def test_images_are_nodes_row_by_row():
+    zeros = np.zeros((6, 2))
+    grid = fg.PairwiseMRF.grid(2, 3, node_scores=zeros, edge_scores=np.zeros((2, 2)))
+    nodes, edge, gold = scores(grid, shared=True)
+    gold[0, 2] = -100
+    expected = fgt.mrf_nll(nodes, edge, gold, grid, reduction="none")
+    image = nodes.detach().transpose(1, 2).reshape(2, 2, 2, 3).requires_grad_()
+    value = fgt.mrf_nll(image, edge, gold.reshape(2, 2, 3), grid, reduction="none")
+    torch.testing.assert_close(value, expected, rtol=0, atol=1e-12)
+    flat = fgt.mrf_nll(nodes, edge, gold.reshape(2, 2, 3), grid, reduction="none")
+    assert torch.equal(flat, expected)
+    (slope,) = torch.autograd.grad(value.sum(), image)
+    (wanted,) = torch.autograd.grad(expected.sum(), nodes)
+    torch.testing.assert_close(slope.flatten(2).transpose(1, 2), wanted, rtol=0, atol=1e-12)
