@@ -57,11 +57,12 @@ class Mutant:
     stop: int
     old: str
     new: str
+    number: int = 1  # among those of a function that read alike
 
     @property
     def key(self) -> str:
         """What names the mutant in the list of equivalent ones, wherever the line moves."""
-        return f"{self.path}::{self.function}: {self.old} => {self.new}"
+        return f"{self.path}::{self.function}: {self.old} => {self.new} #{self.number}"
 
 
 class Places(ast.NodeVisitor):
@@ -82,7 +83,9 @@ class Places(ast.NodeVisitor):
         stop = self.starts[node.end_lineno - 1] + node.end_col_offset
         old = " ".join(self.data[start:stop].decode().split())
         name = ".".join(self.names) or "module"
-        self.found.append(Mutant(self.path, node.lineno, name, start, stop, old, new))
+        alike = [m for m in self.found if (m.function, m.old, m.new) == (name, old, new)]
+        place = node.lineno, name, start, stop
+        self.found.append(Mutant(self.path, *place, old, new, 1 + len(alike)))
 
     def replaced(self, node: ast.expr, **fields: object) -> None:
         changed = type(node)(**{**{k: getattr(node, k) for k in node._fields}, **fields})
