@@ -180,3 +180,19 @@ def test_bounds_with_cheap_transpositions(transpose, seed):
         assert lower <= log_z <= upper  # widened: nothing is missed by rounding
     chosen = fg.choose_cap(scores, loss, target, tolerance=0.01)
     assert chosen.upper - chosen.lower <= 0.01 + 1e-9
+
+
+def test_steps_of_the_cap_are_a_64th_of_the_range_where_arcs_cost_less():
+    """Losses lie between 200, what two insertions cost, and 200.6: the first cap is just above."""
+    loss = fg.EditDistance(ABC, insert_cost=100.0, delete_cost=100.0, substitute_cost=0.001)
+    tried = []
+
+    def compiled(cap):
+        tried.append(cap)
+        return loss.compile("abcabcab", 6, cap=cap)
+
+    fg.choose_cap(np.zeros((6, 3)), loss, "abcabcab", tolerance=1e-9, compiled=compiled)
+    lowest, highest = loss.against("abcabcab").bounds(6)
+    assert tried[0] == pytest.approx(lowest + max(0.001, (highest - lowest) / 64), rel=1e-12)
+    steps = np.diff(tried)[:-1]
+    np.testing.assert_allclose(steps, tried[0] - lowest, rtol=1e-6)

@@ -52,3 +52,21 @@ def test_a_sum_that_no_string_has():
     b = fg.NGram(ABC, 4).compile("bbbb")
     with pytest.raises(fg.InfeasibleError, match="finite sum"):
         automaton_product(a, b, max_states=1000)
+
+
+@pytest.mark.parametrize("ratio", [(1 / 89, 1 / 97), (1 / 97, 1 / 89)])
+def test_units_of_any_small_ratio_have_an_exact_one(ratio):
+    product = product_machine(one_symbol(5, ratio[0]), one_symbol(7, ratio[1]))
+    assert product.unit == pytest.approx(1 / (89 * 97), rel=1e-12)
+    row = product.advance(product.initial[:, None], 0)
+    exact = 5 * ratio[0] + 7 * ratio[1]
+    assert float(product.value(row)[0]) * product.unit == pytest.approx(exact, rel=1e-14)
+
+
+@pytest.mark.parametrize("large", [0, 1])
+def test_either_side_may_have_the_large_weights(large):
+    machines = [one_symbol(2**58, 1 / 2), one_symbol(1, 1 / 3)]
+    product = product_machine(machines[large], machines[1 - large])
+    row = product.advance(product.initial[:, None], 0)
+    total = float(product.value(row)[0]) * product.unit
+    assert total == pytest.approx(2**57 + 1 / 3, rel=1e-12)

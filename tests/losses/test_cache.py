@@ -131,3 +131,11 @@ def test_a_stored_failure_keeps_nothing_alive():
     assert "max_states=3" in first
     assert [ref() for ref in held] == [None, None]
     assert cache.misses == 1
+
+
+def test_losses_against_targets_are_kept_and_counted():
+    cache, loss = fg.AutomatonCache(), fg.EditDistance(fg.Alphabet("ab"))
+    first = cache.target_loss(loss, "ab")
+    assert cache.target_loss(loss, "ab") is first
+    assert cache.target_loss(loss, "ba") is not first
+    assert (cache.misses, cache.hits) == (2, 1)
