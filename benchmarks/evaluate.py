@@ -5,16 +5,17 @@ and checks that the values agree.  A competitor that is not installed is left ou
 (`pip install rapidfuzz parasail biopython`).
 """
 
-import importlib
-import pathlib
-import string
+from _harness import interleaved_medians, one_thread, run
 
-import numpy as np
+one_thread()
 
-import fstgrad as fg
-from benchmarks._harness import median_seconds, print_table, write_json
+import importlib  # noqa: E402
+import string  # noqa: E402
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
+import numpy as np  # noqa: E402
+
+import fstgrad as fg  # noqa: E402
+
 RESIDUES = "ARNDCQEGHILKMFPSTWYV"
 
 
@@ -56,7 +57,7 @@ def blosum62():
     return np.array([[table[a, b] for b in RESIDUES] for a in RESIDUES])
 
 
-def competitors(name, pairs, matrix):
+def competitors(name, pairs):
     """Yield (competitor, function to scores) for a task."""
     if name == "unit edit distance":
         try:
@@ -88,37 +89,33 @@ def competitors(name, pairs, matrix):
     yield "biopython", lambda: -np.array([aligner.score(a, b) for a, b in pairs])
 
 
-def main():
-    """Print and write the table."""
+def rows(quick):
+    """Yield a row for each task and competitor."""
     rng = np.random.default_rng(0)
     matrix = blosum62()
-    words = spelling_pairs(rng)
+    words = spelling_pairs(rng, 600 if quick else 6000)
     tasks = [("unit edit distance", fg.EditDistance(fg.Alphabet(string.ascii_lowercase)), words)]
     if matrix is not None:
         loss = fg.SmithWaterman(fg.Alphabet(RESIDUES), matrix=matrix, gap_open=11.0, gap_extend=1.0)
-        tasks.append(("BLOSUM62, affine gaps", loss, protein_pairs(rng)))
-    rows = []
+        tasks.append(("BLOSUM62, affine gaps", loss, protein_pairs(rng, 44 if quick else 440)))
     for name, loss, pairs in tasks:
         ys, targets = zip(*pairs, strict=True)
         ours = loss.pairwise(ys, targets)
-        own = median_seconds(lambda: loss.pairwise(ys, targets))  # noqa: B023
-        for other, function in competitors(name, pairs, matrix):
-            same = bool(np.allclose(function(), ours, atol=1e-9))
-            theirs = median_seconds(function)
-            rows.append(
-                {
-                    "task": name,
-                    "pairs": len(pairs),
-                    "competitor": other,
-                    "seconds": own,
-                    "its seconds": theirs,
-                    "ratio": own / theirs,
-                    "same values": same,
-                }
+        for other, function in competitors(name, pairs):
+            if not np.array_equal(function(), ours):
+                raise SystemExit(f"{name}: {other} has other values")
+            medians = interleaved_medians(
+                {"ours": lambda: loss.pairwise(ys, targets), "theirs": function}  # noqa: B023
             )
-    print_table(rows)
-    write_json("evaluate", rows)
+            yield {
+                "task": name,
+                "pairs": len(pairs),
+                "beside": other,
+                "seconds fstgrad": medians["ours"],
+                "seconds beside": medians["theirs"],
+                "times as long": medians["ours"] / medians["theirs"],
+            }
 
 
 if __name__ == "__main__":
-    main()
+    run("Losses of pairs, the same values on one thread", rows)

@@ -26,6 +26,7 @@ from fstgrad.openfst import FstArrays
 
 _MOST_LABELS = 2**22  # pairs of labels that a table may have
 _MOST_BYTES = 2**32
+_LOWEST = -1e30  # below every score, and finite when gaps are taken from it
 _BLOCK = 4096  # pairs that a thread takes at a time
 
 
@@ -78,8 +79,21 @@ class AffineScores:
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,): minus the scores."""
         free = np.array([self.free_ends == end for end in ("y", "target", "local")], dtype=np.int64)
-        gaps = np.array([self.opening, self.extending])
-        return 0.0 - kernels.pairs.affine_scores(y, z, pairs, self.scores, gaps, free)
+        longest = int(max(np.diff(y.first).max(initial=0), np.diff(z.first).max(initial=0)))
+        kind = np.float32 if self._fits(longest) else np.float64
+        gaps = np.array([self.opening, self.extending, _LOWEST], dtype=kind)
+        scores = self.scores.astype(kind)
+        return 0.0 - kernels.pairs.affine_scores(y, z, pairs, scores, gaps, free)
+
+    def _fits(self, longest: int) -> bool:
+        """Whether sums along strings are exact in float32: integers below 2^23 of one unit."""
+        values = np.append(self.scores.ravel(), [self.opening, self.extending])
+        largest = float(np.abs(values).max()) * 4 * (longest + 2)
+        return any(
+            largest * 2.0**bits < 2**23
+            and np.array_equal(values * 2.0**bits, np.rint(values * 2.0**bits))
+            for bits in range(9)
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,10 @@ Strings stand one behind the other, string i from first[i] to first[i + 1]; `pai
 numbers of a hypothesis and of a target.  Costs are float64, +inf where there is no path.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.automata.pairs import PairArcs, Strings
 from fstgrad.checks import FloatArray, IntArray
@@ -139,27 +142,31 @@ def affine_scores(
     y: Strings,
     z: Strings,
     pairs: IntArray,
-    scores: FloatArray,
-    gaps: FloatArray,
+    scores: npt.NDArray[Any],
+    gaps: npt.NDArray[Any],
     free: IntArray,
 ) -> FloatArray:
     """Return the best scores (N,) of alignments with affine gaps, opening at least an extension.
 
-    scores : (n, n) float64, higher is more alike.
-    gaps : (2,) opening and extending costs.
+    scores : (n, n) float32 or float64, higher is more alike.
+    gaps : (3,) opening, extending, and what is below every score.
     free : (3,) 0 or 1: the ends of y, of the target, and both of a local alignment cost nothing.
 
-    A row of the matrix is a pass that vectorises (matches, gaps in the target), then a running
-    maximum (gaps in y), after Gotoh (1982) and Rognes (2011).
+    A row of the matrix is three passes: matches and gaps in the target, a running maximum that
+    carries gaps in y (with their extensions taken out), and the better of the two.  The first and
+    the last vectorise (Gotoh 1982; the order of passes after Rognes 2011).
     """
-    opening, extending = gaps[0], gaps[1]
+    opening, extending, lowest = gaps[0], gaps[1], gaps[2]
     result = np.empty(len(pairs))
     longest = 0
     for t in range(len(z.first) - 1):
         longest = max(longest, z.first[t + 1] - z.first[t])
-    best, down = np.empty(longest + 1), np.empty(longest + 1)
-    came = np.empty(longest + 1)
-    profile, filled = np.empty((len(scores), longest + 1)), -1
+    best, came = np.empty(longest + 1, scores.dtype), np.empty(longest + 1, scores.dtype)
+    down, run = np.empty(longest + 1, scores.dtype), np.empty(longest + 1, scores.dtype)
+    slope = np.empty(longest + 1, scores.dtype)
+    for j in range(longest + 1):
+        slope[j] = extending * j
+    profile, filled = np.empty((len(scores), longest + 1), scores.dtype), -1
     for p in range(len(pairs)):
         target = pairs[p, 1]
         begin, size = z.first[target], z.first[target + 1] - z.first[target]
@@ -168,20 +175,19 @@ def affine_scores(
             for a in range(len(scores)):
                 for j in range(size):
                     profile[a, j] = scores[a, z.ids[begin + j]]
-        best[0] = 0.0
+        best[0] = 0
         for j in range(1, size + 1):
-            best[j] = 0.0 if free[1] or free[2] else -(opening + (j - 1) * extending)
-            down[j] = -_INF
-        highest, at_end = 0.0, best[size]
+            best[j] = 0 if free[1] or free[2] else -opening - slope[j - 1]
+            down[j] = lowest
+        highest, at_end = best[0] * 0, best[size]
         first, last = y.first[pairs[p, 0]], y.first[pairs[p, 0] + 1]
+        floor = highest if free[2] else lowest
         for i in range(first, last):
-            row = profile[y.ids[i]]
-            for j in range(size + 1):
-                came[j] = best[j]
-            floor = 0.0 if free[2] else -_INF
-            best[0] = 0.0 if free[0] or free[2] else -(opening + (i - first) * extending)
-            _matched(best, came, down, row, size, opening, extending, floor)
-            highest = max(highest, _run(best, size, opening, extending))
+            best, came = came, best
+            best[0] = 0 if free[0] or free[2] else -opening - extending * (i - first)
+            _matched(best, came, down, profile[y.ids[i]], size, gaps, floor)
+            top = _run(best, run, slope, size, opening)
+            highest = max(highest, top)
             at_end = max(at_end, best[size])
         value = best[size]
         if free[0]:
@@ -195,32 +201,44 @@ def affine_scores(
 
 @inner_kernel
 def _matched(
-    best: FloatArray,
-    came: FloatArray,
-    down: FloatArray,
-    row: FloatArray,
+    best: npt.NDArray[Any],
+    came: npt.NDArray[Any],
+    down: npt.NDArray[Any],
+    row: npt.NDArray[Any],
     size: int,
-    opening: float,
-    extending: float,
+    gaps: npt.NDArray[Any],
     floor: float,
 ) -> int:
     """Write the best of a match and of a gap in the target into best[1 :]."""
+    opening, extending = gaps[0], gaps[1]
     for j in range(size):
-        gap = max(came[j + 1] - opening, down[j + 1] - extending)
+        one, two = came[j + 1] - opening, down[j + 1] - extending
+        gap = one if one > two else two
         down[j + 1] = gap
-        best[j + 1] = max(max(came[j] + row[j], gap), floor)
+        match = came[j] + row[j]
+        match = match if match > gap else gap
+        best[j + 1] = match if match > floor else floor
     return size
 
 
 @inner_kernel
-def _run(best: FloatArray, size: int, opening: float, extending: float) -> float:
+def _run(
+    best: npt.NDArray[Any], run: npt.NDArray[Any], slope: npt.NDArray[Any], size: int, opening: Any
+) -> Any:
     """Let gaps in y run along a row; return the largest cell."""
-    gap, highest = best[0] - opening, best[0]
+    for j in range(size + 1):
+        run[j] = best[j] + slope[j]
+    carried = run[0]
     for j in range(1, size + 1):
-        cell = max(best[j], gap)
-        gap = max(gap - extending, best[j] - opening)
+        now = run[j]
+        run[j] = carried
+        carried = now if now > carried else carried
+    highest = best[0]
+    for j in range(1, size + 1):
+        gap = run[j] - slope[j - 1] - opening
+        cell = best[j] if best[j] > gap else gap
         best[j] = cell
-        highest = max(highest, cell)
+        highest = cell if cell > highest else highest
     return highest
 
 
