@@ -9,13 +9,17 @@ from fstgrad.cli.border import Input
 from fstgrad.cli.models import columns, model_loss, open_model
 from fstgrad.cli.options import LossChoice, model_loss_options, pairs_argument
 from fstgrad.cli.text import echo
+from fstgrad.training import measures
 
 
 @click.command()
 @click.argument("model", type=Input())
 @pairs_argument
 @model_loss_options
-def evaluate(model: str, pairs: str, choice: LossChoice) -> None:
+@click.option(
+    "--errors", is_flag=True, help="Show the most common errors by symbols on standard error."
+)
+def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
     """Write the measures of a model on PAIRS as one JSON line.
 
     accuracy: share of predictions equal to y; loss: the mean of the loss, null without one;
@@ -24,6 +28,9 @@ def evaluate(model: str, pairs: str, choice: LossChoice) -> None:
     """
     fitted, reading, tags = open_model(model)
     fitted.loss_ = model_loss(model, fitted, choice)
-    result = fitted.evaluate(*columns(pairs, reading, tags))
+    inputs, targets = columns(pairs, reading, tags)
+    result = fitted.evaluate(inputs, targets)
+    if errors:
+        echo(str(measures.errors(fitted.predict(inputs), targets)), err=True)
     finite = {k: v if math.isfinite(v) else None for k, v in result._asdict().items()}
     echo(json.dumps(finite))

@@ -1,5 +1,7 @@
 """`fstgrad loss`: the loss of column 1 against column 2."""
 
+import math
+
 import click
 
 from fstgrad.cli.losses import build_loss
@@ -22,19 +24,30 @@ from fstgrad.io import Row
 @loss_options
 @reading_options
 @skip_errors
-def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool) -> None:
+@click.option(
+    "--align",
+    is_flag=True,
+    help="Show the best alignment below each loss: y, the operations, the target.",
+)
+def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, align: bool) -> None:
     """Print the loss of column 1 (hypothesis) against column 2 (target), one number a line.
 
     PAIRS is a TSV file, or - for standard input.  The numbers are in nats; inf where the transducer
     has no path, nan for a row that --skip-errors skipped.
+
+    With --align three lines follow each loss, and an empty one: . match, S substituted, D deleted
+    (a symbol of y), I inserted (one of the target), T transposed, blank outside a local alignment.
     """
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
     function = build_loss(choice, alphabet)
 
-    def of_row(row: Row) -> float:
+    def of_row(row: Row) -> str:
         y, target = row.pair(reading.tokens_x, reading.tokens_y)
-        return 0.0 if function is None else function(y, target)
+        value = 0.0 if function is None else function(y, target)
+        if not align or function is None or value == math.inf:
+            return repr(value)
+        return f"{value!r}\n{function.align(y, target)}\n"
 
     loop = RowLoop(of_row, skip_errors)
     for _, value in loop.run(progress(rows, "loss")):
-        echo("nan" if value is None else repr(value))
+        echo("nan" if value is None else value)

@@ -5,9 +5,10 @@ from functools import cached_property
 import numpy.typing as npt
 
 from fstgrad import transducers
-from fstgrad.alphabet import Alphabet
+from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.base import ScaledLoss, Target
 from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
@@ -85,6 +86,17 @@ class EditDistance(TransducerLoss):
             return pair_loss(self._arrays[0], n)
         substitute, delete, insert = self._costs
         return SymbolCosts(float(substitute), float(delete), float(insert), n)
+
+    def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
+        """Return a best alignment, by the symbols of the pair alone; see `Loss.align`."""
+        if self._costs is None:
+            return super().align(y, target)
+        pair = self.alphabet.encode(y, name="y"), self.alphabet.encode(target, name="target")
+        own, other = (self.alphabet.decode(ids) for ids in pair)
+        substitute, delete, insert = self._costs
+        symbols = Alphabet(sorted({*own, *other}) or self.alphabet.symbols[:1])
+        small = EditDistance(symbols, insert, delete, substitute, factored=False)
+        return super(EditDistance, small).align(own, other)
 
 
 class Hamming(TransducerLoss):

@@ -1,11 +1,13 @@
 """How good predictions are: accuracy, mean loss, error rate."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.losses import Loss
+from fstgrad.alphabet import Alphabet
+from fstgrad.losses import EditDistance, Loss
 
 Symbols = Sequence[str]
 
@@ -40,22 +42,66 @@ def evaluate(
     """
     pairs = list(zip(predictions, targets, strict=True))
     equal = sum(list(a) == list(b) for a, b in pairs)
-    errors = sum(edit_distance(a, b) for a, b in pairs)
+    distance = _unit_distance([*predictions, *targets])
+    edits = distance.pairwise([list(a) for a, _ in pairs], [list(b) for _, b in pairs])
     symbols = sum(len(target) for target in targets)
     mean, unknown = float("nan"), 0
     if loss is not None:
         known = [(a, b) for a, b in pairs if all(symbol in loss.alphabet for symbol in b)]
         unknown = len(pairs) - len(known)
         mean = float(np.mean([loss(a, b) for a, b in known])) if known else mean
-    return Evaluation(len(pairs), equal / len(pairs), mean, errors / symbols, unknown)
+    return Evaluation(len(pairs), equal / len(pairs), mean, float(edits.sum()) / symbols, unknown)
 
 
 def edit_distance(a: Symbols, b: Symbols) -> int:
-    """Return the least number of insertions, deletions and substitutions; O(|a| |b|)."""
-    row = list(range(len(b) + 1))
-    for i, symbol in enumerate(a, start=1):
-        before, row[0] = row[0], i
-        for j, other in enumerate(b, start=1):
-            best = min(before + (symbol != other), row[j] + 1, row[j - 1] + 1)
-            before, row[j] = row[j], best
-    return row[-1]
+    """Return the least number of insertions, deletions and substitutions."""
+    return int(_unit_distance([a, b]).pairwise([list(a)], [list(b)])[0])
+
+
+class Errors(NamedTuple):
+    """The edits that turn predictions into their targets, of a best alignment of each pair.
+
+    substituted, missing, added : ((prediction's symbol, target's symbol), number), the most
+        frequent first; a missing symbol of the target is (None, symbol), an added one
+        (symbol, None).
+    symbols : of all targets.
+    """
+
+    substituted: tuple[tuple[tuple[str, str], int], ...]
+    missing: tuple[tuple[tuple[None, str], int], ...]
+    added: tuple[tuple[tuple[str, None], int], ...]
+    symbols: int
+
+    def __str__(self) -> str:
+        lines = []
+        for name, found in self._asdict().items():
+            if name != "symbols":
+                number = sum(count for _, count in found)
+                lines.append(f"{name:<12}{number:>8,}  {number / max(1, self.symbols):.2%}")
+                lines += [f"  {a or '-'} for {b or '-'}{count:>8,}" for (a, b), count in found[:10]]
+        return "\n".join(lines)
+
+
+def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors:
+    """Return what was substituted, missing and added in predictions, by symbols.
+
+    Examples
+    --------
+    >>> found = errors(["cat", "dog"], ["cart", "dug"])
+    >>> found.substituted, found.missing, found.added
+    (((('o', 'u'), 1),), (((None, 'r'), 1),), ())
+    """
+    loss = _unit_distance([*predictions, *targets])
+    counts: dict[str, Counter[Any]] = {"substitute": Counter(), "insert": Counter()}
+    counts["delete"] = Counter()
+    for prediction, target in zip(predictions, targets, strict=True):
+        for operation in loss.align(list(prediction), list(target)).operations:
+            if operation.kind in counts:
+                counts[operation.kind][operation.y, operation.target] += 1
+    found = [tuple(counts[kind].most_common()) for kind in ("substitute", "insert", "delete")]
+    return Errors(*found, sum(map(len, targets)))
+
+
+def _unit_distance(sequences: Sequence[Symbols]) -> EditDistance:
+    symbols = sorted({symbol for sequence in sequences for symbol in sequence})
+    return EditDistance(Alphabet(symbols or ["-"]))

@@ -352,3 +352,12 @@ def test_help_is_quick_and_imports_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == "[]"
     assert "marginals" in done.stdout
+
+
+def test_loss_shows_alignments(run):
+    code, out, _ = run("loss", "-", "--align", stdin="sitting\tkitten\nab\tab\n")
+    assert code == 0
+    assert out == "3.0\nsitting\nS...S.D\nkitten-\n\n0.0\nab\n..\nab\n\n"
+    code, out, err = run("loss", "-", "--align", "--loss", "ngram", stdin="ab\tab\n")
+    assert (code, out) == (1, "")
+    assert "no single best alignment" in err

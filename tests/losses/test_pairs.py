@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.training.measures import errors, evaluate
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
 from tests.strings.test_exact import KINDS, make_loss
@@ -157,3 +158,14 @@ def test_what_pairs_are_refused():
         (loss + loss).align("ab", "ab")
     assert loss.pairwise([], []).shape == (0,)
     assert loss.matrix(["a"], []).shape == (1, 0)
+
+
+def test_errors_of_predictions_by_symbols():
+    predictions, targets = ["cat", "dog", "dooog"], ["cart", "dug", "dog"]
+    found = errors(predictions, targets)
+    assert found.substituted == ((("o", "u"), 1),)
+    assert found.missing == (((None, "r"), 1),)
+    assert found.added == ((("o", None), 2),)
+    assert found.symbols == 10
+    assert "o for u" in str(found)
+    assert evaluate(predictions, targets).error_rate == 4 / 10
