@@ -63,7 +63,8 @@ def open_model(path: str) -> tuple[SequenceModel, Reading, int | None]:
     tags = found.get("tags")
     if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
         raise InvalidInputError(f"{path}: its column of tags is {shown(tags)}")
-    return model, Reading(*cast(list[Tokens], tokens), None), tags
+    tokens_x, tokens_y = cast(list[Tokens], tokens)
+    return model, Reading(tokens_x, tokens_y, None), tags
 
 
 def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:

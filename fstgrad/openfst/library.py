@@ -4,7 +4,7 @@ pynini has wheels for Linux on x86-64 alone, and conda packages for macOS as wel
 lattices and models are made of arrays and need neither; what does need OpenFst raises one error.
 """
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fstgrad.errors import MissingDependencyError
 
@@ -42,12 +42,16 @@ class _Missing:
         raise missing()
 
 
-pynini: Any
-pywrapfst: Any
-try:
+if TYPE_CHECKING:
     import pynini
     import pywrapfst
-except ImportError:
-    pynini = pywrapfst = _Missing()
+else:
+    try:
+        import pynini
+        import pywrapfst
+    except ImportError:
+        pynini = pywrapfst = _Missing()
+
+__all__ = ["IS_INSTALLED", "missing", "pynini", "pywrapfst"]
 
 IS_INSTALLED = not isinstance(pynini, _Missing)

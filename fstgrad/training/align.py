@@ -147,7 +147,8 @@ class Aligner:
             A pair has no alignment: one side is too long for the other.
         """
         most_y = max([self.max_y, *self.longest.values()])
-        self._x, self._y, self._number = _Numbering(self.max_x), _Numbering(most_y), {}
+        self._x, self._y = _Numbering(self.max_x), _Numbering(most_y)
+        self._number: dict[tuple[int, int], int] = {}
         read = [(tuple(x), tuple(y)) for x, y in pairs]
         corpus = self._corpus(read, grow=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
@@ -232,9 +233,11 @@ class Aligner:
     def _normalized(self, counts: FloatArray, kinds: IntArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             if self.normalization == "joint":
-                return np.log(counts) - np.log(counts.sum())
-            total = np.bincount(kinds[:, 0], weights=counts)
-            return np.log(counts) - np.log(total[kinds[:, 0]])
+                total = counts.sum()
+            else:
+                total = np.bincount(kinds[:, 0], weights=counts)[kinds[:, 0]]
+            log_p: FloatArray = np.log(counts) - np.log(total)
+        return log_p
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
         """Return the links of pairs; kinds that are not known get numbers, or the number K."""

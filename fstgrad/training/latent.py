@@ -26,7 +26,7 @@ Alignment = Literal["auto", "em", "given"] | None
 Symbols = tuple[str, ...]
 
 
-def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Symbols]]) -> bool:
+def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
     """Whether pairs (x, y) are to be aligned; checks the lengths where they are said to be equal.
 
     Raises
@@ -42,7 +42,7 @@ def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Symbols]]) -> boo
     return alignment == "em" or (alignment == "auto" and any(len(x) != len(y) for x, y in pairs))
 
 
-def check_aligned(pairs: Sequence[tuple[Any, Symbols]]) -> None:
+def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
     """Raise InvalidInputError where x and y of a pair differ in length."""
     for i, (x, y) in enumerate(pairs):
         if len(x) != len(y):
@@ -74,8 +74,8 @@ class LatentOutputs:
 
     @classmethod
     def fit(
-        cls, pairs: Sequence[tuple[Any, Symbols]], alphabet: Alphabet
-    ) -> tuple["LatentOutputs", list[tuple[Any, Symbols]]]:
+        cls, pairs: Sequence[tuple[Any, Any]], alphabet: Alphabet
+    ) -> tuple["LatentOutputs", list[tuple[Any, Any]]]:
         """Return the latent outputs of pairs, and the pairs (padded x, latent z).
 
         The alignment is that of `Aligner` with p(v | u), one symbol of x and up to two of y on a

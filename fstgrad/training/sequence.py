@@ -11,6 +11,7 @@ from fstgrad import losses
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
+from fstgrad.io import Path
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.caps import TOLERANCE
@@ -31,9 +32,7 @@ NAMED: dict[str, Callable[[Alphabet], Loss]] = {
     "ngram": losses.NGram,
     "smith-waterman": losses.SmithWaterman,
 }
-_NO_PART_OF_THE_RESULT = (
-    "n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint",
-)  # fmt: skip
+_NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 
 
 class SequenceModel(Estimator):
@@ -253,7 +252,7 @@ class SequenceModel(Estimator):
             min_count=positive_integer("min_count", self.min_count),
         )
 
-    def _prepare_start(self, pairs: Sequence[XY], Y: Sequences) -> tuple[FloatArray, Sequence[XY]]:
+    def _prepare_start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY]]:
         """Make the loss and the features; return the weights to start from, and aligned pairs."""
         goes_on = self.warm_start and hasattr(self, "coef_")
         alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
@@ -323,14 +322,14 @@ class SequenceModel(Estimator):
             return result.accuracy
         return -result.loss if metric == "neg_loss" else -result.error_rate
 
-    def save(self, path: storage.Path) -> None:
+    def save(self, path: Path) -> None:
         """Write the trained model to an npz file: arrays and one JSON text."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
         storage.save(self, path)
 
     @classmethod
-    def load(cls, path: storage.Path, **given: Any) -> "SequenceModel":
+    def load(cls, path: Path, **given: Any) -> "SequenceModel":
         """Return a model that `save` wrote.
 
         Parameters

@@ -141,7 +141,8 @@ class State:
             raise InvalidInputError(
                 f"{path} belongs to other pairs or settings; remove it, or train as before"
             )
-        return cls(**arrays, **{**text, "history": history})
+        settings: dict[str, Any] = {**arrays, **text, "history": history}
+        return cls(**settings)
 
 
 @dataclass
@@ -210,9 +211,10 @@ class Trainer:
         if self.settings.optimizer == "sgd":
             state.w -= rate * gradient
             return
-        scales = [1 - decay**state.steps for decay in _DECAY]
+        first, second = _DECAY
+        scales = 1 - first**state.steps, 1 - second**state.steps
         kernels.steps.adam(
-            state.w, state.first, state.second, gradient, rate, *_DECAY, *scales, _SMALL
+            state.w, state.first, state.second, gradient, rate, first, second, *scales, _SMALL
         )
 
     def _iterations(self, state: State) -> None:
