@@ -31,6 +31,7 @@ from .losses import MismatchNGram as MismatchNGram
 from .losses import NGram as NGram
 from .losses import NGramSum as NGramSum
 from .losses import NoLoss as NoLoss
+from .losses import Normalized as Normalized
 from .losses import OptimalStringAlignment as OptimalStringAlignment
 from .losses import RuleLoss as RuleLoss
 from .losses import SmithWaterman as SmithWaterman
@@ -42,11 +43,16 @@ from .mrf.batch import PairwiseMRFBatch as PairwiseMRFBatch
 from .mrf.model import PairwiseMRF as PairwiseMRF
 from .strings import Budget as Budget
 from .strings import CapChoice as CapChoice
+from .strings import Consensus as Consensus
 from .strings import Lattice as Lattice
 from .strings import LatticeLoss as LatticeLoss
 from .strings import SampledObjective as SampledObjective
 from .strings import StringDistribution as StringDistribution
 from .strings import choose_cap as choose_cap
+from .strings import direct_loss as direct_loss
+from .strings import hinge as hinge
+from .strings import mbr as mbr
+from .strings import raml as raml
 from .strings import risk as risk
 from .strings import sampled_risk as sampled_risk
 from .strings import sampled_softmax_margin as sampled_softmax_margin

@@ -232,6 +232,13 @@ class LossAutomaton:
             state = np.where(dead, 0, level.nextstate[state, classes])
         return total + self.final[state]
 
+    def scaled(self, factor: float) -> "LossAutomaton":
+        """Return the automaton of factor * L; a negative factor makes it a log-reward."""
+        levels = tuple(Level(level.nextstate, factor * level.cost) for level in self.levels)
+        return LossAutomaton(
+            self.alphabet, self.class_of, levels, factor * self.initial, factor * self.final
+        )
+
     def to_fst(self) -> Fst:
         """Return B as a pynini.Fst over symbols in log64: the weight of y is -L(y), that is e^L."""
         return from_arrays(self.to_arrays())

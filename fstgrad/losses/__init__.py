@@ -10,7 +10,8 @@ Index
 - `TransducerLoss` : any transducer, from memory or from a file.
 - `EditDistance`, `Hamming`, `OptimalStringAlignment`, `LongestCommonSubsequence` : symbols
   inserted, deleted, substituted, transposed.
-- `WordErrorRate`, `CharacterErrorRate` : edit distance a symbol of the target.
+- `WordErrorRate`, `CharacterErrorRate` : edit distance a symbol of the target; `Normalized` : any
+  loss so.
 - `RuleLoss` : a grammar of rules, text that runs no code.
 - `SmithWaterman`, `GlobalAlignment`, `SubstitutionMatrix` : alignments with affine gaps.
 - `NGram`, `NGramSum`, `GappyNGram`, `MismatchNGram` : kernels of n-grams.
@@ -26,6 +27,7 @@ from fstgrad.losses.edit import (
     EditDistance,
     Hamming,
     LongestCommonSubsequence,
+    Normalized,
     OptimalStringAlignment,
     WordErrorRate,
 )
@@ -52,6 +54,7 @@ __all__ = [
     "NGram",
     "NGramSum",
     "NoLoss",
+    "Normalized",
     "OptimalStringAlignment",
     "RuleLoss",
     "ScaledLoss",

@@ -9,7 +9,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.base import ScaledLoss, Target
+from fstgrad.losses.base import Loss, ScaledLoss, Target
 from fstgrad.losses.pairs import PairLoss, SymbolCosts, pair_loss
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import Fst, string_lengths
@@ -102,6 +102,17 @@ class EditDistance(TransducerLoss):
 class Hamming(TransducerLoss):
     """Hamming distance: `cost` for each position that differs; +inf for another length.
 
+    Parameters
+    ----------
+    alphabet : Alphabet of n symbols
+    cost : float, or (n, n) array
+        cost[a, b] of symbol a of y at the place of symbol b of the target.
+
+    Notes
+    -----
+    Cortes et al. (2018), section 2, divide by the length; here `fg.Normalized(fg.Hamming(abc))`
+    does, as for every loss.
+
     Examples
     --------
     >>> from fstgrad import Alphabet
@@ -109,7 +120,7 @@ class Hamming(TransducerLoss):
     1.0
     """
 
-    def __init__(self, alphabet: Alphabet, cost: float = 1.0) -> None:
+    def __init__(self, alphabet: Alphabet, cost: npt.ArrayLike = 1.0) -> None:
         fst = transducers.hamming_transducer.arrays(alphabet, cost=cost, arc_type="log64")
         super().__init__(fst, alphabet)
 
@@ -172,7 +183,35 @@ class OptimalStringAlignment(TransducerLoss):
         super().__init__(fst, alphabet)
 
 
-class WordErrorRate(ScaledLoss):
+class Normalized(ScaledLoss):
+    """A loss divided by the number of symbols of the target.
+
+    A target acceptor may hold several references, all of one length.
+
+    Examples
+    --------
+    >>> from fstgrad import Alphabet, Hamming
+    >>> Normalized(Hamming(Alphabet("acgt")))("gatt", "catc")
+    0.5
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss, 1.0)
+
+    def _factor(self, target: Target) -> float:
+        lengths = string_lengths(target) if isinstance(target, Fst) else {len(target)}
+        if len(lengths) != 1:
+            raise NotSupportedError(
+                f"the references have the lengths {sorted(lengths)}; a rate divides by one length: "
+                "use EditDistance, or give references of one length"
+            )
+        (length,) = lengths
+        if length == 0:
+            raise InvalidInputError("target is empty; a rate divides by its length")
+        return self.factor / length
+
+
+class WordErrorRate(Normalized):
     """Edit distance divided by the number of symbols of the target, with words as symbols.
 
     L(y, y_i) = (insert_cost #ins + delete_cost #del + substitute_cost #sub) / |y_i|, of the best
@@ -198,19 +237,7 @@ class WordErrorRate(ScaledLoss):
         delete_cost: float = 1.0,
         substitute_cost: float = 1.0,
     ) -> None:
-        super().__init__(EditDistance(alphabet, insert_cost, delete_cost, substitute_cost), 1.0)
-
-    def _factor(self, target: Target) -> float:
-        lengths = string_lengths(target) if isinstance(target, Fst) else {len(target)}
-        if len(lengths) != 1:
-            raise NotSupportedError(
-                f"the references have the lengths {sorted(lengths)}; a rate divides by one length: "
-                "use EditDistance, or give references of one length"
-            )
-        (length,) = lengths
-        if length == 0:
-            raise InvalidInputError("target is empty; a rate divides by its length")
-        return self.factor / length
+        super().__init__(EditDistance(alphabet, insert_cost, delete_cost, substitute_cost))
 
 
 class CharacterErrorRate(WordErrorRate):

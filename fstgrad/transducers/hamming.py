@@ -1,6 +1,7 @@
 """The Hamming distance as a transducer."""
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.alphabet import Alphabet
@@ -10,9 +11,12 @@ from fstgrad.transducers.arcs import ArcGroup, FstBuilder, final_at, labels, mac
 
 @FstBuilder
 def hamming_transducer(
-    alphabet: Alphabet, *, cost: float = 1.0, arc_type: ArcType = "standard"
+    alphabet: Alphabet, *, cost: npt.ArrayLike = 1.0, arc_type: ArcType = "standard"
 ) -> FstArrays:
     """Return the Hamming transducer: `cost` for each position in which two strings differ.
+
+    With a matrix cost[a, b] is that of symbol a of y at the place of symbol b of the target, the
+    diagonal included.
 
     One state, start and final, with the loops a:a (cost 0) and a:b (`cost`): n^2 arcs.  Strings of
     different lengths have no path, that is an infinite distance.
@@ -23,7 +27,9 @@ def hamming_transducer(
     >>> hamming_transducer(Alphabet("abc")).num_arcs(0)
     9
     """
-    checks.cost("cost", cost)
     label = labels(alphabet)
-    costs = np.where(label[:, None] == label, 0.0, cost)
+    if np.ndim(cost) == 2:
+        costs = checks.cost_array("cost", cost, (len(alphabet), len(alphabet)))
+    else:
+        costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", float(np.asarray(cost))))
     return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])

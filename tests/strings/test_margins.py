@@ -1,0 +1,98 @@
+"""Hinge, RAML, direct loss and minimum Bayes risk against enumeration."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.oracles import strings as oracle
+from tests.strings.test_exact import make_loss
+
+ABC = fg.Alphabet("abc")
+KINDS = ["edit", "smith-waterman", "hamming", "ngram-smooth", "ngram"]
+
+
+def case(kind, order, seed=0):
+    """Scores, target, automaton, all strings with their scores and losses."""
+    rng = np.random.default_rng(seed)
+    target = tuple(int(i) for i in rng.integers(3, size=4))
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    scores = rng.normal(size=(4, *(4,) * (order - 1), 3))
+    strings = oracle.all_strings(3, 4)
+    losses = np.array([by_hand(y) for y in strings])
+    return scores, np.array(target), loss, strings, oracle.log_weights(scores, None), losses
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hinge_is_the_largest_margin(kind, order):
+    scores, target, loss, strings, weights, losses = case(kind, order)
+    value, gradient = fg.hinge(scores, target, loss.compile(target))
+    totals = np.where(losses < np.inf, weights + losses, -np.inf)
+    gold = float((oracle.parts(target, scores) * scores).sum())
+    assert value == pytest.approx(totals.max() - gold, abs=1e-10)
+    best = strings[int(totals.argmax())]
+    expected = oracle.parts(best, scores) - oracle.parts(target, scores)
+    np.testing.assert_array_equal(gradient, expected)
+    # at temperature 0 the softmax margin, divided by the sharpness, is the hinge
+    if order == 2 and np.isfinite(losses).all():
+        sharp = 400.0
+        soft, _ = fg.softmax_margin(sharp * scores, target, loss.compile(target).scaled(sharp))
+        assert soft / sharp == pytest.approx(value, abs=np.log(81) / sharp)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_raml_is_a_cross_entropy(kind, temperature):
+    scores, target, loss, strings, weights, losses = case(kind, 2)
+    value, gradient = fg.raml(scores, loss.compile(target), temperature)
+    reward = np.where(losses < np.inf, -losses / temperature, -np.inf)
+    reward = np.exp(reward - np.logaddexp.reduce(reward))
+    log_p = weights - np.logaddexp.reduce(weights)
+    assert value == pytest.approx(-(reward @ log_p), abs=1e-10)
+    table = np.array([oracle.parts(y, scores) for y in strings])
+    expected = np.tensordot(np.exp(log_p) - reward, table, axes=1)
+    np.testing.assert_allclose(gradient, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman", "hamming"])
+def test_direct_loss_moves_away_from_a_worse_string(kind):
+    scores, target, loss, strings, weights, losses = case(kind, 2)
+    for epsilon in (0.3, 2.0):
+        value, direction = fg.direct_loss(scores, loss.compile(target), epsilon)
+        best, worse = int(weights.argmax()), int((weights + epsilon * losses).argmax())
+        assert value == pytest.approx(losses[best], abs=1e-11)
+        expected = (
+            oracle.parts(strings[worse], scores) - oracle.parts(strings[best], scores)
+        ) / epsilon
+        np.testing.assert_allclose(direction, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["edit", "hamming"])
+def test_minimum_bayes_risk(kind):
+    scores, _, loss, strings, weights, _ = case(kind, 2, seed=5)
+    p = fg.StringDistribution(scores)
+    found = fg.mbr(p, loss, candidates=81, samples=20_000, rng=1)
+    ys = [np.array(y) for y in strings]
+    risks = loss.matrix(ys, ys) @ np.exp(weights - np.logaddexp.reduce(weights))
+    exact = {tuple(y): risk for y, risk in zip(strings, risks, strict=True)}
+    for ids, risk, error in zip(found.candidates, found.risks, found.standard_errors, strict=True):
+        assert abs(risk - exact[tuple(ids.tolist())]) < 5 * error + 1e-9
+    assert exact[tuple(found.ids.tolist())] <= risks.min() + 0.02
+    at = oracle.marginals(scores).sum(axis=1)
+    np.testing.assert_allclose(found.confidence, at[np.arange(4), found.ids], atol=1e-10)
+    given = fg.mbr(p, loss, candidates=["abca", "bbbb"], rng=1)
+    assert len(given.candidates) == 2
+
+
+def test_normalized_losses_and_matrices_of_costs():
+    normal = fg.Normalized(fg.Hamming(ABC))
+    assert normal("abca", "abbb") == 0.5
+    assert normal.compile("abbb").loss("abca") == 0.5
+    costs = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.5], [1.0, 1.0, 0.0]])
+    loss = fg.Hamming(ABC, costs)
+    assert loss("abc", "bcb") == 1.0 + 0.5 + 1.0
+    assert loss.compile("bcb").loss("abc") == 2.5
+    with pytest.raises(fg.InvalidInputError, match="cost"):
+        fg.Hamming(ABC, costs[:2])
+    with pytest.raises(fg.InvalidInputError, match="temperature"):
+        fg.raml(np.zeros((2, 3)), normal.compile("ab"), 0.0)
