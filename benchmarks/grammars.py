@@ -73,7 +73,8 @@ def misreadings(name: str) -> tuple[list[Pair], list[Pair]]:
 def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count: int) -> list[Any]:
     found = []
     for (x, y), near in zip(pairs, nearest([x for x, _ in pairs], dictionary, count), strict=True):
-        found.append((x, 0, [y, *[dictionary[k] for k in near if dictionary[k] != y][: count - 1]]))
+        others = [dictionary[k] for k in near if dictionary[k] not in (x, y)]
+        found.append((x, 0, [y, *others[: count - 1]]))
     return found
 
 
@@ -132,9 +133,9 @@ def compared(
     yield measured(case, "likelihood", learned, asked, seconds, base)[0]
     start = time.perf_counter()
     lessons = questions(train[:: max(1, len(train) // (200 if quick else 1000))], dictionary, 20)
-    better = fg.fit_ranking(loss, lessons, max_iterations=10 if quick else 40)
+    better = fg.fit_ranking(fit, lessons, max_iterations=10 if quick else 40)
     seconds = time.perf_counter() - start
-    yield measured(case, "ranking", better.loss("probability"), asked, seconds, base)[0]
+    yield measured(case, "then ranking", better.loss("probability"), asked, seconds, base)[0]
 
 
 def spoken(quick: bool) -> Iterator[Row]:

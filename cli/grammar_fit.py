@@ -9,13 +9,22 @@ import click
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli import problem
+from fstgrad.cli import report
 from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
 from fstgrad.cli.options import group
 from fstgrad.cli.text import echo
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, aligner_of, fit_costs, fit_ranking
-from fstgrad.costs.ranking import Questions, Ranking, interval, losses_of, nearest, ranking, ranks
+from fstgrad.costs.ranking import (
+    Questions,
+    Ranking,
+    Semiring,
+    interval,
+    losses_of,
+    nearest,
+    ranking,
+    ranks,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import Grammar
 from fstgrad.io import located, read_alphabet, read_lines, read_rows
@@ -124,7 +133,7 @@ def fit(
     for path, endings in ((output, (".far", ".fst", ".tsv")), (table, (".tsv",))):
         if path is not None and pathlib.Path(path).suffix not in endings:
             raise click.UsageError(f"{path!r}: give a name that ends in {' or '.join(endings)}")
-    problem.announce_compilation()
+    report.announce_compilation()
     is_words = _reads_words(reference, alphabet, symbols)
     rows = _pairs(pairs, is_words)
     loss = _loss(reference, rows, alphabet, symbols, is_words)
@@ -189,7 +198,7 @@ def compare(
     FIRST and SECOND are grammars, `edit`, or files x.far:NAME, x.fst.  Ranks of words that cost the
     same are shared; intervals are of 95 %, bootstrapped over the pairs.
     """
-    problem.announce_compilation()
+    report.announce_compilation()
     is_words = any(_reads_words(name, alphabet, symbols) for name in (first, second))
     rows = _pairs(pairs, is_words)
     dictionary = _dictionary(rows, words, is_words)
@@ -203,7 +212,7 @@ def compare(
     for loss in grammars:
         aligner = aligner_of(loss)
         questions = Questions.encode(loss.alphabet, asked)
-        semiring = "tropical" if loss.semiring == "tropical" else "probability"
+        semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
         losses = losses_of(aligner, questions.pairs, aligner.cost, semiring)
         found.append((ranking(ranks(questions, losses), rng=seed), losses[questions.right]))
     _compared((first, second), [measures for measures, _ in found], seed)
@@ -213,7 +222,7 @@ def compare(
 def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> None:
     """Write the measures of two grammars, and their difference."""
     width = max(10, *map(len, names))
-    echo(f"{'':{width}}  {'reciprocal rank':22}  {'first':22}  {'among five':22}")
+    echo(f"{'':{width}}  {'reciprocal rank':22}  {'first':22}  among five")
     for name, measures in zip(names, found, strict=True):
         cells = (_cell(m) for m in (measures.reciprocal, measures.at_1, measures.at_5))
         echo(f"{name:{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
@@ -276,24 +285,24 @@ def _pairs(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[str]
     return rows
 
 
-def _dictionary(rows: Words, path: str | None, is_words: bool) -> list[Sequence[str]]:
+def _dictionary(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
     """Return the words that may be meant, each once."""
     if path is None:
-        return sorted({y for _, y in rows})
+        return sorted({tuple(y) for _, y in rows})
     lines = [line for line in read_lines(path) if line]
     if not lines:
         raise InvalidInputError(f"{path} is empty; give one word a line")
     words = [tuple(line.split()) if is_words else tuple(line) for line in lines]
-    return sorted({*words, *(y for _, y in rows)})
+    return sorted({*words, *(tuple(y) for _, y in rows)})
 
 
 def _questions(
-    rows: Words, dictionary: Sequence[Sequence[str]], count: int
+    rows: Words, dictionary: Sequence[tuple[str, ...]], count: int
 ) -> list[tuple[Sequence[str], int, list[Sequence[str]]]]:
     """Return each hypothesis with the right word among the nearest ones of the dictionary."""
     asked = []
     for (x, y), near in zip(rows, nearest([x for x, _ in rows], dictionary, count), strict=True):
-        others = [dictionary[k] for k in near if dictionary[k] != y][: count - 1]
+        others = [dictionary[k] for k in near if dictionary[k] != tuple(y)][: count - 1]
         asked.append((x, 0, [y, *others]))
     return asked
 
@@ -366,4 +375,4 @@ def _changes(found: LearnedCosts) -> None:
     """Write the largest changes of costs."""
     echo("largest changes (cost before -> after, times seen)")
     for row in found.changes(_SHOWN):
-        echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.count:.1f}")
+        echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.times:.1f}")

@@ -24,6 +24,7 @@ def shared_data():
 def _quiet_compilation(monkeypatch):
     """No notice on standard error when a test is the first to compile a kernel."""
     monkeypatch.setattr("fstgrad.cli.problem.announce_compilation", lambda: None)
+    monkeypatch.setattr("fstgrad.cli.report.announce_compilation", lambda: None)
 
 
 @pytest.fixture

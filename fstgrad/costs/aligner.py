@@ -244,18 +244,16 @@ class Aligner:
 
     def to_fst(self, cost: FloatArray) -> FstArrays:
         """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
-        kept = np.isfinite(cost[: self.num_arcs])
-        arcs = (self.source, self.ilabel, self.olabel, self.nextstate, cost[: self.num_arcs])
-        source, ilabel, olabel, nextstate, weight = (values[kept] for values in arcs)
+        kept = np.flatnonzero(np.isfinite(cost[: self.num_arcs]))
         return FstArrays(
             "log64",
             self.start,
             cost[self.num_arcs :],
-            source,
-            ilabel,
-            olabel,
-            nextstate,
-            weight,
+            self.source[kept],
+            self.ilabel[kept],
+            self.olabel[kept],
+            self.nextstate[kept],
+            cost[kept],
         )
 
     @cached_property
@@ -345,8 +343,8 @@ def _components(source: IntArray, target: IntArray, states: int) -> tuple[IntArr
     from scipy.sparse.csgraph import connected_components
 
     graph = coo_array((np.ones(len(source)), (source, target)), shape=(states, states))
-    _, number = connected_components(graph, connection="strong")
-    number = number.astype(np.int64)
+    _, found = connected_components(graph, connection="strong")
+    number: IntArray = np.asarray(found, dtype=np.int64)
     follows: dict[int, set[int]] = {int(c): set() for c in number[np.append(source, target)]}
     for a, b in zip(number[source].tolist(), number[target].tolist(), strict=True):
         if a != b:

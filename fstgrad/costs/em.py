@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.costs.aligner import Aligner, Pairs
 from fstgrad.costs.ties import Ties, gates
 
@@ -84,7 +84,7 @@ class Estimator:
                 theta = np.where(in_met, theta, weights.theta)
         return Weights(theta, gates(ties, seen, self.gate_pseudo, weights.log_gate))
 
-    def _crossed(self, theta: FloatArray, cells: FloatArray, free: FloatArray) -> FloatArray:
+    def _crossed(self, theta: FloatArray, cells: FloatArray, free: BoolArray) -> FloatArray:
         """Return theta for classes that several groups share; the objective never falls."""
         from scipy.optimize import minimize
 
@@ -97,9 +97,11 @@ class Estimator:
             whole[free] = values
             log_cell = ties.log_cells(whole)
             share = np.where(np.isfinite(log_cell), np.exp(log_cell), 0.0)
-            slope = cells - in_group[ties.cell_group] * share
+            slope: FloatArray = cells - in_group[ties.cell_group] * share
             value = -float((cells * log_cell)[used].sum())
-            return value, np.bincount(ties.cell_class, slope, minlength=len(theta))[free]
+            by_class: FloatArray = np.zeros(len(theta))
+            np.add.at(by_class, ties.cell_class, slope)
+            return value, by_class[free]
 
         start = np.where(np.isfinite(theta[free]), theta[free], 50.0)
         found = minimize(negative, start, jac=True, method="L-BFGS-B", options={"gtol": 1e-9})

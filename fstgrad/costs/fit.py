@@ -196,7 +196,8 @@ def _estimator(aligner: Aligner, ties: Ties, smoothing: float, prior: Prior) -> 
         return estimator
     share = np.exp(ties.log_cells(estimator.initial().theta))
     in_group = np.bincount(ties.cell_group)[ties.cell_group]
-    return Estimator(aligner, ties, smoothing * in_group * share, smoothing)
+    counts = np.asarray(smoothing * in_group * share, dtype=np.float64)
+    return Estimator(aligner, ties, counts, smoothing)
 
 
 def _check_aligned(estimator: Estimator, data: Pairs) -> None:

@@ -151,7 +151,7 @@ def fit_ranking(
     objective: Literal["softmax", "hinge"] = "softmax",
     margin: float = 0.0,
     semiring: Semiring = "probability",
-    penalty: float = 1e-3,
+    penalty: float = 1e-2,
     max_iterations: int = 50,
 ) -> RankingFit:
     """Learn the costs that rank the right candidate of each question first.

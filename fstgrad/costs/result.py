@@ -1,6 +1,7 @@
 """What a fit found: costs as a transducer, a loss, a table, with their likelihood and errors."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -52,9 +53,17 @@ class LearnedCosts:
         return tuple(rows_of(self.aligner, self.ties, self.cost, self.initial_cost, self.counts))
 
     def changes(self, count: int = 10) -> list[CostRow]:
-        """Return the rows that changed most, by count * |cost - was|."""
-        rows = [row for row in self.rows if np.isfinite(row.cost)]
-        return sorted(rows, key=lambda row: -row.count * abs(row.cost - row.was))[:count]
+        """Return the classes that changed most, by times * |cost - was|.
+
+        Rows of one class are one here: costs are means by count; where there were several, `state`
+        is -1 and `given` empty.
+        """
+        rows: dict[str, list[CostRow]] = {}
+        for row in self.rows:
+            if np.isfinite(row.cost) and row.times > 0:
+                rows.setdefault(row.name, []).append(row)
+        merged = [_merged(own) for own in rows.values()]
+        return sorted(merged, key=lambda row: -row.times * abs(row.cost - row.was))[:count]
 
     def write(
         self,
@@ -133,3 +142,13 @@ class CostFit(LearnedCosts):
             slope[cell, ties.cell_class[own]] -= share[own]
         variance = np.einsum("ij,jk,ik->i", slope, covariance, slope)
         return np.where(share > 0, np.sqrt(np.maximum(variance, 0.0)), np.nan)
+
+
+def _merged(rows: Sequence[CostRow]) -> CostRow:
+    """Return rows of one class as one."""
+    total = sum(row.times for row in rows)
+    cost, was = (
+        sum(row.times * getattr(row, name) for row in rows) / total for name in ("cost", "was")
+    )
+    place = (rows[0].state, rows[0].given) if len(rows) == 1 else (-1, "")
+    return CostRow(*place, rows[0].name, cost, was, total)

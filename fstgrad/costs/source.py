@@ -1,7 +1,7 @@
 """From what a user names as a transducer to an aligner."""
 
 from functools import reduce
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.costs.aligner import Aligner
@@ -18,7 +18,7 @@ class HasLoss(Protocol):
         """Return the loss over an alphabet, over its own if left out."""
 
 
-Source = TransducerLoss | HasLoss | Fst
+Source: TypeAlias = TransducerLoss | HasLoss | Fst
 
 
 def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:

@@ -33,7 +33,7 @@ class CostRow(NamedTuple):
     name : str, the class.
     cost, was : float, the cost of each event, in nats; before, under the transducer's own costs
         made probabilities.
-    count : float, how often they happened in expectation.
+    times : float, how often they happened in expectation.
     """
 
     state: int
@@ -41,7 +41,7 @@ class CostRow(NamedTuple):
     name: str
     cost: float
     was: float
-    count: float
+    times: float
 
 
 def rows_of(
@@ -73,7 +73,7 @@ def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow
         "\t".join(_COLUMNS),
     ]
     lines += [
-        f"{row.state}\t{row.given}\t{row.name}\t{row.cost:.9g}\t{row.was:.6g}\t{row.count:.6g}"
+        f"{row.state}\t{row.given}\t{row.name}\t{row.cost:.9g}\t{row.was:.6g}\t{row.times:.6g}"
         for row in rows
     ]
     pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -88,7 +88,7 @@ class _Losses(torch.autograd.Function):
         return torch.from_numpy(losses).to(ctx.like)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         aligner, ties, pairs, semiring, weight = ctx.problem
         mass = np.ascontiguousarray(grad.detach().cpu().double().numpy())
         count = aligner.best_counts if semiring == "tropical" else aligner.expected_counts

@@ -317,7 +317,7 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
             assert read("ab", "ba") == pytest.approx(learned("ab", "ba"), abs=1e-6)  # float32
         read = with_costs(loss, tmp_path / "x.tsv")
         assert read("ab", "ba") == pytest.approx(learned("ab", "ba"), abs=1e-7)
-    assert fit.changes(2)[0].count > 0
+    assert fit.changes(2)[0].times > 0
     with pytest.raises(fg.InvalidInputError, match=r"x\.csv"):
         fit.write("x.csv")
     text = (tmp_path / "x.tsv").read_text().splitlines()

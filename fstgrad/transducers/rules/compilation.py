@@ -180,9 +180,10 @@ def _writing(
     loops = _Loops()
     for a in range(1, len(abc) + 1):
         loops.add((a,), (a,), 0.0)
-        for edit, read, written in (("delete", (a,), ()), ("insert", (), (a,))):
-            if edit in rules.edits:
-                loops.add(read, written, rules.edits[edit])
+        if "delete" in rules.edits:
+            loops.add((a,), (), rules.edits["delete"])
+        if "insert" in rules.edits:
+            loops.add((), (a,), rules.edits["insert"])
         for b in range(1, len(abc) + 1):
             cost = rules.substitution(abc.symbols[a - 1], abc.symbols[b - 1])
             if a != b and cost is not None:
