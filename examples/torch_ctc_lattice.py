@@ -1,9 +1,6 @@
 """Minimum word error training on the lattices of a CTC model, exact over all their paths.
 
-Training begins with PyTorch's CTC loss.  Then the two likeliest labels of each frame make a lattice
-whose arcs carry the log-probability of a label at a frame.
-
-    python examples/torch_ctc_lattice.py
+python examples/torch_ctc_lattice.py
 """
 
 import numpy as np

@@ -132,6 +132,7 @@ def lattice_risk(
     return _evaluated("risk", scores, lattice, _compiled(lattice, gold, loss, cap), reduction)
 
 
+@torch.compiler.disable
 def _compiled(lattice: Lattices, gold: Any, loss: Any, cap: float | None) -> list[_Item]:
     """Return the items of a batch, or the one item, with compiled losses."""
     if isinstance(lattice, Lattice):
@@ -162,6 +163,7 @@ def _item(lattice: Lattice, gold: Any, loss: Any, cap: float | None) -> _Item:
     return _Item(lattice, gold, known[key])
 
 
+@torch.compiler.disable
 def _evaluated(
     kind: Kind, scores: Scores, lattice: Lattices, items: list[_Item], reduction: Reduction
 ) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """String objectives on tensors: batches, lengths, and automata that are compiled once."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +78,7 @@ def softmax_margin(
     >>> round(float(scores.grad[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    arguments = (scores, gold, lengths, ignore_index)
     return _evaluated(
         "softmax margin", arguments, loss, reduction, Options(cap, band, method, sampling)
     )
@@ -93,7 +93,7 @@ def crf_nll(
     ignore_index: int = IGNORE_INDEX,
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
-    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    arguments = (scores, gold, lengths, ignore_index)
     return _evaluated("softmax margin", arguments, None, reduction, Options())
 
 
@@ -115,19 +115,14 @@ def risk(
     Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
     once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
-    arguments = _Arguments(scores, gold, lengths, ignore_index)
+    arguments = (scores, gold, lengths, ignore_index)
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
     return _evaluated("risk", arguments, loss, reduction, Options(cap, band, method, sampling))
 
 
-class _Arguments(NamedTuple):
-    """What the string functions have in common."""
-
-    scores: torch.Tensor
-    gold: Gold
-    lengths: Lengths
-    ignore_index: int
+# scores, gold, lengths, ignore_index: a plain tuple, which torch.compile looks into without a word
+_Arguments = tuple[torch.Tensor, Gold, Lengths, int]
 
 
 def _evaluated(
@@ -169,6 +164,12 @@ def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
         if gold.dtype.is_floating_point or gold.dtype.is_complex or gold.dtype == torch.bool:
             raise InvalidInputError(f"gold is {gold.dtype}; give integer ids")
         return torch.where(gold == ignore_index, IGNORED, torch.where(gold < 0, IGNORED - 1, gold))
+    return _listed(gold, loss, is_batch=is_batch)
+
+
+@torch.compiler.disable
+def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
+    """Return sequences as padded ids."""
     rows = [
         _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]")
         for i, item in enumerate(gold if is_batch else [gold])

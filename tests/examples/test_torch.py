@@ -2,6 +2,8 @@
 
 import importlib.util
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -34,6 +36,41 @@ def test_pixels():
     assert tied > alone
 
 
-@pytest.mark.parametrize("name", ["torch_tagger", "torch_rerank", "torch_parser", "torch_pixels"])
-def test_examples_are_short(name):
-    assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < 85
+def test_minimum_word_errors_on_lists():
+    before, after = load("torch_mwer").main(steps=40)
+    assert after < before - 0.1
+
+
+def test_minimum_word_errors_on_ctc_lattices():
+    by_ctc, by_risk = load("torch_ctc_lattice").main(ctc_steps=30, risk_steps=15)
+    assert by_risk < by_ctc
+
+
+def test_costs_of_rare_tags():
+    plain, costly = load("torch_rare_tags").main(train=100, epochs=8)
+    assert costly > plain
+
+
+def test_segmentation():
+    alone, tied = load("torch_segmentation").main(count=6, steps=15)
+    assert tied > alone
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # PyTorch's own
+def test_mixed_precision():
+    assert load("torch_finetune").main() > 0.7  # by chance 1 / 3
+
+
+@pytest.mark.slow
+def test_two_processes():
+    program = subprocess.run(
+        [sys.executable, EXAMPLES / "torch_ddp.py"], capture_output=True, text=True, timeout=300
+    )
+    assert program.returncode == 0, program.stderr
+    assert float(program.stdout.split()[-1]) > 0.9  # by chance 1 / 4
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("torch_*.py")), ids=lambda p: p.stem)
+def test_examples_are_short(path):
+    assert len(path.read_text().splitlines()) < 80

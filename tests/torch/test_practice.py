@@ -27,8 +27,11 @@ def test_gradcheck(name):
     assert torch.autograd.gradcheck(lambda *s: cases.value(name, s), cases.scores_of(name))
 
 
-# where a graph breaks PyTorch looks at tensors in ways that it warns of
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+# PyTorch looks at tensors that enter a compiled function in a way that it warns of
+NO_LEAVES = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+
+
+@NO_LEAVES
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @EVERY
 def test_compile(name):
@@ -46,6 +49,27 @@ def test_compile(name):
         assert found.item() == pytest.approx(expected.item(), abs=1e-12)
         slopes = torch.autograd.grad(found, scores), torch.autograd.grad(expected, scores)
         torch.testing.assert_close(*slopes, rtol=0, atol=1e-12)
+
+
+@NO_LEAVES
+@pytest.mark.parametrize("name", [n for n in cases.MODULES if not n.startswith(PARTIAL)])
+def test_a_compiled_loss_behind_a_plain_network(name):
+    """Its inputs are no leaves of the graph."""
+    torch._dynamo.reset()
+    module, call = cases.MODULES[name][1](), cases.MODULES[name][2]
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    scores = cases.scores_of(name)
+    found = call(compiled, *(1.0 * tensor for tensor in scores))
+    close((found.item(), torch.autograd.grad(found, scores)), cases.gradients(name, scores))
+
+
+@NO_LEAVES
+@pytest.mark.parametrize("gold", [["abc", "cb"], [[0, 1, 2], [2, 1]]])
+def test_lists_break_a_compiled_graph_and_no_more(gold):
+    torch._dynamo.reset()
+    (scores,), module = cases.scores_of("RiskLoss"), cases.MODULES["RiskLoss"][1]()
+    found = torch.compile(lambda s: 2 * module(s.exp(), gold), backend="aot_eager")(scores)
+    assert found.item() == pytest.approx(2 * module(scores.exp(), gold).item(), abs=1e-12)
 
 
 @EVERY
