@@ -100,7 +100,7 @@ class Alphabet:
         AlphabetError
             A symbol or an id is not in the alphabet.
         """
-        if isinstance(sequence, bytes) or not (
+        if isinstance(sequence, bytes | set | frozenset | dict) or not (
             hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")
         ):
             raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")

@@ -72,12 +72,7 @@ def index_array(
     name: str, values: npt.ArrayLike, size: int, shape: Shape | None = None, *, lower: int = 0
 ) -> IntArray:
     """Return `values` as int64 indices in [lower, size)."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"{name} is not an array of integers: {error}") from error
-    if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
-        raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
+    array = integers(name, values)
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
         raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
     array = array.astype(np.int64)
@@ -88,6 +83,17 @@ def index_array(
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; indices run from {lower} to {size - 1}"
         )
+    return array
+
+
+def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return `values` as an array of integers of any type and shape."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"{name} is not an array of integers: {error}") from error
+    if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
+        raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
     return array
 
 
@@ -126,12 +132,16 @@ def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 def cost(name: str, value: float) -> float:
     """Return `value` as a float >= 0; infinity forbids."""
-    return float("inf") if value == np.inf else positive_number(name, value, allow_zero=True)
+    if isinstance(value, float) and value == np.inf:
+        return value
+    return positive_number(name, value, allow_zero=True)
 
 
 def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
     """Return `value` as a finite float above zero (or not below it)."""
     try:
+        if np.ndim(value):
+            raise TypeError("not a scalar")
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
@@ -157,7 +167,7 @@ def one_of(name: str, value: str, options: Sequence[str]) -> str:
     return value
 
 
-def instance(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+def instance(name: str, value: object, kind: Any, what: str) -> None:
     """Raise unless `value` is of a kind, which an error calls `what` ("an Alphabet").
 
     Raises

@@ -254,8 +254,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             checks.sparse_matrix("X", X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(f"X is no table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
         x.eliminate_zeros()
@@ -266,7 +266,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         """Return the names that were given, those of the data frame, or x0, x1, ..."""
         if given is None:
             given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
-        if len(set(given)) != features:
+        given = checks.items("feature_names", given)
+        if len(set(map(str, given))) != features or len(given) != features:
             raise InvalidInputError(
                 f"feature_names has {len(set(given))} distinct names for {features} columns of X"
             )

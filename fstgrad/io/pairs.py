@@ -230,7 +230,12 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
     if arrays["weights"].dtype.kind not in "iuf":
         raise InvalidInputError(f"{path}: weights has dtype {arrays['weights'].dtype}; give floats")
     symbols = arrays.get("symbols")
-    alphabet = None if symbols is None else Alphabet(str(symbol) for symbol in symbols)
+    if symbols is not None and (symbols.ndim != 1 or symbols.dtype.kind != "U"):
+        raise InvalidInputError(
+            f"{path}: symbols has shape {symbols.shape} and dtype {symbols.dtype}; give a list of "
+            "texts"
+        )
+    alphabet = None if symbols is None else Alphabet(symbols.tolist())
     return arrays["weights"].astype(np.float64), alphabet
 
 

@@ -99,7 +99,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         connectivity : 4 or 8
         """
         height, width = positive_integer("height", height), positive_integer("width", width)
-        if connectivity not in (4, 8):
+        if not isinstance(connectivity, int) or connectivity not in (4, 8):
             raise InvalidInputError(f"connectivity is {connectivity!r}; choose 4 or 8")
         edges = grid_edges(height, width, connectivity)
         edges.flags.writeable = False

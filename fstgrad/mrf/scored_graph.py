@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, instance, log_weights
+from fstgrad.checks import FloatArray, IntArray, index_array, instance, integers, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
@@ -164,7 +164,8 @@ class ScoredGraph:
         return self._label_array(name, structure, np.arange(self.num_nodes))
 
     def _label_array(self, name: str, labels: npt.ArrayLike, nodes: IntArray) -> IntArray:
-        flat = np.reshape(labels, -1) if np.ndim(labels) == 2 else labels
+        flat = integers(name, labels)
+        flat = flat.reshape(-1) if flat.ndim == 2 else flat
         array = index_array(name, flat, self.num_labels, (len(nodes),))
         bad = np.flatnonzero(array >= self.labels_per_node[nodes])
         if bad.size:

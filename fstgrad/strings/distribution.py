@@ -13,6 +13,7 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
+    instance,
     log_weights,
     one_of,
     positive_integer,
@@ -263,6 +264,7 @@ class StringDistribution(ArrayDistribution):
     @staticmethod
     def _check_automaton(scores: FloatArray, b: LossAutomaton) -> None:
         length, n = len(scores), scores.shape[-1]
+        instance("b", b, LossAutomaton, "what loss.compile returns")
         if (b.length, len(b.alphabet)) != (length, n):
             raise InvalidInputError(
                 f"scores are for {length} positions and {n} symbols; the automaton was compiled "

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, positive_integer, real_array, sparse_matrix
+from fstgrad.checks import FloatArray, instance, positive_integer, real_array, sparse_matrix
 from fstgrad.errors import InvalidInputError
 
 SparseMatrix: TypeAlias = Any  # scipy.sparse, which `import fstgrad` does not load
@@ -76,6 +76,7 @@ class Features(Protocol):
 
 def context_shape(alphabet: Alphabet, order: int) -> tuple[int, ...]:
     """Return the shape (n+1, ..., n+1, n) of one position of a score table."""
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     return (len(alphabet) + 1,) * (order - 1) + (len(alphabet),)
 
 

@@ -163,7 +163,7 @@ class ArcTable:
         self, trees: npt.ArrayLike, name: str, *, single_root: bool
     ) -> tuple[IntArray, IntArray | None]:
         """Return heads and labels (..., b, n) of trees (..., n) or (..., n, 2), checked."""
-        array = np.asarray(trees)
+        array = checks.integers(name, trees)
         n = self.scores.shape[-2 if self.labeled else -1] - 1
         shape = (*self.batch_shape, n, 2) if self.labeled else (*self.batch_shape, n)
         if array.ndim < len(shape) or array.shape[array.ndim - len(shape) :] != shape:

@@ -71,6 +71,7 @@ class TreeDistribution(MomentDistribution):
     ) -> None:
         self._table = ArcTable.checked(scores, lengths, labeled)
         self.scores = self._table.scores
+        checks.instance("single_root", single_root, bool | np.bool_, "True or False")
         self.single_root = bool(single_root)
         self.event_ndim = 3 if self._table.labeled else 2
 

@@ -187,6 +187,8 @@ def _made(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
 
 
 def _has_nan(value: Any) -> bool:
+    if hasattr(value, "_fields"):  # records say with NaN what does not apply
+        return False
     if isinstance(value, tuple | list):
         return any(_has_nan(part) for part in value[:20])
     if isinstance(value, float | np.floating):
