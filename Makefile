@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
+.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,12 @@ mutants: $(VENV)/.dev
 test-without-openfst: $(VENV)/.dev
 	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest -n $(WORKERS) tests/automata tests/lattices \
 	    tests/losses tests/strings tests/training tests/cli tests/torch
+
+# The fuzzer: prints what it finds and keeps the inputs in build/fuzz/findings.
+SECONDS ?= 120
+SEED    ?= 0
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz.runner --seconds $(SECONDS) --seed $(SEED)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

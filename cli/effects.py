@@ -8,7 +8,17 @@ from click.core import ParameterSource
 from fstgrad.cli.options import Estimation
 
 # what is about a loss, and means nothing without one
-OF_LOSSES = ("cap", "tolerance", "engine", "max_states", "method", "samples", "seed", "cache")
+OF_LOSSES = (
+    "cap",
+    "tolerance",
+    "engine",
+    "max_states",
+    "method",
+    "samples",
+    "seed",
+    "cache",
+    "cache_memory",
+)
 
 
 def was_given(name: str) -> bool:

@@ -6,8 +6,9 @@ import math
 import click
 
 from fstgrad.cli.border import Input
+from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.models import columns, model_loss, open_model
-from fstgrad.cli.options import LossChoice, model_loss_options, pairs_argument
+from fstgrad.cli.options import pairs_argument
 from fstgrad.cli.text import echo
 from fstgrad.training import measures
 

@@ -93,7 +93,8 @@ def mean_gradient(
     none = Sums(np.zeros_like(weights))
     journal = Journal(running.resume, _settings(problem, reading), none)
     run = _Run(journal, reading, skip_errors)
-    with Batch(problem.objective, running.jobs, cache_directory=running.cache) as batch:
+    memory = running.cache_memory * 2**20
+    with Batch(problem.objective, running.jobs, memory, running.cache) as batch:
         run.work(batch, weights, progress(problem.rows, "gradient"))
     sums = journal.sums
     value, gradient = sums.mean()

@@ -12,7 +12,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.cli import report
 from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
-from fstgrad.cli.options import group
+from fstgrad.cli.grouping import group
 from fstgrad.cli.text import echo
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, aligner_of, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (

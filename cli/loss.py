@@ -4,15 +4,9 @@ import math
 
 import click
 
+from fstgrad.cli.loss_options import LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
-from fstgrad.cli.options import (
-    LossChoice,
-    Reading,
-    loss_options,
-    pairs_argument,
-    reading_options,
-    skip_errors,
-)
+from fstgrad.cli.options import Reading, pairs_argument, reading_options, skip_errors
 from fstgrad.cli.pairs import RowLoop, rows_and_alphabet
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo

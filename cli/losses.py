@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli.options import LossChoice
+from fstgrad.cli.loss_options import LossChoice
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
 from fstgrad.losses import (

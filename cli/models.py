@@ -12,8 +12,9 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import real_array
 from fstgrad.cli.effects import without_effect
 from fstgrad.cli.examples import examples
+from fstgrad.cli.loss_options import MODEL_LOSS, LossChoice
 from fstgrad.cli.losses import LOSSES, build_loss
-from fstgrad.cli.options import MODEL_LOSS, LossChoice, Reading
+from fstgrad.cli.options import Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES
 from fstgrad.io import Tokens, read_confusion, shown

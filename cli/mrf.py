@@ -11,7 +11,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, whole
-from fstgrad.cli.options import group
+from fstgrad.cli.grouping import group
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS

@@ -8,43 +8,21 @@ A command takes a group as one argument:
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from fstgrad.cli.border import (
-    COST,
     COUNT,
     NOT_NEGATIVE,
-    POSITIVE,
     SEED,
     Input,
-    Number,
     Output,
     whole,
 )
+from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.io import Tokens
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def group(name: str, record: type, *declarations: Decorator) -> Decorator:
-    """Return a decorator that adds options to a command and hands them over as one `record`."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def packed(**values: Any) -> Any:
-            fields = {field.name: values.pop(field.name) for field in dataclasses.fields(record)}
-            return command(**values, **{name: record(**fields)})
-
-        made: Callable[..., Any] = packed
-        for declaration in reversed(declarations):
-            made = declaration(made)
-        return made
-
-    return decorate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,32 +32,6 @@ class Reading:
     tokens_x: Tokens
     tokens_y: Tokens
     alphabet: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class LossChoice:
-    """The name of a loss and the parameters that were given.
-
-    `matrix` and `confusion` are paths on a command line; in a model file they are the (n, n)
-    numbers.
-    """
-
-    loss: str
-    insert_cost: float | None
-    delete_cost: float | None
-    substitute_cost: float | None
-    match_cost: float | None
-    transpose_cost: float | None
-    matrix: str | list[list[float]] | None
-    gap_open: float | None
-    gap_extend: float | None
-    free_ends: str | None
-    confusion: str | list[list[float]] | None
-    ngram_order: int | None
-    decay: float | None
-    mismatches: int | None
-    smoothing: float | None
-    log: bool | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +59,7 @@ class Running:
 
     jobs: int
     cache: str | None
+    cache_memory: int
     resume: str | None
 
 
@@ -146,7 +99,6 @@ def nats(text: str) -> float | Literal["auto"]:
     return number
 
 
-FILE = Input(dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE)
@@ -185,78 +137,6 @@ reading_options = group(
         type=FILE,
         help="One symbol a line.  [default: the symbols in the data]",
     ),
-)
-
-_parameters = (
-    click.option(
-        "--loss",
-        default="edit",
-        show_default=True,
-        help="edit, edit-factored, osa, lcs, wer, cer, hamming, smith-waterman, alignment, ngram, "
-        "ngram-sum, gappy, mismatch or none; a grammar (fstgrad grammar list, PATH.py:BUILDER); a "
-        "transducer in a file (x.far:NAME, x.fst, x.txt).",
-    ),
-    click.option("--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
-    click.option("--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
-    click.option(
-        "--substitute-cost",
-        type=COST,
-        help="edit*, osa, wer, cer, hamming, smith-waterman.  [1]",
-    ),
-    click.option("--match-cost", type=Number(), help="smith-waterman.  [default: -2]"),
-    click.option(
-        "--confusion",
-        type=FILE,
-        help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
-    ),
-    click.option("--transpose-cost", type=COST, help="osa.  [default: 1]"),
-    click.option(
-        "--matrix",
-        type=Input(),
-        help="smith-waterman, alignment: scores in NCBI text format, such as BLOSUM62.",
-    ),
-    click.option(
-        "--gap-open",
-        type=NOT_NEGATIVE,
-        help="smith-waterman, alignment: cost of a gap's first symbol.",
-    ),
-    click.option(
-        "--gap-extend",
-        type=NOT_NEGATIVE,
-        help="... and of each further one.  [default: --gap-open]",
-    ),
-    click.option(
-        "--free-ends",
-        type=click.Choice(["none", "y", "target", "both"]),
-        help="alignment: whose ends may be left out for nothing.  [default: none]",
-    ),
-    click.option(
-        "--ngram-order", type=COUNT, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
-    ),
-    click.option("--decay", type=POSITIVE, help="gappy: weight of a symbol of the stretch.  [0.5]"),
-    click.option("--mismatches", type=whole(0), help="mismatch: symbols that may differ.  [1]"),
-    click.option(
-        "--smoothing",
-        type=NOT_NEGATIVE,
-        help="kernels: added to the count inside the logarithm.  [default: 0]",
-    ),
-    click.option(
-        "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
-    ),
-)
-loss_options = group("choice", LossChoice, *_parameters)
-MODEL_LOSS = "model"
-model_loss_options = group(
-    "choice",
-    LossChoice,
-    click.option(
-        "--loss",
-        default=MODEL_LOSS,
-        show_default=True,
-        help="model: what it was trained with.  A loss from a file of yours is not in the model: "
-        "give it as in fstgrad train.",
-    ),
-    *_parameters[1:],
 )
 
 cap_options = (
@@ -314,6 +194,19 @@ method_options = group(
     click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: the draws."),
 )
 
+
+def cache_memory_option(default: int) -> Decorator:
+    """Return the option of the memory that compiled losses may take."""
+    return click.option(
+        "--cache-memory",
+        type=whole(0),
+        default=default,
+        show_default=True,
+        metavar="MB",
+        help="Memory for compiled losses that may be used again, all processes together.",
+    )
+
+
 running_options = group(
     "running",
     Running,
@@ -330,6 +223,7 @@ running_options = group(
         metavar="FOLDER",
         help="Keep compiled losses here for later runs.",
     ),
+    cache_memory_option(256),
     click.option(
         "--resume",
         type=Output(beside=(".npz",)),

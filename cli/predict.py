@@ -4,8 +4,8 @@ import click
 
 from fstgrad.cli.border import COUNT, Input
 from fstgrad.cli.examples import columns_of, read_input
+from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import open_model
-from fstgrad.cli.options import FILE
 from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows
 

@@ -10,17 +10,15 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Output, whole
 from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
 from fstgrad.cli.examples import examples
+from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.models import about, columns
 from fstgrad.cli.options import (
-    FILE,
-    Decorator,
     Estimation,
-    LossChoice,
     Reading,
+    cache_memory_option,
     cap_options,
-    group,
-    loss_options,
     method_options,
     pairs_argument,
     reading_options,
@@ -123,6 +121,7 @@ training_options = group(
     help="Draw learning curves; the numbers go to FILE.json.",
 )
 @_number("--jobs", 1, "Processes.  The weights are the same for every number.")
+@cache_memory_option(4096)
 @click.option("--resume", is_flag=True, help="Go on from OUTPUT.checkpoint if it is there.")
 @click.option(
     "--tags",
@@ -141,6 +140,7 @@ def train(
     output: str,
     curves: str | None,
     jobs: int,
+    cache_memory: int,
     resume: bool,
     tags: int | None,
 ) -> None:
@@ -167,6 +167,7 @@ def train(
         **dataclasses.asdict(estimation),
         alphabet=alphabet,
         n_jobs=jobs,
+        cache_bytes=cache_memory * 2**20,
         callbacks=(_show,),
         checkpoint=str(checkpoint),
     )

@@ -12,7 +12,8 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.cli.border import COUNT, SEED, Input, Number, Output
 from fstgrad.cli.effects import without_effect
-from fstgrad.cli.options import group, output_npz
+from fstgrad.cli.grouping import group
+from fstgrad.cli.options import output_npz
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, InvalidInputError

@@ -26,6 +26,7 @@ from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.io import memory_limit
 
 _STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
 _NO_LIMIT = 2**62
@@ -110,7 +111,7 @@ def determinize(
     )
     levels: list[RawLevel] = []
     states, held = 1, 0
-    max_memory = max(_LEAST_BYTES, _STATE_BYTES * max_states)
+    max_memory = min(max(_LEAST_BYTES, _STATE_BYTES * max_states), memory_limit())
     for remaining in reversed(range(length)):
         step = frontier.advance(remaining, max_states - states, max_memory - held)
         position = length - remaining

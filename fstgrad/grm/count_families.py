@@ -29,6 +29,8 @@ EMPTY = -100.0  # eta_1 of a count that never occurs, in place of log 0
 POISSON_LAST = 1 << 20  # counts in the table of the Poisson base; sums beyond are done at the mode
 TAIL = 400.0  # nats of decay that the table of a geometric tail spans
 
+LARGEST_COUNT = 1_000_000
+
 
 class CountBase(Base):
     """Counts 0, 1, 2, ... with a table; subclasses give B, and statistics of their own."""
@@ -73,6 +75,11 @@ class CountBase(Base):
             raise InvalidInputError(
                 f"X holds {values[wrong[0]]}; the {self.name} base models counts 0, 1, 2, ...: "
                 'Negative values in data, or fractions, need base="gaussian" or "exponential"'
+            )
+        if values.size and values.max() > LARGEST_COUNT:
+            raise InvalidInputError(
+                f"X holds {values.max():g}; sums run over every count, up to {LARGEST_COUNT:,}: "
+                'divide the counts, or take base="gaussian" or "exponential"'
             )
 
     def table(self, k: int) -> "Table":

@@ -5,6 +5,7 @@ import numpy as np
 from fstgrad import openfst
 from fstgrad.checks import IntArray
 from fstgrad.errors import StateLimitError
+from fstgrad.io import memory_limit
 from fstgrad.openfst import Fst, FstArrays
 
 DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2: integers stay integers
@@ -42,6 +43,8 @@ def determinized(
         delta = DELTA[machine.arc_type()]
     if openfst.is_empty(machine):
         return machine
+    # OpenFst ends the process where memory ends, so that no more states are let be than fit in
+    max_states = min(max_states, max(1, memory_limit() // _bytes_of_a_state(machine)))
     if prune is not None:
         machine = openfst.prune(machine, prune)
     if machine.arc_type() == "standard":
@@ -53,6 +56,14 @@ def determinized(
     if result.num_states() > max_states:
         raise too_many(result.num_states(), max_states)
     return result
+
+
+def _bytes_of_a_state(machine: Fst) -> int:
+    """Return about the most that OpenFst needs for a state of Det(M): its subset and its arcs."""
+    arrays = openfst.to_arrays(machine)
+    depth = depths(arrays)
+    widest, symbols = int(np.bincount(depth[depth >= 0]).max()), len(np.unique(arrays.ilabel))
+    return 512 + 64 * (widest + symbols)
 
 
 def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
