@@ -3,7 +3,8 @@
 Index
 -----
 - `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
-- `real_array` : finite numbers of a given shape; `float_array` : any numbers.
+- `real_array` : finite numbers of a given shape; `direction_array` : of moderate size;
+  `float_array` : any numbers.
 - `index_array` : integers in a range.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
@@ -31,6 +32,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
+_LARGEST_FACTOR = 1e150
 Seed = np.random.Generator | int | None
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -55,6 +57,17 @@ def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
     if bad.any():
         where = _first(bad)
         raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
+    return array
+
+
+def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
+    """Return `values` as finite numbers whose products with others do not overflow."""
+    array = real_array(name, values, shape)
+    if array.size and np.abs(array).max() > _LARGEST_FACTOR:
+        raise InvalidInputError(
+            f"{name} has an entry of {np.abs(array).max():g}; products with more than "
+            f"{_LARGEST_FACTOR:g} overflow, scale it"
+        )
     return array
 
 

@@ -37,7 +37,7 @@ def resolve(base: "str | Base") -> Base:
     """Return the family that `base` names, or `base` itself."""
     if isinstance(base, Base):
         return base
-    if base not in BASES:
+    if not isinstance(base, str) or base not in BASES:
         raise InvalidInputError(
             f"base is {base!r}; choose one of {', '.join(BASES)} or give a family such as "
             "FiniteCounts(log_measure)"

@@ -316,7 +316,7 @@ class Lattice(ArrayDistribution):
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative of the posteriors along a change of the scores."""
-        values = checks.real_array("direction", direction, self.scores.shape)
+        values = checks.direction_array("direction", direction, self.scores.shape)
         mean, given = self._flow.conditional_means(values)
         return self._flow.posterior * (given - mean)
 

@@ -9,12 +9,12 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     Seed,
+    direction_array,
     float_array,
     generator,
     instance,
     log_weights,
     positive_integer,
-    real_array,
 )
 from fstgrad.distribution import Distribution, masked_inner
 from fstgrad.errors import InvalidInputError
@@ -197,7 +197,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def _like_scores(self, name: str, table: Table, *, finite: bool = False) -> Table:
         instance(name, table, Table, "a Table like the scores")
-        checked = real_array if finite else float_array
+        checked = direction_array if finite else float_array
         node = checked(f"{name}.node", table.node, self.scores.node.shape)
         edge = checked(f"{name}.edge", table.edge)
         if edge.shape not in (self.scores.edge.shape, self.edge_stack.shape):

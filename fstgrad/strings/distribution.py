@@ -12,12 +12,12 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     Seed,
+    direction_array,
     generator,
     instance,
     log_weights,
     one_of,
     positive_integer,
-    real_array,
 )
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -179,7 +179,7 @@ class StringDistribution(ArrayDistribution):
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:
         """Return the derivative of the marginals along a change of the scores; two passes."""
-        direction = real_array("direction", direction, self.scores.shape)
+        direction = direction_array("direction", direction, self.scores.shape)
         return tangent(self.scores, self.automaton, scale=1, direction=direction).change
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:

@@ -369,7 +369,7 @@ class TreeDistribution(MomentDistribution):
         return lists if self.batch_shape else lists[0]
 
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
-        array = checks.real_array(name, values)
+        array = checks.direction_array(name, values)
         try:
             return np.array(np.broadcast_to(array, self.scores.shape), order="C")
         except ValueError as error:
