@@ -55,6 +55,16 @@ SEED    ?= 0
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz.runner --seconds $(SECONDS) --seed $(SEED)
 
+# A hundred kills a target, full disks, closed pipes, flipped bits, small memory.
+faults: $(VENV)/.dev
+	$(BIN)/python tests/faults.py
+
+# The suite with every index of a kernel checked; takes several times as long.
+bounds: $(VENV)/.dev
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/python -m pytest -n $(WORKERS) -q \
+	    tests/automata tests/losses tests/strings tests/lattices tests/training tests/grm \
+	    tests/mrf tests/trees tests/reference
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

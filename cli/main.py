@@ -39,6 +39,10 @@ COMMANDS = {
 }
 
 
+class _Held(Exception):
+    """Carries an exception past click."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported on use; a wrong name gets the near ones."""
 
@@ -65,6 +69,13 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0], self.table) or list(self.table)
             ctx.fail(f"no command {args[0]!r}; did you mean {', '.join(near)}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; what click would make an exit code of comes out as it is."""
+        try:
+            return super().invoke(ctx)
+        except (OSError, EOFError, KeyboardInterrupt) as error:
+            raise _Held from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table without importing a command."""
@@ -119,7 +130,8 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
         except BaseException as error:
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
-            return _said(error)
+            held = isinstance(error, _Held) and error.__cause__
+            return _said(held or error)
         finally:
             _on_termination(before)
 

@@ -100,9 +100,7 @@ class Alphabet:
         AlphabetError
             A symbol or an id is not in the alphabet.
         """
-        if isinstance(sequence, bytes | set | frozenset | dict) or not (
-            hasattr(sequence, "__len__") and hasattr(sequence, "__iter__")
-        ):
+        if isinstance(sequence, bytes | set | frozenset | dict) or not _is_sized(sequence):
             raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")
         if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
             raise AlphabetError(
@@ -164,3 +162,11 @@ class Alphabet:
     def _preview(self, most: int = 10) -> str:
         shown = " ".join(self.symbols[:most])
         return shown if len(self) <= most else shown + " ..."
+
+
+def _is_sized(sequence: object) -> bool:
+    """Whether `len` and `iter` work."""
+    try:
+        return len(sequence) >= 0 and iter(sequence) is not None  # type: ignore[arg-type, call-overload]
+    except TypeError:
+        return False

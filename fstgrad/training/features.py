@@ -123,7 +123,8 @@ class QGramCounts(Features):
     def __init__(self, alphabet: Alphabet, order: int = 2, *, boundary: bool = False) -> None:
         self.alphabet = alphabet
         self.order = positive_integer("order", order)
-        self.boundary = boundary
+        instance("boundary", boundary, bool | np.bool_, "True or False")
+        self.boundary = bool(boundary)
         self._position = context_shape(alphabet, order)
         # Index n of a context is cut off where q-grams that begin before the start do not count.
         kept = slice(None) if boundary else slice(len(alphabet))

@@ -18,11 +18,12 @@ from fstgrad.training.trainer import EPOCH, Epoch
 FORMAT = "fstgrad.models 2"
 WHAT = "a model that SequenceModel.save wrote"
 _LEFT_OUT = ("callbacks", "checkpoint")
+_LONGEST = 2**17  # symbols of an output, or a thousand for each one of the input
 _ARRAYS = {
     "text": Field("text"),
     "coef": Field("float", (None,)),
     "inputs": Field("integer", ("sizes",), lower=0),
-    "outputs": Field("integer", ("sizes",), lower=1),
+    "outputs": Field("integer", ("sizes",), lower=1, upper=_LONGEST),
 }
 _TEXT: dict[str, type | tuple[type, ...]] = {
     "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
@@ -73,6 +74,8 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         alphabet, names = Alphabet(_strings(text, "symbols")), _strings(text, "names")
         history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
         ratio = positive_number("ratio", text["ratio"], allow_zero=True)
+        if ratio > 1_000:
+            raise InvalidInputError(f"its ratio of lengths is {ratio:g}")
     if "features" in text["own"] and "features" not in given:
         raise InvalidInputError(
             f"{os.fspath(path)} was trained with features of your own, which are code and not in "

@@ -1,0 +1,129 @@
+"""Two minutes of the fuzzer, and every case that it once found."""
+
+import json
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
+
+AB = fg.Alphabet("ab")
+
+
+@pytest.mark.slow
+def test_two_minutes_find_nothing(tmp_path):
+    said = []
+    assert fuzz(20_260, 120, tmp_path, say=said.append) == 0, "\n".join(said)
+
+
+def test_cases_repeat(tmp_path):
+    """A number is one case: what was found can be found again."""
+    fuzzer = Fuzzer.__new__(Fuzzer)
+    fuzzer.seed = 3
+    for index in range(5):
+        assert fuzzer.call(index)[0] == fuzzer.call(index)[0]
+
+
+@pytest.mark.parametrize(
+    "code, out, err, wrong",
+    [
+        (0, "1.0\n", "", False),
+        (1, "", "fstgrad: x: no\n", False),
+        (70, "", "fstgrad: internal error\n", True),
+        ("traceback", "", "", True),
+        (1, "", "no\n", True),
+        (0, "nan\n", "", True),
+        (0, '{"x": NaN}\n', "", True),
+        (0, "1\n", "ERROR: Verify\n", True),
+        (1, "", "Traceback (most recent\nfstgrad: x\n", True),
+    ],
+)
+def test_what_is_judged_wrong(code, out, err, wrong):
+    assert bool(judged(code, out, err, [])) == wrong
+
+
+def test_findings_of_one_cause_look_alike():
+    first, second = (f"IndexError: index {n} at /a/b{n}/c.py:3" for n in (1, 20))
+    assert signature(first) == signature(second)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: AB.encode(np.int8(1)),
+        lambda: AB.encode(b"ab"),
+        lambda: AB.encode({1, 2}),
+        lambda: AB.encode([10**30]),
+        lambda: fg.Alphabet(np.zeros((2, 2))),
+        lambda: fg.Alphabet(3),
+        lambda: fg.EditDistance("ab"),
+        lambda: fg.EditDistance(AB).compile("ab", cap=1e308),
+        lambda: fg.EditDistance(AB).compile("ab", engine=np.zeros(2)),
+        lambda: fg.EditDistance(AB) + 1.0,
+        lambda: fg.Hamming(AB, np.zeros(3)),
+        lambda: fg.NGram(3),
+        lambda: fg.SmithWaterman(3, matrix=np.eye(2), gap_open=1.0),
+        lambda: fg.TransducerLoss(fg.Hamming(AB).transducer, len),
+        lambda: fg.StringDistribution(np.zeros((2, 2)), np.zeros(3)),
+        lambda: fg.StringDistribution(np.zeros((2, 2))).covariance_product(np.full((2, 2), np.nan)),
+        lambda: fg.StringDistribution(np.zeros((2, 2))).covariance_product(np.full((2, 2), 1e308)),
+        lambda: fg.StringDistribution(np.zeros((2, 2))).kl(None),
+        lambda: fg.StringDistribution(np.zeros((2, 2))).expectation(np.zeros(3)),
+        lambda: fg.choose_cap(np.zeros((2, 2)), None, "ab", tolerance=0.1),
+        lambda: fg.Lattice.from_text(3, AB),
+        lambda: fg.Lattice.from_text("0 1 a -inf\n1", AB),
+        lambda: fg.Lattice.from_text("0 ١ a\n1", AB),
+        lambda: fg.Lattice.from_nbest(True, [0.0], AB),
+        lambda: fg.Lattice.from_nbest(["a"], [0.0], "ab"),
+        lambda: fg.Lattice.from_confusion_network([[1.0]], AB),
+        lambda: fg.Lattice.from_arcs([0], [1], [0], [0.0], AB, final=3),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).string([5]),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).string([[0, 1], [2]]),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).to_fst(np.inf),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).to_fst(np.zeros(7)),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).expected_loss(np.zeros(1)),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).covariance_product([np.inf]),
+        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=np.zeros(3)),
+        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).parts([[0, 1], [2]]),
+        lambda: fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [[0, 1]]).condition("ab"),
+        lambda: fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [[0, 1]]).covariance_product(1.0),
+        lambda: fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [[0, 1]]).infer(np.zeros(2)),
+        lambda: fg.QGramCounts(3),
+        lambda: fg.PairObjective(fg.QGramCounts(AB), loss=1),
+        lambda: fg.PairObjective(fg.QGramCounts(AB)).mean(np.zeros((2, 2)), [3]),
+        lambda: fg.SequenceModel().fit(3, ["a"]),
+        lambda: fg.GeneralizedRootModel(2).fit(np.array([[0, 10**9], [1, 2], [3, 4]])),
+        lambda: fg.GeneralizedRootModel(2).fit({"a": 1}),
+    ],
+)
+def test_calls_that_were_found(call):
+    with pytest.raises(fg.FstgradError):
+        call()
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [{"symbols": np.array("ab")}, {"symbols": np.array([1, 2])}, {"weights": np.zeros((2, 2, 1))}],
+)
+def test_weights_that_were_found(run, tmp_path, weights):
+    (tmp_path / "x.tsv").write_text("a\tab\n")
+    np.savez(tmp_path / "w.npz", **({"weights": np.zeros((2, 2)), "symbols": ["a", "b"]} | weights))
+    code, _, err = run("grad", tmp_path / "x.tsv", "--weights", tmp_path / "w.npz")
+    assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_a_model_of_long_outputs(run, tmp_path):
+    (tmp_path / "x.tsv").write_text("a\tab\n")
+    assert run("train", tmp_path / "x.tsv", "--epochs", 1, "-o", tmp_path / "m.npz")[0] == 0
+    with np.load(tmp_path / "m.npz") as archive:
+        arrays = dict(archive)
+    for changes in ({"outputs": np.array([2**31])}, {"text": _ratio(arrays["text"], 1e12)}):
+        np.savez(tmp_path / "n.npz", **(arrays | changes))
+        code, _, err = run("predict", tmp_path / "n.npz", tmp_path / "x.tsv")
+        assert (code, len(err.splitlines())) == (1, 1)
+        assert "is not a model" in err
+
+
+def _ratio(text, value):
+    return np.array(json.dumps(json.loads(str(text)) | {"ratio": value}))
