@@ -50,6 +50,7 @@ class Fuzzer:
         self.seed, self.seeds, self.work = seed, folder / "seeds", folder / "work"
         for made in (self.seeds, self.work):
             made.mkdir(parents=True, exist_ok=True)
+        self.root = os.getcwd()
         self.code: object = 0
         self.said = ""
         with _silence():
@@ -104,7 +105,11 @@ class Fuzzer:
         self.work.mkdir()
         for name, data in case.files.items():
             (self.work / name).write_bytes(data)
-        code, out, err = _captured(case.arguments)
+        os.chdir(self.work)  # names of outputs may be relative
+        try:
+            code, out, err = _captured(case.arguments)
+        finally:
+            os.chdir(self.root)
         self.code, self.said = code, err
         return judged(code, out, err, case.arguments)
 
