@@ -12,7 +12,7 @@ and a set that never occurs together is no column at all (its column and gradien
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ class Block:
     members : (c, size - 1) int64, the sets, each ascending, in the order of `keys`.
     keys : (c,) int64, their combinatorial numbers, ascending.
     indptr, rows, values : the columns, prod x^(1/j) where it is not zero.
+    scale : (c,) float64, what the penalty of each column is multiplied with.
     """
 
     term: Term
@@ -57,6 +58,7 @@ class Block:
     indptr: IntArray
     rows: IntArray
     values: FloatArray
+    scale: FloatArray
 
     def find(self, keys: IntArray) -> IntArray:
         """Return the numbers of the columns with these keys, -1 for a column that is zero."""
@@ -109,6 +111,21 @@ class Design:
         """Return the ascending sets (m, size - 1) with the combinatorial numbers `keys`."""
         return _unrank(keys, block.term.size - 1, self.binomial)
 
+    def sets(self, block: Block, keys: IntArray) -> IntArray:
+        """Return the ascending sets (m, size) with the combinatorial numbers `keys`."""
+        return _unrank(keys, block.term.size, self.binomial)
+
+    def gradients(self, number: int, columns: IntArray, residual: FloatArray) -> FloatArray:
+        """Return the mean of a column of block `number` times the residual (n, c), for each."""
+        from fstgrad.grm.kernels.design import column_products
+
+        block, out = self.blocks[number], np.empty(columns.size)
+        column_products(
+            block.indptr, block.rows, block.values, columns,
+            np.ascontiguousarray(residual[:, block.term.root - 1]), 1.0 / self.samples, out,
+        )  # fmt: skip
+        return out
+
     def candidate_count(self) -> int:
         """Return how many sets of size >= 2 are candidates, zero columns included."""
         return sum(
@@ -124,6 +141,8 @@ def build(
     terms: Sequence[Term],
     candidates: dict[int, IntArray],
     max_memory: float,
+    *,
+    scale_columns: bool = False,
 ) -> Design:
     """Return the shared design of `terms`.
 
@@ -135,6 +154,8 @@ def build(
         The sets that may be used; all sets of a size that is missing.
     max_memory : float
         Bytes; the need is counted before anything is allocated.
+    scale_columns : bool
+        Penalise a coefficient times the root mean square of its column.
     """
     samples, features = statistics[1].shape
     used = [term for term in terms if term.size > 1]
@@ -152,7 +173,15 @@ def build(
             "candidate_sets, or raise max_memory"
         )
     blocks = [_block(statistics[term.root], term, candidates.get(term.size)) for term in used]
+    if scale_columns:
+        blocks = [replace(b, scale=np.sqrt(_mean_squares(b, samples))) for b in blocks]
     return Design(samples, features, tuple(blocks), candidates)
+
+
+def _mean_squares(block: Block, samples: int) -> FloatArray:
+    """Return the mean square of every column."""
+    totals = np.add.reduceat(block.values**2, block.indptr[:-1]) if block.keys.size else 0.0
+    return np.asarray(totals / samples, dtype=np.float64).reshape(block.keys.shape)
 
 
 def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
@@ -184,6 +213,7 @@ def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
         indptr=np.append(starts, keys.size).astype(np.int64),
         rows=rows,
         values=values,
+        scale=np.ones(starts.size),
     )
 
 

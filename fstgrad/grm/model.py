@@ -3,11 +3,10 @@
 scikit-learn is needed for this module alone (the extra `fstgrad[grm]`).
 """
 
-import json
 import os
-import pathlib
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,18 +16,20 @@ from scipy import sparse
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import fitting, preparation, storage
-from fstgrad.grm.design import Design, Term, build, terms_of
+from fstgrad.grm import fitting, normalization, preparation, storage
+from fstgrad.grm.design import Design, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
-from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.newton import Intercepts
+from fstgrad.grm.problem import Problem, Solving, checkpoint_of, solve_nodes
 from fstgrad.grm.progress import node_progress
-from fstgrad.grm.regression import Intercepts, NodeFit, NodeRegression
+from fstgrad.grm.regression import NodeFit
 
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
 from sklearn.base import BaseEstimator, clone  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
+ROUGH = 0.05  # of alpha: the tolerance of node regressions that only start a joint fit
 SetsLike = Sequence[Sequence[int | str]]
 MatrixLike = npt.ArrayLike | sparse.csr_matrix
 
@@ -62,8 +63,13 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     screening : {"kkt", "none"}
         "kkt": columns join the working set when they violate their optimality condition.
         "none": every column is in it (for comparison).
-    symmetrize : {"average", "min", "max"}
-        How the |S| estimates of theta_S become one; zeros count.
+    symmetrize : {"joint", "average", "min", "max"}
+        How the |S| estimates of theta_S become one.  "joint": one penalised pseudo-likelihood of
+        all nodes with theta_S tied, from the node regressions.  "average" (the paper's; zeros
+        count), "min" and "max" merge the estimates and refit the intercepts.
+    scale_columns : bool
+        Penalise a coefficient times the root mean square of its column, for columns of very
+        different sizes.
     tol : float
         The largest violation of the optimality conditions, in units of the gradient.
     max_iter : int
@@ -116,7 +122,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         interactions: Literal["strongest", "all"] = "strongest",
         candidate_sets: Literal["stagewise"] | SetsLike | None = None,
         screening: Literal["kkt", "none"] = "kkt",
-        symmetrize: Literal["average", "min", "max"] = "average",
+        symmetrize: Literal["joint", "average", "min", "max"] = "joint",
+        scale_columns: bool = False,
         tol: float = 1e-6,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -132,6 +139,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         self.candidate_sets = candidate_sets
         self.screening = screening
         self.symmetrize = symmetrize
+        self.scale_columns = scale_columns
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -141,7 +149,13 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(
-        self, X: MatrixLike, y: None = None, *, feature_names: Sequence[str] | None = None
+        self,
+        X: MatrixLike,
+        y: None = None,
+        *,
+        sample_weight: npt.ArrayLike | None = None,
+        offset: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> "GeneralizedRootModel":
         """Fit the p node regressions and make them one model.
 
@@ -151,6 +165,11 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             Counts, positive or real numbers, after `base`.
         y : None
             Ignored.
+        sample_weight : (n,) array-like, optional
+            Weights >= 0 of the rows, up to a common factor.
+        offset : (n,) array-like, optional
+            Added to the coefficient of T of every node: with the Poisson base, the log of an
+            exposure such as the length of a document.
         feature_names : sequence of str, optional
             Names of the columns where X has none, as a CSR matrix.
 
@@ -161,6 +180,17 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         MemoryLimitError
             The shared design would pass `max_memory`; counted before it is built.
         """
+        self._solve(self._prepared(X, sample_weight, offset, feature_names))
+        return self
+
+    def _prepared(
+        self,
+        X: MatrixLike,
+        sample_weight: npt.ArrayLike | None,
+        offset: npt.ArrayLike | None,
+        feature_names: Sequence[str] | None,
+    ) -> Problem:
+        """Check the arguments of a fit and prepare its samples."""
         self._check_parameters()
         x = self._validated(X, reset=True)
         self.names_ = self._chosen_names(feature_names, x.shape[1])
@@ -169,19 +199,8 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
                 f"k is {self.k} and X has {x.shape[1]} feature(s); a set has distinct members, "
                 f"give k <= {x.shape[1]}"
             )
-        self.families_ = preparation.families(x, resolve(self.base))
-        varying = preparation.varying_columns(x, self.k)
-        starts = self._starts(x.shape[1])
-        sizes = preparation.candidates(self.candidate_sets, x.shape[1], self.k, self.names_)
-        if self.candidate_sets == "stagewise":
-            for size in range(2, self.k):
-                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
-                starts, design = self._fit_nodes(x, varying, {**sizes, **empty}, starts, size)
-                chosen = self._chosen(starts, design, size)
-                sizes[size + 1] = fitting.cliques(chosen, x.shape[1])
-        fits, design = self._fit_nodes(x, varying, sizes, starts, self.k)
-        self._store(fits, design)
-        return self
+        weights = preparation.sample_weights(sample_weight, x.shape[0])
+        return self._problem(x, weights, preparation.offsets(offset, x.shape[0]))
 
     def path(
         self, X: MatrixLike, alphas: Sequence[float], *, feature_names: Sequence[str] | None = None
@@ -196,12 +215,17 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             The penalties, in any order.
         """
         models: list[GeneralizedRootModel] = []
+        problem = clone(self)._prepared(X, None, None, feature_names)
         for alpha in sorted((float(a) for a in alphas), reverse=True):
             model = clone(self).set_params(alpha=alpha, warm_start=True)
+            model._check_parameters()
+            model._validated(X, reset=True)
+            model.names_ = model._chosen_names(feature_names, problem.x.shape[1])
             if models:
                 model.node_fits_ = models[-1].node_fits_
                 model.parameters_ = models[-1].parameters_
-            models.append(model.fit(X, feature_names=feature_names))
+            model._solve(problem)
+            models.append(model)
         return models
 
     def score(self, X: MatrixLike, y: None = None) -> float:
@@ -241,7 +265,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         checks.positive_number("alpha", self.alpha)
         checks.one_of("interactions", self.interactions, ("strongest", "all"))
         checks.one_of("screening", self.screening, ("kkt", "none"))
-        checks.one_of("symmetrize", self.symmetrize, ("average", "min", "max"))
+        checks.one_of("symmetrize", self.symmetrize, ("joint", "average", "min", "max"))
         checks.positive_number("tol", self.tol)
         checks.positive_integer("max_iter", self.max_iter)
         checks.positive_number("max_memory", self.max_memory)
@@ -273,101 +297,110 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             )
         return [str(name) for name in given]
 
-    def _terms(self) -> tuple[list[Term], Intercepts]:
-        """Return the terms of the model and the coordinates that have intercepts."""
+    def _problem(self, x: sparse.csr_matrix, weights: FloatArray, offset: FloatArray) -> Problem:
+        """Return the samples of the fit with what does not depend on alpha."""
         terms = terms_of(self.k, self.interactions)
-        free = resolve(self.base).free(self.k)
+        base = resolve(self.base)
+        free = base.free(self.k)
         roots = {term.root - 1 for term in terms if term.size == 1}
         coordinates = np.array(sorted(roots | set(free)), dtype=np.int64)
-        return terms, Intercepts(coordinates, ~np.isin(coordinates, free))
+        return Problem(
+            x, preparation.families(x, base), self.k, terms,
+            Intercepts(coordinates, ~np.isin(coordinates, free)),
+            preparation.varying_columns(x, self.k), weights, offset, self.max_memory,
+            self.scale_columns,
+        )  # fmt: skip
 
-    def _starts(self, features: int) -> list[NodeFit] | None:
+    def _solving(self) -> Solving:
+        return Solving(self.alpha, self.tol, self.max_iter, self.screening, self._threads())
+
+    def _starts(self, problem: Problem) -> list[NodeFit] | None:
+        """Return the last node fits where a warm start can use them."""
         before = getattr(self, "node_fits_", None)
-        if not self.warm_start or before is None or len(before) != features:
+        if not self.warm_start or before is None or len(before) != problem.x.shape[1]:
             return None
-        coordinates = self._terms()[1].coordinates
         same = self.parameters_.k == self.k
-        same = same and isinstance(self.parameters_.family, type(resolve(self.base)))
-        same = same and before[0].intercepts.size == coordinates.size
+        same = same and isinstance(self.parameters_.family, type(problem.families[0]))
+        same = same and before[0].intercepts.size == problem.intercepts.coordinates.size
         return before if same else None
 
-    def _fit_nodes(
-        self,
-        x: sparse.csr_matrix,
-        varying: npt.NDArray[np.bool_],
-        sizes: dict[int, IntArray],
-        starts: list[NodeFit] | None,
-        stage: int,
-    ) -> tuple[list[NodeFit], Design]:
-        """Build the design and solve every node, in threads."""
-        families = self.families_
-        terms, intercepts = self._terms()
-        statistics = preparation.statistics(x, varying, families[0], self.k)
-        design = build(statistics, terms, sizes, self.max_memory)
-        columns = x.tocsc()
-        nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
-        alone = Design(design.samples, design.features, design.blocks, nothing)
+    def _solve(self, problem: Problem) -> None:
+        """Fit the nodes, then one model."""
+        starts = self._starts(problem)
+        sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], self.k, self.names_)
+        if self.candidate_sets == "stagewise":
+            for size in range(2, self.k):
+                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
+                design = problem.design({**sizes, **empty})
+                starts = self._nodes(problem, design, starts, size)
+                chosen = self._chosen(problem, starts, design, size)
+                sizes[size + 1] = fitting.cliques(chosen, problem.x.shape[1])
+        design = problem.design(sizes)
+        fits = self._nodes(problem, design, starts, self.k)
+        self._store(problem, fits, design)
 
-        def solve(node: int) -> NodeFit:
-            values = columns[:, [node]].toarray().ravel()
-            regression = NodeRegression(
-                families[node], design if varying[node] else alone, node,
-                families[node].statistics(values, self.k), intercepts, self.alpha,
-                self.tol, self.max_iter, self.screening,
-            )  # fmt: skip
-            return regression.fit(starts[node] if starts else None)
-
-        with node_progress(x.shape[1], self.names_, enabled=self.verbose) as progress:
-            fits = fitting.fit_all(
-                solve,
-                x.shape[1],
-                threads=self._threads(),
-                checkpoint=self._checkpoint(x, stage),
-                progress=progress,
-            )
-        return fits, design
-
-    def _checkpoint(self, x: sparse.csr_matrix, stage: int) -> fitting.Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        ignored = {"checkpoint", "n_jobs", "verbose", "max_memory", "warm_start", "symmetrize"}
+    def _nodes(
+        self, problem: Problem, design: Design, starts: list[NodeFit] | None, stage: int
+    ) -> list[NodeFit]:
+        """Solve every node; the joint fit needs them only roughly."""
+        ignored = {"checkpoint", "n_jobs", "verbose", "max_memory", "warm_start"}
         settings = {n: v for n, v in self.get_params().items() if n not in ignored}
-        described = json.dumps([x.shape, stage, settings], default=storage.plain, sort_keys=True)
-        path = pathlib.Path(self.checkpoint)
-        if stage < self.k:
-            path = path.with_name(f"{path.name}.stage{stage}")
-        digest = fitting.fingerprint([x.data, x.indices, x.indptr], described)
-        return fitting.Checkpoint(path, digest, x.shape[1], self._terms()[0])
+        kept = checkpoint_of(problem, self.checkpoint, stage, settings, storage.plain)
+        solving = self._solving()
+        if self._is_joint() and stage == self.k:
+            solving = replace(solving, tol=max(self.tol, ROUGH * self.alpha))
+        with node_progress(problem.x.shape[1], self.names_, enabled=self.verbose) as progress:
+            return solve_nodes(problem, design, solving, starts, kept, progress)
 
-    def _chosen(self, fits: list[NodeFit], design: Design, size: int) -> IntArray:
+    def _is_joint(self) -> bool:
+        return self.symmetrize == "joint" and self.k > 1
+
+    def _chosen(self, problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
         """Return the sets of `size` that any node chose."""
-        model = fitting.symmetrize(fits, design, self._blank(), self._terms()[1].coordinates, "max")
+        coordinates = problem.intercepts.coordinates
+        model = fitting.symmetrize(fits, design, problem.blank(), coordinates, "max")
         sets = [i.sets for i in model.interactions if i.term.size == size]
         return np.unique(np.concatenate(sets), axis=0)
 
-    def _blank(self) -> Parameters:
-        """Return the families without coefficients."""
-        width = self.k + self.families_[0].own
-        return Parameters(self.families_, self.k, np.zeros((len(self.families_), width)), ())
-
-    def _store(self, fits: list[NodeFit], design: Design) -> None:
+    def _store(self, problem: Problem, fits: list[NodeFit], design: Design) -> None:
+        self.families_ = problem.families
         self.node_fits_ = fits
-        self.parameters_ = fitting.symmetrize(
-            fits, design, self._blank(), self._terms()[1].coordinates, self.symmetrize
-        )
-        self._summaries(design.candidate_count())
-        if not all(fit.converged for fit in fits):
-            worst = int(np.argmax(self.kkt_))
+        coordinates = problem.intercepts.coordinates
+        rule = "average" if self.symmetrize == "joint" else self.symmetrize
+        merged = fitting.symmetrize(fits, design, problem.blank(), coordinates, rule)
+        kkt = np.array([fit.kkt for fit in fits])
+        scans = max(fit.scans for fit in fits)
+        if self._is_joint():
+            joint = problem.fit_joint(design, self._solving(), merged)
+            merged, kkt, scans = joint.parameters, joint.kkt, scans + joint.scans
+        elif merged.flat[3].size:
+            merged = problem.refit_intercepts(merged, self._solving())
+        self.parameters_ = merged
+        self._summaries(design.candidate_count(), kkt, scans)
+        self._warn(kkt)
+
+    def _warn(self, kkt: FloatArray) -> None:
+        """Say where the fit stopped early, or made a model without a normalizer."""
+        if kkt.max() > self.tol:
+            worst = int(np.argmax(kkt))
             warnings.warn(
-                f"node {worst} stopped at a violation of {self.kkt_[worst]:.2g} > tol={self.tol}; "
+                f"node {worst} stopped at a violation of {kkt[worst]:.2g} > tol={self.tol}; "
                 "raise max_iter or tol",
-                stacklevel=3,
+                stacklevel=5,
+            )
+        answer = normalization.is_normalizable(self.parameters_)
+        if answer.value is False:
+            warnings.warn(
+                f"the fitted model has no normalizer ({answer.certificate}): it has node "
+                "conditionals, but no joint law to sample from; raise alpha, give symmetrize="
+                '"min", or take a base of counts',
+                stacklevel=5,
             )
 
-    def _summaries(self, candidates: int) -> None:
+    def _summaries(self, candidates: int, kkt: FloatArray, scans: int) -> None:
         self.n_features_in_ = len(self.node_fits_)
-        self.kkt_ = np.array([fit.kkt for fit in self.node_fits_])
-        self.n_iter_ = max(fit.scans for fit in self.node_fits_)
+        self.kkt_ = kkt
+        self.n_iter_ = scans
         self.n_candidates_ = candidates
 
     def _threads(self) -> int:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
-from fstgrad.checks import BoolArray, IntArray
+from fstgrad import checks
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.base import Base
 
@@ -32,6 +34,27 @@ def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
     """Return the family of every column, fitted to it where it has parameters of its own."""
     columns = x.tocsc()
     return tuple(base.fitted_to(columns[:, [node]].toarray().ravel()) for node in range(x.shape[1]))
+
+
+def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
+    """Return the weights of the rows with mean 1."""
+    if weights is None:
+        return np.ones(samples)
+    if isinstance(weights, int | float):
+        weights = np.full(samples, weights)
+    array = checks.real_array("sample_weight", weights, (samples,))
+    if (array < 0).any() or not array.sum() > 0:
+        raise InvalidInputError(
+            f"sample_weight runs from {array.min()} to {array.max()}; give weights >= 0, not all zero"
+        )
+    return np.asarray(array / array.mean())
+
+
+def offsets(offset: npt.ArrayLike | None, samples: int) -> FloatArray:
+    """Return the offsets of the rows, 0 where none are given."""
+    if offset is None:
+        return np.zeros(samples)
+    return checks.real_array("offset", offset, (samples,))
 
 
 def varying_columns(x: sparse.csr_matrix, k: int) -> BoolArray:

@@ -27,12 +27,14 @@ _ARRAYS = {
     "members": Field("integer", ("sets", None), lower=-1),
     "coefficients": Field("float", ("sets",)),
     "candidates": Field("integer", (), lower=0),
+    "joint_kkt": Field("float", ("columns",)),
+    "iterations": Field("integer", (), lower=0),
 }
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "k": int, "base": dict, "alpha": (int, float), "interactions": str,
     "candidate_sets": (str, list, type(None)), "screening": str, "symmetrize": str,
     "tol": (int, float), "max_iter": int, "n_jobs": (int, type(None)), "warm_start": bool,
-    "max_memory": (int, float), "verbose": bool,
+    "scale_columns": bool, "max_memory": (int, float), "verbose": bool,
 }  # fmt: skip
 
 
@@ -54,6 +56,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "members": members,
         "coefficients": values,
         "candidates": np.array(model.n_candidates_),
+        "joint_kkt": model.kkt_,
+        "iterations": np.array(model.n_iter_),
         **fitting.pack(dict(enumerate(model.node_fits_))),
     }
     write_npz(path, arrays, compressed=True)
@@ -88,7 +92,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
         arrays["members"], arrays["coefficients"],
     )  # fmt: skip
     model.node_fits_ = [fits[node] for node in range(len(fits))]
-    model._summaries(int(arrays["candidates"]))
+    model._summaries(int(arrays["candidates"]), arrays["joint_kkt"], int(arrays["iterations"]))
     return model
 
 

@@ -7,7 +7,7 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad.grm import design, fitting
 from fstgrad.grm.families import Poisson
-from fstgrad.grm.kernels import regression as kernels
+from fstgrad.grm.kernels import descent
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
 from tests.oracles import grm as oracle
@@ -57,7 +57,7 @@ def test_k_1_is_the_closed_form(base):
 def test_agrees_with_an_independent_solver(k):
     x = counts(p=4)
     alpha = 0.03
-    model = fg.GeneralizedRootModel(k=k, alpha=alpha, tol=1e-8).fit(x)
+    model = fg.GeneralizedRootModel(symmetrize="average", k=k, alpha=alpha, tol=1e-8).fit(x)
     for node in range(4):
         fit = model.node_fits_[node]
         intercept, expected, objective = oracle.poisson_node(x, node, k, alpha)
@@ -73,7 +73,9 @@ def test_agrees_with_an_independent_solver(k):
 def test_optimality_conditions_by_hand(interactions):
     x = counts()
     alpha = 0.02
-    model = fg.GeneralizedRootModel(k=3, alpha=alpha, interactions=interactions).fit(x)
+    model = fg.GeneralizedRootModel(
+        symmetrize="average", k=3, alpha=alpha, interactions=interactions
+    ).fit(x)
     assert model.kkt_.max() <= 1e-6
     roots = [1, 2, 3] if interactions == "all" else [1]
     t = np.arange(60.0)[:, None] ** (1 / np.arange(1, 4))
@@ -102,7 +104,9 @@ def test_gaussian_pairs_are_the_gaussian_graphical_model():
     rng = np.random.default_rng(1)
     precision = np.array([[2.0, 0.6, 0.0], [0.6, 1.5, -0.4], [0.0, -0.4, 1.0]])
     x = rng.multivariate_normal(np.zeros(3), np.linalg.inv(precision), size=4000)
-    model = fg.GeneralizedRootModel(k=2, base="gaussian", alpha=1e-7, tol=1e-8).fit(x)
+    model = fg.GeneralizedRootModel(
+        symmetrize="average", k=2, base="gaussian", alpha=1e-7, tol=1e-8
+    ).fit(x)
     # with no penalty a node's conditional is the least-squares regression on the others:
     # eta_1 = -1 / (2 s^2), theta = slope / s^2
     for node in range(3):
@@ -137,7 +141,7 @@ def test_working_sets_give_the_fit_on_all_columns(interactions):
     x = counts()
     fits = [
         fg.GeneralizedRootModel(
-            k=3, alpha=0.03, interactions=interactions, screening=screening
+            symmetrize="average", k=3, alpha=0.03, interactions=interactions, screening=screening
         ).fit(x)
         for screening in ("kkt", "none")
     ]
@@ -226,36 +230,52 @@ def test_design_columns_are_the_products():
 
 
 def test_quadratic_descent_is_the_minimum_of_its_model():
+    # two nodes; parameters 0-1 are their intercepts, 2-4 act on one node, 5 is tied to both
     rng = np.random.default_rng(5)
-    n, k, c = 30, 2, 6
-    z = rng.normal(size=(n, c)) * (rng.random((n, c)) < 0.6)
-    root = np.array([0, 0, 1, 1, 1, 0])
-    square = rng.normal(size=(n, k, k))
-    hessian = square @ square.transpose(0, 2, 1) + 0.1 * np.eye(k)
-    gradient, coef = rng.normal(size=c), rng.normal(size=c) * (rng.random(c) < 0.5)
-    penalty = np.array([0.0, 0.2, 0.2, 0.2, 0.2, 0.2])
+    n, c = 30, 2
+    z = rng.normal(size=(n, 5)) * (rng.random((n, 5)) < 0.6)
     csc = sparse.csc_matrix(z)
-    arrays = csc.indptr.astype(np.int64), csc.indices.astype(np.int64), csc.data, root
-    d, done = kernels.quadratic_descent(*arrays, hessian, gradient, penalty, coef, 1e-12, 10_000)
+    rows = np.concatenate([np.arange(n), csc.indices]).astype(np.int64)
+    values = np.concatenate([np.ones(n), csc.data])
+    ends = n + csc.indptr.astype(np.int64)
+    slot_node, slot_root = np.array([0, 1, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 1, 1])
+    slots = descent.Slots(
+        np.array([0, 1, 2, 3, 4, 5, 7]), slot_node, slot_root,
+        np.array([0, 0, *ends[:5]]), np.array([n, n, *ends[1:]]), rows, values,
+    )  # fmt: skip
+    columns = np.concatenate([np.ones((n, 2)), z], axis=1)
+    owner = np.array([0, 1, 2, 3, 4, 5, 5])
+    square = rng.normal(size=(2, n, c, c))
+    hessian = square @ square.transpose(0, 1, 3, 2) + 0.1 * np.eye(c)
+    gradient, coef = rng.normal(size=6), rng.normal(size=6) * (rng.random(6) < 0.5)
+    penalty = np.array([0.0, 0.0, 0.2, 0.2, 0.2, 0.4])
+    blocks = np.array([[0], [1]])
+    inverses = 1.0 / hessian.mean(axis=1)[:, :1, :1]
+    model = descent.Quadratic(
+        hessian, gradient, penalty, coef, blocks, np.array([0]), np.ascontiguousarray(inverses)
+    )
+    d, done = descent.quadratic_descent(slots, model, 1e-12, 10_000)
     assert done
-    full = np.zeros((c, c))
-    for a in range(c):
-        for b in range(c):
-            full[a, b] = (z[:, a] * hessian[:, root[a], root[b]] * z[:, b]).mean()
+    full = np.zeros((6, 6))
+    for a in range(7):
+        for b in range(7):
+            if slot_node[a] == slot_node[b]:
+                h = hessian[slot_node[a], :, slot_root[a], slot_root[b]]
+                full[owner[a], owner[b]] += (columns[:, a] * h * columns[:, b]).mean()
+    np.testing.assert_allclose(descent.product(slots, hessian, d), full @ d, atol=1e-13)
     slope = gradient + full @ d
     now = coef + d
     active = now != 0
     np.testing.assert_allclose(slope[active], -(penalty * np.sign(now))[active], atol=1e-9)
     assert (np.abs(slope[~active]) <= penalty[~active] + 1e-9).all()
-    np.testing.assert_allclose(
-        kernels.gradients(*arrays, np.ones((n, k))), z.mean(axis=0), atol=1e-14
-    )
+    expected = np.bincount(owner, columns.mean(axis=0))
+    np.testing.assert_allclose(descent.gradients(slots, np.ones((2, n, c))), expected, atol=1e-14)
 
 
 def test_correlated_columns_are_solved():
     # values near 100: x_0^2, x_0 x_1 and 1 are all but proportional
     x = 100 + np.random.default_rng(6).normal(size=(80, 2))
-    model = fg.GeneralizedRootModel(k=2, base="gaussian", tol=1e-4).fit(x)
+    model = fg.GeneralizedRootModel(symmetrize="average", k=2, base="gaussian", tol=1e-4).fit(x)
     assert model.kkt_.max() <= 1e-4
     assert sum(fit.steps for fit in model.node_fits_) < 100
 

@@ -1,0 +1,194 @@
+"""The tied pseudo-likelihood: all node regressions at once, one parameter for each set.
+
+    minimise over theta:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> )
+                          + alpha sum_S |S| |theta_S|,
+
+the sum of the node regressions where the |S| estimates of theta_S are one.  It is convex, and lies
+at or below its value for the independent model: the likelihood of the nodes given the others never
+falls below that of independent variables on the data of the fit.
+
+A set S violates its optimality condition only if the gradient of one of its nodes exceeds alpha, so
+one scan over the columns of every node finds all sets that do; their tied gradients follow from the
+columns of their other nodes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm.design import Design, ranks
+from fstgrad.grm.newton import NewtonSolver, Play, put_in_play, slot_scales
+from fstgrad.grm.parameters import Interactions, Parameters
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """The solution: the parameters and their certificate.
+
+    kkt : (p,) float64, for each node the largest violation of the optimality conditions of its
+        intercepts and of all candidate sets that hold it, in units of one node's gradient.
+    objective : float, nats.  steps, scans : int.
+    """
+
+    parameters: Parameters
+    kkt: FloatArray
+    objective: float
+    steps: int
+    scans: int
+
+
+@dataclass
+class JointRegression:
+    """The problem of all nodes; `varying` (p,) says which may be in sets."""
+
+    solver: NewtonSolver
+    design: Design
+    varying: BoolArray
+    alpha: float
+    tol: float
+    max_iter: int
+
+    def fit(self, start: Parameters) -> JointFit:
+        """Return the solution, from `start`."""
+        play = self._start(start)
+        scans, before = 0, -1
+        target = max(0.5 * self.tol, 0.02 * self.alpha)
+        while True:
+            residual, slopes, objective = self.solver.solve(play, target)
+            term, key, excess = self._violators(residual, play, self.alpha)
+            scans += 1
+            kkt = self._certificate(play, slopes, term, key, excess)
+            if kkt.max(initial=0.0) <= self.tol or scans >= self.max_iter:
+                break
+            if self.solver.steps == before and not (excess > 0).any():
+                break  # rounding
+            before = self.solver.steps
+            target = max(0.5 * self.tol, min(0.1 * float(kkt.max()), target))
+            play = self._grow(play, term[excess > 0], key[excess > 0])
+        return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
+
+    def _start(self, start: Parameters) -> Play:
+        number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
+        none = np.empty(0, dtype=np.int64)
+        terms, keys, coefs = [none], [none], [np.empty(0)]
+        for found in start.interactions:
+            terms.append(np.full(len(found.sets), number_of[found.term]))
+            keys.append(ranks(found.sets, self.design.binomial))
+            coefs.append(found.values)
+        intercepts = start.intercepts[:, self.solver.intercepts.coordinates]
+        return self._put_in_play(
+            intercepts, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
+        )
+
+    def _put_in_play(
+        self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
+    ) -> Play:
+        return put_in_play(
+            self.design, self.solver.intercepts, intercepts, self.alpha, (term, key, coef),
+            self._slots(term, key),
+        )  # fmt: skip
+
+    def _slots(
+        self, term: IntArray, key: IntArray
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return (parameter, node, block, column) of every set and every node that has a column."""
+        none = np.empty(0, dtype=np.int64)
+        parts: list[list[IntArray]] = [[none], [none], [none], [none]]
+        for number, block in enumerate(self.design.blocks):
+            mine = np.flatnonzero(term == number)
+            sets = self.design.sets(block, key[mine])
+            for place in range(block.term.size):
+                smaller = np.delete(sets, place, axis=1)
+                column = block.find(ranks(smaller, self.design.binomial))
+                there = column >= 0
+                columns = (mine, sets[:, place], np.full(mine.size, number), column)
+                for part, values in zip(parts, columns, strict=True):
+                    part.append(values[there])
+        parameter, node, block_of, column = (np.concatenate(part) for part in parts)
+        order = np.argsort(parameter, kind="stable")
+        return parameter[order], node[order], block_of[order], column[order]
+
+    def _violators(
+        self, residual: FloatArray, play: Play, alpha: float
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return (term, key, excess) of the sets out of play that a node alone would take.
+
+        The excess is the tied gradient over the scale of the set, less alpha.
+        """
+        none = np.empty(0, dtype=np.int64)
+        terms, keys = [none], [none]
+
+        def scan(node: int) -> list[IntArray]:
+            return [self._own(number, node, residual[node], alpha) for number in range(len(blocks))]
+
+        blocks = self.design.blocks
+        found = list(self.solver.apply(scan, np.flatnonzero(self.varying).tolist()))
+        for number in range(len(blocks)):
+            sets = np.unique(np.concatenate([none, *(each[number] for each in found)]))
+            sets = np.setdiff1d(sets, play.key[play.term == number], assume_unique=True)
+            terms.append(np.full(sets.size, number))
+            keys.append(sets)
+        term, key = np.concatenate(terms), np.concatenate(keys)
+        parameter, node, block, column = self._slots(term, key)
+        gradient = np.zeros(term.size)
+        for number in range(len(blocks)):
+            for s in np.unique(node[block == number]):
+                mine = (block == number) & (node == s)
+                part = self.design.gradients(number, column[mine], residual[s])
+                np.add.at(gradient, parameter[mine], part)
+        scale = np.bincount(parameter, slot_scales(self.design, block, column), minlength=term.size)
+        return term, key, np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
+
+    def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
+        """Return the sets of one term whose column the node alone would take."""
+        block = self.design.blocks[number]
+        columns = self.design.columns(block, node)
+        gradient = np.abs(self.design.gradients(number, columns, residual))
+        strong = columns[gradient > alpha * block.scale[columns]]
+        members = block.members[strong]
+        whole = np.sort(np.concatenate([np.full((len(members), 1), node), members], axis=1), axis=1)
+        keys: IntArray = ranks(whole, self.design.binomial)
+        return keys
+
+    def _certificate(
+        self, play: Play, slopes: FloatArray, term: IntArray, key: IntArray, excess: FloatArray
+    ) -> FloatArray:
+        """Return the largest violation of the conditions of each node, (p,)."""
+        nodes = len(self.solver.families)
+        heads = play.term < 0
+        worst = slopes[heads].reshape(nodes, -1).max(axis=1)
+        scale = play.penalty[~heads] / self.alpha
+        every = (
+            (play.term[~heads], play.key[~heads], slopes[~heads] / np.maximum(scale, 1e-300)),
+            (term, key, excess),
+        )
+        for terms, keys, violation in every:
+            for number, block in enumerate(self.design.blocks):
+                mine = terms == number
+                sets = self.design.sets(block, keys[mine])
+                np.maximum.at(worst, sets.ravel(), np.repeat(violation[mine], block.term.size))
+        return worst
+
+    def _grow(self, play: Play, term: IntArray, key: IntArray) -> Play:
+        """Return what is in play without its zeros and with the sets that violate."""
+        kept = (play.term >= 0) & (play.coef != 0)
+        intercepts = play.coef[play.term < 0].reshape(len(self.solver.families), -1)
+        return self._put_in_play(
+            intercepts,
+            np.concatenate([play.term[kept], term]),
+            np.concatenate([play.key[kept], key]),
+            np.concatenate([play.coef[kept], np.zeros(term.size)]),
+        )
+
+    def _parameters(self, play: Play, blank: Parameters) -> Parameters:
+        intercepts = np.zeros(blank.intercepts.shape)
+        heads = play.coef[play.term < 0].reshape(len(intercepts), -1)
+        intercepts[:, self.solver.intercepts.coordinates] = heads
+        interactions = []
+        for number, block in enumerate(self.design.blocks):
+            mine = (play.term == number) & (play.coef != 0)
+            order = np.argsort(play.key[mine], kind="stable")
+            sets = self.design.sets(block, play.key[mine][order])
+            interactions.append(Interactions(block.term, sets, play.coef[mine][order]))
+        return Parameters(blank.families, blank.k, intercepts, tuple(interactions))

@@ -1,0 +1,221 @@
+"""Coordinate descent on the quadratic model of one or of many l1 regressions with tied parameters.
+
+A parameter adds a column of the design to one coordinate of eta of one node; a parameter that is
+tied does so for several nodes, with another column for each: these are its slots.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+
+
+class Slots(NamedTuple):
+    """What the parameters do to eta (q nodes, n samples, c coordinates).
+
+    pointer (m + 1,) : the slots of each parameter.
+    node, coordinate (s,) : where a slot acts.  start, end (s,) : its column in `rows`, `values`.
+    """
+
+    pointer: IntArray
+    node: IntArray
+    coordinate: IntArray
+    start: IntArray
+    end: IntArray
+    rows: IntArray
+    values: FloatArray
+
+
+class Quadratic(NamedTuple):
+    """gradient d + mean_i (Z d)_i H_i (Z d)_i / 2 + sum_c penalty_c |coef_c + d_c|.
+
+    hessian (q, n, c, c).  gradient, penalty, coef (m,).
+    blocks (q, u) : the unpenalised parameters of each node, moved together; their rows of eta are
+    `coordinates` (u,).  inverses (q, u, u) : of their mean Hessian.
+    """
+
+    hessian: FloatArray
+    gradient: FloatArray
+    penalty: FloatArray
+    coef: FloatArray
+    blocks: IntArray
+    coordinates: IntArray
+    inverses: FloatArray
+
+
+@kernel
+def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
+    """Return the derivative of the mean loss in every parameter, from residuals (q, n, c)."""
+    out = np.zeros(slots.pointer.shape[0] - 1)
+    for m in range(out.shape[0]):
+        for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+            node, j = slots.node[slot], slots.coordinate[slot]
+            for at in range(slots.start[slot], slots.end[slot]):
+                out[m] += slots.values[at] * residual[node, slots.rows[at], j]
+    return np.asarray(out / residual.shape[1])
+
+
+@kernel
+def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
+    """Return the second derivative of the mean loss in every parameter."""
+    out = np.zeros(slots.pointer.shape[0] - 1)
+    for m in range(out.shape[0]):
+        for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+            node, j = slots.node[slot], slots.coordinate[slot]
+            for at in range(slots.start[slot], slots.end[slot]):
+                value = slots.values[at]
+                out[m] += value * value * hessian[node, slots.rows[at], j, j]
+    return np.asarray(out / hessian.shape[1])
+
+
+@kernel
+def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
+    """Add Z coef to eta (q, n, c) in place."""
+    for m in range(coef.shape[0]):
+        if coef[m] != 0.0:
+            for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+                node, j = slots.node[slot], slots.coordinate[slot]
+                for at in range(slots.start[slot], slots.end[slot]):
+                    eta[node, slots.rows[at], j] += coef[m] * slots.values[at]
+
+
+@kernel
+def product(slots: Slots, hessian: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return the mean of Z' H Z times a direction (m,)."""
+    q, n, c = hessian.shape[0], hessian.shape[1], hessian.shape[2]
+    moved, change = np.zeros((q, n, c)), np.zeros((q, n, c))
+    add_columns(slots, direction, moved)
+    for node in range(q):
+        for i in range(n):
+            for a in range(c):
+                if moved[node, i, a] != 0.0:
+                    for b in range(c):
+                        change[node, i, b] += hessian[node, i, a, b] * moved[node, i, a]
+    return gradients(slots, change)
+
+
+@kernel
+def step(
+    m: int,
+    slots: Slots,
+    model: Quadratic,
+    curvature: FloatArray,
+    direction: FloatArray,
+    change: FloatArray,
+) -> float:
+    """Minimise the model in parameter m; return the change in units of the gradient.
+
+    change : (q, n, c), H_i times the change of eta_i along `direction`; kept up to date.
+    """
+    if curvature[m] <= 0.0:
+        return 0.0
+    slope = 0.0
+    for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+        node, j = slots.node[slot], slots.coordinate[slot]
+        for at in range(slots.start[slot], slots.end[slot]):
+            slope += slots.values[at] * change[node, slots.rows[at], j]
+    slope = model.gradient[m] + slope / change.shape[1]
+    now = model.coef[m] + direction[m]
+    target = now - slope / curvature[m]
+    threshold = model.penalty[m] / curvature[m]
+    if target > threshold:
+        new = target - threshold
+    elif target < -threshold:
+        new = target + threshold
+    else:
+        new = 0.0
+    delta = new - now
+    if delta == 0.0:
+        return 0.0
+    direction[m] += delta
+    for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+        node, j = slots.node[slot], slots.coordinate[slot]
+        for at in range(slots.start[slot], slots.end[slot]):
+            row = slots.rows[at]
+            amount = delta * slots.values[at]
+            for i in range(change.shape[2]):
+                change[node, row, i] += amount * model.hessian[node, row, j, i]
+    return float(abs(delta) * curvature[m])
+
+
+@kernel
+def block_step(node: int, model: Quadratic, direction: FloatArray, change: FloatArray) -> float:
+    """Minimise the model in the unpenalised parameters of a node; return the largest slope."""
+    n, c = change.shape[1], change.shape[2]
+    u = model.coordinates.shape[0]
+    slope, delta = np.zeros(u), np.zeros(u)
+    largest = 0.0
+    for a in range(u):
+        for i in range(n):
+            slope[a] += change[node, i, model.coordinates[a]]
+        slope[a] = model.gradient[model.blocks[node, a]] + slope[a] / n
+        largest = max(largest, abs(slope[a]))
+    for a in range(u):
+        for b in range(u):
+            delta[a] -= model.inverses[node, a, b] * slope[b]
+        direction[model.blocks[node, a]] += delta[a]
+    for i in range(n):
+        for a in range(u):
+            j = model.coordinates[a]
+            for b in range(c):
+                change[node, i, b] += delta[a] * model.hessian[node, i, j, b]
+    return largest
+
+
+@kernel
+def quadratic_descent(
+    slots: Slots, model: Quadratic, tolerance: float, sweeps: int
+) -> tuple[FloatArray, bool]:
+    """Return the direction (m,) that minimises the penalised quadratic model, and if it does.
+
+    Sweeps over all parameters alternate with sweeps over those that are not zero until no gradient
+    moves by `tolerance`.  After `sweeps` of them the direction is what it is, and the second value
+    False.  The blocks are moved in every sweep, their parameters nowhere else.
+    """
+    q, n, c = model.hessian.shape[0], model.hessian.shape[1], model.hessian.shape[2]
+    count = model.gradient.shape[0]
+    curvature = curvatures(slots, model.hessian)
+    in_block = np.zeros(count, dtype=np.bool_)
+    for node in range(q):
+        for a in range(model.coordinates.shape[0]):
+            in_block[model.blocks[node, a]] = True
+    direction, change = np.zeros(count), np.zeros((q, n, c))
+    everything = True
+    for _ in range(sweeps):
+        largest = 0.0
+        for node in range(q):
+            largest = max(largest, block_step(node, model, direction, change))
+        for m in range(count):
+            if in_block[m]:
+                continue
+            if everything or model.penalty[m] == 0.0 or model.coef[m] + direction[m] != 0.0:
+                largest = max(largest, step(m, slots, model, curvature, direction, change))
+        if largest <= tolerance:
+            if everything:
+                return direction, True
+            everything = True
+        else:
+            everything = False
+    return direction, False
+
+
+@kernel
+def gather(
+    indptr: IntArray,
+    rows: IntArray,
+    values: FloatArray,
+    columns: IntArray,
+    new_indptr: IntArray,
+    new_rows: IntArray,
+    new_values: FloatArray,
+) -> None:
+    """Copy the CSC columns `columns` behind one another, in the order given."""
+    to = 0
+    for c in range(columns.shape[0]):
+        for at in range(indptr[columns[c]], indptr[columns[c] + 1]):
+            new_rows[to] = rows[at]
+            new_values[to] = values[at]
+            to += 1
+        new_indptr[c + 1] = to

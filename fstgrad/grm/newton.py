@@ -1,0 +1,299 @@
+"""Proximal Newton steps on l1 regressions of one or of many nodes, with tied parameters.
+
+    minimise over b:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> ) + sum_c penalty_c |b_c|,
+    eta_s = offset + sum of (parameter) (column) over the slots of node s.
+
+Newton steps as in QUIC: a quadratic model on the parameters in play, solved by coordinate descent,
+and a line search on the true objective.  A is evaluated once for each step.  Where the line search
+finds no descent within a few halvings, the curvature of A along the step is far from the one at
+eta, and the step is taken again with a multiple of the mean curvature added (Levenberg, Marquardt).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm.base import Base
+from fstgrad.grm.design import Design
+
+if TYPE_CHECKING:
+    from fstgrad.grm.kernels.descent import Slots
+
+MOST_STEPS = 200
+MOST_HALVINGS = 6  # of a step before its Hessian is damped
+MOST_DAMPING = 1e12
+MOST_SWEEPS = 100
+MOST_DENSE = 400  # non-zero parameters of a Newton system that is solved densely
+ARMIJO = 1e-4
+Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
+
+
+class Intercepts(NamedTuple):
+    """The coordinates of eta, from 0, that have an intercept, and which of these are penalised."""
+
+    coordinates: IntArray
+    penalised: BoolArray
+
+
+@dataclass
+class Play:
+    """The parameters in play: the intercepts of every node, then sets of variables.
+
+    term, key : (m,) int64, which set a parameter is, -1 for intercepts.
+    coef, penalty : (m,) float64.
+    """
+
+    term: IntArray
+    key: IntArray
+    coef: FloatArray
+    penalty: FloatArray
+    slots: "Slots"
+
+
+class State(NamedTuple):
+    """Where a solver is: eta and its derivatives (q, n, ...), and the penalised objective."""
+
+    eta: FloatArray
+    mean: FloatArray
+    covariance: FloatArray
+    objective: float
+
+
+@dataclass
+class NewtonSolver:
+    """The problem of q nodes.
+
+    families : the base of each node.
+    observed : (q, n, c) float64, t(x_is).
+    weights : (n,) float64, of the samples, with mean 1.
+    offset : float64 that broadcasts to (q, n, c), added to eta.
+    """
+
+    families: Sequence[Base]
+    observed: FloatArray
+    weights: FloatArray
+    offset: FloatArray
+    intercepts: Intercepts
+    apply: Map = map
+    steps: int = field(default=0, init=False)
+
+    def starting_intercepts(self) -> FloatArray:
+        """Return the intercepts (q, f) from which the independent model is near."""
+        out = np.zeros((len(self.families), self.intercepts.coordinates.size))
+        means = np.einsum("i,qi->q", self.weights, self.observed[:, :, 0]) / self.weights.sum()
+        out[:, 0] = [
+            family.independent(float(mean))
+            for family, mean in zip(self.families, means, strict=True)
+        ]
+        return out
+
+    def solve(
+        self, play: Play, target: float, most_steps: int = MOST_STEPS
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Move play.coef until no condition is violated by more than `target`.
+
+        Returns the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective.
+        """
+        from fstgrad.grm.kernels.descent import add_columns, gradients
+
+        eta = np.empty(self.observed.shape)
+        eta[:] = self.offset
+        add_columns(play.slots, play.coef, eta)
+        state = self._state(eta, play.coef, play.penalty)
+        damping = 0.0
+        for _ in range(most_steps):
+            gradient = gradients(play.slots, self._residual(state))
+            slopes = violations(gradient, play.coef, play.penalty)
+            worst = float(slopes.max(initial=0.0))
+            if worst <= target or damping > MOST_DAMPING:
+                break
+            curved = state.covariance
+            if damping:
+                curved = curved + damping * curved.mean(axis=1, keepdims=True)
+            accuracy = max(0.25 * target, 0.05 * worst)
+            direction = self._direction(play, curved, gradient, accuracy)
+            after = self._search(play, state, direction, gradient)
+            if after is None:
+                damping = max(10.0 * damping, 1e-2)
+                continue
+            damping = 0.0 if damping < 1e-3 else damping / 5.0
+            self.steps += 1
+            play.coef, state = after
+        residual = self._residual(state)
+        gradient = gradients(play.slots, residual)
+        return residual, violations(gradient, play.coef, play.penalty), state.objective
+
+    def _state(self, eta: FloatArray, coef: FloatArray, penalty: FloatArray) -> State:
+        """Evaluate every node; an infeasible eta has the objective +inf."""
+        n, c = eta.shape[1:]
+        mean, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
+
+        def node(s: int) -> float:
+            value, mean[s], covariance[s] = self.families[s].derivatives(eta[s])
+            fit = value - np.einsum("ij,ij->i", eta[s], self.observed[s])
+            covariance[s] *= self.weights[:, None, None]
+            return float(self.weights @ fit / n)
+
+        total = sum(self.apply(node, range(len(self.families))))
+        objective = total + float(penalty @ np.abs(coef))
+        return State(eta, mean, covariance, objective if np.isfinite(objective) else np.inf)
+
+    def _residual(self, state: State) -> FloatArray:
+        return (state.mean - self.observed) * self.weights[None, :, None]
+
+    def _search(
+        self, play: Play, state: State, direction: FloatArray, gradient: FloatArray
+    ) -> tuple[FloatArray, State] | None:
+        """Return the coefficients and the state of a step that descends enough, or None."""
+        from fstgrad.grm.kernels.descent import add_columns
+
+        if not np.isfinite(direction).all():
+            return None
+        moved = np.zeros(state.eta.shape)
+        add_columns(play.slots, direction, moved)
+        predicted = gradient @ direction + play.penalty @ (
+            np.abs(play.coef + direction) - np.abs(play.coef)
+        )
+        size = 1.0
+        for _ in range(MOST_HALVINGS):
+            coef = play.coef + size * direction
+            after = self._state(state.eta + size * moved, coef, play.penalty)
+            rounding = 1e-15 * abs(state.objective)
+            if after.objective <= state.objective + ARMIJO * size * predicted + rounding:
+                return coef, after
+            size /= 2
+        return None
+
+    def _direction(
+        self, play: Play, covariance: FloatArray, gradient: FloatArray, tolerance: float
+    ) -> FloatArray:
+        """Return the Newton direction by coordinate descent.
+
+        Where columns are so correlated that the descent crawls, its signs are kept and the linear
+        system of the non-zero parameters is solved instead, if the solution has these signs.
+        """
+        from fstgrad.grm.kernels.descent import Quadratic, quadratic_descent
+
+        coordinates, penalised = self.intercepts
+        free = np.flatnonzero(~penalised)
+        width = coordinates.size
+        blocks = np.arange(len(self.families))[:, None] * width + free
+        moved = coordinates[free]
+        curvature = covariance.mean(axis=1)[:, moved[:, None], moved]
+        size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
+        ridge = (1e-12 * size)[:, None, None] * np.eye(free.size)
+        model = Quadratic(
+            covariance, gradient, play.penalty, play.coef, blocks.astype(np.int64), moved,
+            np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
+        )  # fmt: skip
+        direction, solved = quadratic_descent(play.slots, model, tolerance, MOST_SWEEPS)
+        if solved:
+            return direction
+        return self._polished(play, covariance, gradient, direction)
+
+    def _polished(
+        self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
+    ) -> FloatArray:
+        """Solve the Newton system of the parameters that are not zero; keep it if signs agree."""
+        now = play.coef + direction
+        active = np.flatnonzero((now != 0) | (play.penalty == 0))
+        if active.size > MOST_DENSE or (play.coef[now == 0] != 0).any():
+            return direction
+        sign = np.where(play.penalty > 0, np.sign(now), 0.0)[active]
+        hessian = self._hessian(play, active, covariance)
+        right = -(gradient[active] + play.penalty[active] * sign)
+        exact = np.linalg.lstsq(hessian, right, rcond=1e-14)[0]
+        if (sign * (play.coef[active] + exact) >= 0).all():
+            direction = np.zeros(direction.shape)
+            direction[active] = exact
+        return direction
+
+    def _hessian(self, play: Play, active: IntArray, covariance: FloatArray) -> FloatArray:
+        """Return the second derivatives of the parameters `active`, dense."""
+        from fstgrad.grm.kernels.descent import product
+
+        out = np.empty((active.size, active.size))
+        unit = np.zeros(play.coef.size)
+        for i, m in enumerate(active):
+            unit[m] = 1.0
+            out[:, i] = product(play.slots, covariance, unit)[active]
+            unit[m] = 0.0
+        return out
+
+
+def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
+    """Return how far each parameter is from 0 in gradient + penalty * sign(coef)."""
+    active = np.abs(gradient + penalty * np.sign(coef))
+    idle = np.maximum(np.abs(gradient) - penalty, 0.0)
+    return np.where(coef != 0, active, idle)
+
+
+def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray:
+    """Return the scale of every column (block, column)."""
+    out = np.ones(column.size)
+    for number, source in enumerate(design.blocks):
+        mine = block == number
+        out[mine] = source.scale[column[mine]]
+    return out
+
+
+def put_in_play(
+    design: Design,
+    intercepts: Intercepts,
+    start: FloatArray,
+    alpha: float,
+    sets: tuple[IntArray, IntArray, FloatArray],
+    slots: tuple[IntArray, IntArray, IntArray, IntArray],
+) -> Play:
+    """Return the parameters in play.
+
+    Parameters
+    ----------
+    start : (q, f)
+        The intercepts of q nodes.
+    sets : term (m,), key (m,), coef (m,)
+        The sets; each is penalised by alpha times the scales of its columns.
+    slots : parameter (s,), node (s,), block (s,), column (s,)
+        The slots of the sets, in the order of their parameters.
+    """
+    from fstgrad.grm.kernels.descent import Slots, gather
+
+    parameter, node, block, column = slots
+    nodes, fixed = start.shape
+    n, heads = design.samples, nodes * fixed
+    counts = np.bincount(parameter, minlength=sets[0].size)
+    scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
+    root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
+    begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
+    rows, values, at = [np.arange(n)], [np.ones(n)], n
+    for number, source in enumerate(design.blocks):
+        mine = np.flatnonzero(block == number)
+        used, place = np.unique(column[mine], return_inverse=True)
+        indptr = np.zeros(used.size + 1, dtype=np.int64)
+        total = int((source.indptr[used + 1] - source.indptr[used]).sum())
+        part = np.empty(total, dtype=np.int64), np.empty(total)
+        gather(source.indptr, source.rows, source.values, used, indptr, *part)
+        begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
+        rows.append(part[0])
+        values.append(part[1])
+        at += total
+    coordinates = np.tile(intercepts.coordinates, nodes)
+    head_zero, none = np.zeros(heads, dtype=np.int64), np.full(heads, -1)
+    return Play(
+        term=np.concatenate([none, sets[0]]),
+        key=np.concatenate([none, sets[1]]),
+        coef=np.concatenate([start.ravel(), sets[2]]),
+        penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
+        slots=Slots(
+            np.concatenate([np.arange(heads), heads + np.cumsum([0, *counts])]).astype(np.int64),
+            np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
+            np.concatenate([coordinates, root_of[block] - 1 if parameter.size else block]),
+            np.concatenate([head_zero, begin]),
+            np.concatenate([head_zero + n, end]),
+            np.concatenate(rows),
+            np.concatenate(values),
+        ),
+    )

@@ -1,0 +1,175 @@
+"""The data of a fit, prepared once: families, statistics, design, and what to solve on them."""
+
+import json
+import pathlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.errors import MemoryLimitError
+from fstgrad.grm import fitting, preparation
+from fstgrad.grm.base import Base
+from fstgrad.grm.design import Design, Term, build
+from fstgrad.grm.joint import JointFit, JointRegression
+from fstgrad.grm.newton import Intercepts, NewtonSolver
+from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.regression import NodeFit, NodeRegression
+
+
+@dataclass(frozen=True)
+class Solving:
+    """How a fit is solved: the arguments of the model that say so."""
+
+    alpha: float
+    tol: float
+    max_iter: int
+    screening: str
+    threads: int
+
+
+@dataclass
+class Problem:
+    """The samples of a fit.
+
+    x : CSR (n, p).  families : one for each column.  terms, intercepts : of the model.
+    varying : (p,) bool.  weights : (n,), mean 1.  offset : (n,), added to the first coordinate.
+    """
+
+    x: sparse.csr_matrix
+    families: tuple[Base, ...]
+    k: int
+    terms: list[Term]
+    intercepts: Intercepts
+    varying: BoolArray
+    weights: FloatArray
+    offset: FloatArray
+    max_memory: float
+    scale_columns: bool = False
+    designs: dict[int, Design] = field(default_factory=dict, init=False)
+
+    def design(self, sizes: dict[int, IntArray]) -> Design:
+        """Return the design of the candidate sets; that of all sets is kept."""
+        if not sizes and 0 in self.designs:
+            return self.designs[0]
+        statistics = preparation.statistics(self.x, self.varying, self.families[0], self.k)
+        design = build(
+            statistics, self.terms, sizes, self.max_memory, scale_columns=self.scale_columns
+        )
+        if not sizes:
+            self.designs[0] = design
+        return design
+
+    def blank(self) -> Parameters:
+        """Return the families without coefficients."""
+        width = self.k + self.families[0].own
+        return Parameters(self.families, self.k, np.zeros((self.x.shape[1], width)), ())
+
+    def node_solver(self, node: int, fixed: FloatArray | float = 0.0) -> NewtonSolver:
+        """Return the solver of one node; fixed (n, c) is added to its eta."""
+        values = self.x.getcol(node).toarray().ravel()
+        observed = self.families[node].statistics(values, self.k)[None]
+        offset = np.zeros(observed.shape) + fixed
+        offset[:, :, 0] += self.offset
+        return NewtonSolver((self.families[node],), observed, self.weights, offset, self.intercepts)
+
+    def fit_node(
+        self, node: int, design: Design, solving: Solving, start: NodeFit | None
+    ) -> NodeFit:
+        """Return the regression of one node; a constant column uses no sets."""
+        if not self.varying[node]:
+            nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
+            design = Design(design.samples, design.features, design.blocks, nothing)
+        regression = NodeRegression(
+            self.node_solver(node), design, node, solving.alpha, solving.tol, solving.max_iter,
+            solving.screening,
+        )  # fmt: skip
+        return regression.fit(start)
+
+    def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
+        """Return the tied pseudo-likelihood fit, from `start`."""
+        n, p = self.x.shape
+        width = self.k + self.families[0].own
+        need = 8 * n * p * width * (4 + 2 * width)
+        if need > self.max_memory:
+            raise MemoryLimitError(
+                f"the joint fit keeps the derivatives of {p} nodes at {n} rows, {need / 1e9:.1f} "
+                f"GB, which passes max_memory={self.max_memory / 1e9:.1f} GB; give "
+                'symmetrize="average", fewer rows or columns, or raise max_memory'
+            )
+        family = self.families[0]
+        dense = self.x.toarray()
+        observed = np.ascontiguousarray(family.statistics(dense, self.k).transpose(1, 0, 2))
+        offset = np.zeros((1, n, width))
+        offset[0, :, 0] = self.offset
+        with ThreadPoolExecutor(solving.threads) as pool:
+            solver = NewtonSolver(
+                self.families, observed, self.weights, offset, self.intercepts,
+                pool.map if solving.threads > 1 else map,
+            )  # fmt: skip
+            regression = JointRegression(
+                solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
+            )
+            return regression.fit(start)
+
+    def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
+        """Return the parameters with the intercepts that are best for the given interactions.
+
+        The nodes' own intercepts belong to their own estimates of theta_S, not to merged ones.
+        """
+        free = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
+        fixed = free.eta(self.x.toarray())
+        intercepts = np.zeros(parameters.intercepts.shape)
+        coordinates = self.intercepts.coordinates
+        nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
+        none = np.empty(0, dtype=np.int64)
+        for node in range(self.x.shape[1]):
+            start = NodeFit(
+                parameters.intercepts[node, coordinates], none, none, np.empty(0), np.inf, np.inf,
+                0, 0, False,
+            )  # fmt: skip
+            solver = self.node_solver(node, fixed[None, :, node])
+            regression = NodeRegression(
+                solver, nothing, node, solving.alpha, solving.tol, solving.max_iter
+            )
+            intercepts[node, coordinates] = regression.fit(start).intercepts
+        return replace(parameters, intercepts=intercepts)
+
+
+def solve_nodes(
+    problem: Problem,
+    design: Design,
+    solving: Solving,
+    starts: list[NodeFit] | None,
+    checkpoint: fitting.Checkpoint | None = None,
+    progress: fitting.Progress | None = None,
+) -> list[NodeFit]:
+    """Return the regressions of all nodes, in threads."""
+    return fitting.fit_all(
+        lambda node: problem.fit_node(node, design, solving, starts[node] if starts else None),
+        problem.x.shape[1],
+        threads=solving.threads,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+
+
+def checkpoint_of(
+    problem: Problem, path: Any, stage: int, settings: dict[str, Any], plain: Callable[[Any], Any]
+) -> fitting.Checkpoint | None:
+    """Return the file that keeps the finished nodes of a stage, None without a path."""
+    if path is None:
+        return None
+    shape = problem.x.shape
+    described = json.dumps([shape, stage, settings], default=plain, sort_keys=True)
+    where = pathlib.Path(path)
+    if stage < problem.k:
+        where = where.with_name(f"{where.name}.stage{stage}")
+    x = problem.x
+    arrays = [x.data, x.indices, x.indptr, problem.weights, problem.offset]
+    digest = fitting.fingerprint(arrays, described)
+    return fitting.Checkpoint(where, digest, shape[1], problem.terms)
