@@ -40,7 +40,9 @@ class Base(ABC):
     name: ClassVar[str]
     own: ClassVar[int] = 0  # statistics beside t_1, ..., t_k
     whole_line: ClassVar[bool] = False  # T(x) has two x, and even roots carry the sign of x
+    whole_numbers: ClassVar[bool] = False  # values are counts
     always_normalizable: ClassVar[bool] = False  # for every choice of the interactions
+    ridge: ClassVar[float] = 0.0  # of half the squared intercepts in a fit, in units of Var[t]
     power: ClassVar[int] = 1  # of |x| in T
     scale: str = "identity"  # "log" where T is a power of log(1 + x)
 
@@ -153,6 +155,10 @@ class Base(ABC):
     def free(self, k: int) -> list[int]:
         """Return the coordinates of eta, from 0, whose intercepts are never penalised."""
         return [0, *range(k, k + self.own)]
+
+    def prepared(self, values: FloatArray) -> FloatArray:
+        """Return the values that the family models, given those of the data."""
+        return values
 
     def fitted_to(self, values: FloatArray) -> "Base":
         """Return the family of one column (n,); families with parameters of their own fit them."""

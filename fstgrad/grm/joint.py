@@ -84,10 +84,10 @@ class JointRegression:
     def _put_in_play(
         self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
     ) -> Play:
+        slots = self._slots(term, key)
         return put_in_play(
-            self.design, self.solver.intercepts, intercepts, self.alpha, (term, key, coef),
-            self._slots(term, key),
-        )  # fmt: skip
+            self.design, self.solver, intercepts, self.alpha, (term, key, coef), slots
+        )
 
     def _slots(
         self, term: IntArray, key: IntArray

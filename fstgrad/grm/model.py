@@ -256,7 +256,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.positive_only = not resolve(self.base).whole_line
+        base = resolve(self.base)
+        tags.input_tags.positive_only = not base.whole_line
+        tags.input_tags.categorical = base.whole_numbers  # the checks round their samples
         return tags
 
     def _check_parameters(self) -> None:
@@ -283,7 +285,9 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
         x.eliminate_zeros()
-        resolve(self.base).check_values(x.data)
+        family = resolve(self.base)
+        x.data = family.prepared(x.data)
+        family.check_values(x.data)
         return x
 
     def _chosen_names(self, given: Sequence[str] | None, features: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Proximal Newton steps on l1 regressions of one or of many nodes, with tied parameters.
 
-    minimise over b:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> ) + sum_c penalty_c |b_c|,
+    minimise over b:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> )
+                      + sum_c ( penalty_c |b_c| + ridge_c b_c^2 / 2 ),
     eta_s = offset + sum of (parameter) (column) over the slots of node s.
 
 Newton steps as in QUIC: a quadratic model on the parameters in play, solved by coordinate descent,
@@ -11,6 +12,7 @@ eta, and the step is taken again with a multiple of the mean curvature added (Le
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -43,13 +45,14 @@ class Play:
     """The parameters in play: the intercepts of every node, then sets of variables.
 
     term, key : (m,) int64, which set a parameter is, -1 for intercepts.
-    coef, penalty : (m,) float64.
+    coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
     """
 
     term: IntArray
     key: IntArray
     coef: FloatArray
     penalty: FloatArray
+    ridge: FloatArray
     slots: "Slots"
 
 
@@ -80,6 +83,16 @@ class NewtonSolver:
     apply: Map = map
     steps: int = field(default=0, init=False)
 
+    @cached_property
+    def ridge(self) -> FloatArray:
+        """The weight (q, f) of half the square of every intercept: in units of Var[t]."""
+        chosen = self.observed[:, :, self.intercepts.coordinates]
+        share = self.weights / self.weights.sum()
+        mean = np.einsum("i,qic->qc", share, chosen)
+        square = np.einsum("i,qic->qc", share, chosen**2)
+        weight = np.array([family.ridge for family in self.families])[:, None]
+        return np.asarray(weight * np.maximum(square - mean**2, 1e-12))
+
     def starting_intercepts(self) -> FloatArray:
         """Return the intercepts (q, f) from which the independent model is near."""
         out = np.zeros((len(self.families), self.intercepts.coordinates.size))
@@ -97,15 +110,16 @@ class NewtonSolver:
 
         Returns the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective.
         """
-        from fstgrad.grm.kernels.descent import add_columns, gradients
+        from fstgrad.grm.kernels.descent import gradients
 
-        eta = np.empty(self.observed.shape)
-        eta[:] = self.offset
-        add_columns(play.slots, play.coef, eta)
-        state = self._state(eta, play.coef, play.penalty)
+        state = self._state(self._eta(play), play.coef, play)
+        if not np.isfinite(state.objective):  # the start, of other data or merged, has no A
+            play.coef = np.zeros(play.coef.shape)
+            play.coef[play.term < 0] = self.starting_intercepts().ravel()
+            state = self._state(self._eta(play), play.coef, play)
         damping = 0.0
         for _ in range(most_steps):
-            gradient = gradients(play.slots, self._residual(state))
+            gradient = gradients(play.slots, self._residual(state)) + play.ridge * play.coef
             slopes = violations(gradient, play.coef, play.penalty)
             worst = float(slopes.max(initial=0.0))
             if worst <= target or damping > MOST_DAMPING:
@@ -123,10 +137,19 @@ class NewtonSolver:
             self.steps += 1
             play.coef, state = after
         residual = self._residual(state)
-        gradient = gradients(play.slots, residual)
+        gradient = gradients(play.slots, residual) + play.ridge * play.coef
         return residual, violations(gradient, play.coef, play.penalty), state.objective
 
-    def _state(self, eta: FloatArray, coef: FloatArray, penalty: FloatArray) -> State:
+    def _eta(self, play: Play) -> FloatArray:
+        """Return eta (q, n, c) of the parameters in play."""
+        from fstgrad.grm.kernels.descent import add_columns
+
+        eta = np.empty(self.observed.shape)
+        eta[:] = self.offset
+        add_columns(play.slots, play.coef, eta)
+        return eta
+
+    def _state(self, eta: FloatArray, coef: FloatArray, play: Play) -> State:
         """Evaluate every node; an infeasible eta has the objective +inf."""
         n, c = eta.shape[1:]
         mean, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
@@ -138,7 +161,7 @@ class NewtonSolver:
             return float(self.weights @ fit / n)
 
         total = sum(self.apply(node, range(len(self.families))))
-        objective = total + float(penalty @ np.abs(coef))
+        objective = total + float(play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
         return State(eta, mean, covariance, objective if np.isfinite(objective) else np.inf)
 
     def _residual(self, state: State) -> FloatArray:
@@ -160,7 +183,7 @@ class NewtonSolver:
         size = 1.0
         for _ in range(MOST_HALVINGS):
             coef = play.coef + size * direction
-            after = self._state(state.eta + size * moved, coef, play.penalty)
+            after = self._state(state.eta + size * moved, coef, play)
             rounding = 1e-15 * abs(state.objective)
             if after.objective <= state.objective + ARMIJO * size * predicted + rounding:
                 return coef, after
@@ -184,9 +207,11 @@ class NewtonSolver:
         moved = coordinates[free]
         curvature = covariance.mean(axis=1)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
-        ridge = (1e-12 * size)[:, None, None] * np.eye(free.size)
+        ridge = np.maximum(1e-12 * size[:, None], play.ridge[blocks])[:, :, None] * np.eye(
+            free.size
+        )
         model = Quadratic(
-            covariance, gradient, play.penalty, play.coef, blocks.astype(np.int64), moved,
+            covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64), moved,
             np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
         )  # fmt: skip
         direction, solved = quadratic_descent(play.slots, model, tolerance, MOST_SWEEPS)
@@ -220,6 +245,7 @@ class NewtonSolver:
         for i, m in enumerate(active):
             unit[m] = 1.0
             out[:, i] = product(play.slots, covariance, unit)[active]
+            out[i, i] += play.ridge[m]
             unit[m] = 0.0
         return out
 
@@ -242,7 +268,7 @@ def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray
 
 def put_in_play(
     design: Design,
-    intercepts: Intercepts,
+    solver: NewtonSolver,
     start: FloatArray,
     alpha: float,
     sets: tuple[IntArray, IntArray, FloatArray],
@@ -262,6 +288,7 @@ def put_in_play(
     from fstgrad.grm.kernels.descent import Slots, gather
 
     parameter, node, block, column = slots
+    intercepts, ridge = solver.intercepts, solver.ridge
     nodes, fixed = start.shape
     n, heads = design.samples, nodes * fixed
     counts = np.bincount(parameter, minlength=sets[0].size)
@@ -287,6 +314,7 @@ def put_in_play(
         key=np.concatenate([none, sets[1]]),
         coef=np.concatenate([start.ravel(), sets[2]]),
         penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
+        ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
         slots=Slots(
             np.concatenate([np.arange(heads), heads + np.cumsum([0, *counts])]).astype(np.int64),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),

@@ -105,7 +105,7 @@ class NodeRegression:
     ) -> Play:
         sets = block, self.design.keys(block, column), coef
         slots = np.arange(block.size), np.zeros(block.size, dtype=np.int64), block, column
-        return put_in_play(self.design, self.solver.intercepts, intercepts, self.alpha, sets, slots)
+        return put_in_play(self.design, self.solver, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
         """Return the gradients of all columns that the node may use, block by block."""

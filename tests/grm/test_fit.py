@@ -250,9 +250,17 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
     gradient, coef = rng.normal(size=6), rng.normal(size=6) * (rng.random(6) < 0.5)
     penalty = np.array([0.0, 0.0, 0.2, 0.2, 0.2, 0.4])
     blocks = np.array([[0], [1]])
-    inverses = 1.0 / hessian.mean(axis=1)[:, :1, :1]
+    ridge = np.array([0.3, 0.2, 0.0, 0.0, 0.1, 0.0])
+    inverses = 1.0 / (hessian.mean(axis=1)[:, :1, :1] + ridge[:2, None, None])
     model = descent.Quadratic(
-        hessian, gradient, penalty, coef, blocks, np.array([0]), np.ascontiguousarray(inverses)
+        hessian,
+        gradient,
+        penalty,
+        ridge,
+        coef,
+        blocks,
+        np.array([0]),
+        np.ascontiguousarray(inverses),
     )
     d, done = descent.quadratic_descent(slots, model, 1e-12, 10_000)
     assert done
@@ -263,7 +271,7 @@ def test_quadratic_descent_is_the_minimum_of_its_model():
                 h = hessian[slot_node[a], :, slot_root[a], slot_root[b]]
                 full[owner[a], owner[b]] += (columns[:, a] * h * columns[:, b]).mean()
     np.testing.assert_allclose(descent.product(slots, hessian, d), full @ d, atol=1e-13)
-    slope = gradient + full @ d
+    slope = gradient + full @ d + ridge * d
     now = coef + d
     active = now != 0
     np.testing.assert_allclose(slope[active], -(penalty * np.sign(now))[active], atol=1e-9)

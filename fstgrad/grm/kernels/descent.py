@@ -29,9 +29,9 @@ class Slots(NamedTuple):
 
 
 class Quadratic(NamedTuple):
-    """gradient d + mean_i (Z d)_i H_i (Z d)_i / 2 + sum_c penalty_c |coef_c + d_c|.
+    """gradient d + mean_i (Z d)_i H_i (Z d)_i / 2 + ridge d^2 / 2 + sum_c penalty_c |coef_c + d_c|.
 
-    hessian (q, n, c, c).  gradient, penalty, coef (m,).
+    hessian (q, n, c, c).  gradient, penalty, ridge, coef (m,).
     blocks (q, u) : the unpenalised parameters of each node, moved together; their rows of eta are
     `coordinates` (u,).  inverses (q, u, u) : of their mean Hessian.
     """
@@ -39,6 +39,7 @@ class Quadratic(NamedTuple):
     hessian: FloatArray
     gradient: FloatArray
     penalty: FloatArray
+    ridge: FloatArray
     coef: FloatArray
     blocks: IntArray
     coordinates: IntArray
@@ -116,7 +117,7 @@ def step(
         node, j = slots.node[slot], slots.coordinate[slot]
         for at in range(slots.start[slot], slots.end[slot]):
             slope += slots.values[at] * change[node, slots.rows[at], j]
-    slope = model.gradient[m] + slope / change.shape[1]
+    slope = model.gradient[m] + model.ridge[m] * direction[m] + slope / change.shape[1]
     now = model.coef[m] + direction[m]
     target = now - slope / curvature[m]
     threshold = model.penalty[m] / curvature[m]
@@ -150,7 +151,8 @@ def block_step(node: int, model: Quadratic, direction: FloatArray, change: Float
     for a in range(u):
         for i in range(n):
             slope[a] += change[node, i, model.coordinates[a]]
-        slope[a] = model.gradient[model.blocks[node, a]] + slope[a] / n
+        m = model.blocks[node, a]
+        slope[a] = model.gradient[m] + model.ridge[m] * direction[m] + slope[a] / n
         largest = max(largest, abs(slope[a]))
     for a in range(u):
         for b in range(u):
@@ -176,7 +178,7 @@ def quadratic_descent(
     """
     q, n, c = model.hessian.shape[0], model.hessian.shape[1], model.hessian.shape[2]
     count = model.gradient.shape[0]
-    curvature = curvatures(slots, model.hessian)
+    curvature = curvatures(slots, model.hessian) + model.ridge
     in_block = np.zeros(count, dtype=np.bool_)
     for node in range(q):
         for a in range(model.coordinates.shape[0]):
