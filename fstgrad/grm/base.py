@@ -156,6 +156,12 @@ class Base(ABC):
         """Return the coordinates of eta, from 0, whose intercepts are never penalised."""
         return [0, *range(k, k + self.own)]
 
+    def start(self, means: FloatArray) -> FloatArray:
+        """Return intercepts (c,) near those of independent variables, given the means of t (c,)."""
+        out = np.zeros(means.shape)
+        out[0] = self.independent(float(means[0]))
+        return out
+
     def prepared(self, values: FloatArray) -> FloatArray:
         """Return the values that the family models, given those of the data."""
         return values

@@ -168,8 +168,9 @@ class Poisson(CountBase):
 class NegativeBinomial(CountBase):
     """Overdispersed counts: B = the log of a negative binomial law, T = log(1 + x)^2.
 
-    The law has a mean m and a variance m + m^2 / r; a fit takes m and r from each column.  x itself
-    is a statistic of the family, so that fits match the mean of every column.
+    The law has a mean m and a variance m + m^2 / r; a fit takes m and r from each column, and
+    tilts the law by the interactions and by intercepts of T and its root.  The tail falls
+    geometrically, faster than any exp(c log(1 + x)^2): every model has a normalizer.
 
     Parameters
     ----------
@@ -179,7 +180,6 @@ class NegativeBinomial(CountBase):
 
     name = "negative-binomial"
     scale: Scale = "log"
-    own = 1
     ridge = RIDGE
 
     def __init__(self, law_mean: float | None = None, dispersion: float | None = None) -> None:
@@ -209,10 +209,6 @@ class NegativeBinomial(CountBase):
             return self
         return NegativeBinomial(*negative_binomial_fit(values, positive_only=False))
 
-    def own_statistics(self, x: FloatArray) -> FloatArray:
-        """Return x."""
-        return x
-
     def log_base(self, x: npt.ArrayLike) -> FloatArray:
         """Return log of Gamma(x + r) / (Gamma(r) x!) (r / (r + m))^r (m / (r + m))^x."""
         from scipy.special import gammaln
@@ -230,7 +226,7 @@ class NegativeBinomial(CountBase):
             self.log_base, lambda x: self.statistics(x, k),
             last=int(max(16 * tables.SINGLES, TAIL / decay)),
             width=lambda x: np.sqrt(x + 0.01 * x * x),
-            base_limit=-decay, linear=np.eye(k + self.own)[k],
+            base_limit=-decay, linear=np.zeros(k),
         )  # fmt: skip
 
 
@@ -279,6 +275,14 @@ class Hurdle(CountBase):
     def independent(self, mean: float) -> float:
         """Return what the inner family does."""
         return self.inner.independent(mean)
+
+    def start(self, means: FloatArray) -> FloatArray:
+        """Return the start of the inner family and the log odds of zero that it lacks."""
+        inner = self.inner.start(means[:-1])
+        log_zero = float(self.log_base(0.0)) - float(self.inner.derivatives(inner[None])[0][0])
+        share = np.clip(means[-1], 1e-9, 1 - 1e-9)
+        odds = np.log(share / (1 - share)) - (log_zero - np.log(-np.expm1(min(log_zero, -1e-12))))
+        return np.append(inner, np.clip(odds, -50.0, 50.0))
 
     def build_table(self, k: int) -> "Table":
         """Return the table of the inner family with one more statistic."""

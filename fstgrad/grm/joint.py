@@ -51,12 +51,12 @@ class JointRegression:
 
     def fit(self, start: Parameters) -> JointFit:
         """Return the solution, from `start`."""
-        play = self._start(start)
+        play = self.start(start)
         scans, before = 0, -1
         target = max(0.5 * self.tol, 0.02 * self.alpha)
         while True:
             residual, slopes, objective = self.solver.solve(play, target)
-            term, key, excess = self._violators(residual, play, self.alpha)
+            term, key, excess = self.violators(residual, play, self.alpha)
             scans += 1
             kkt = self._certificate(play, slopes, term, key, excess)
             if kkt.max(initial=0.0) <= self.tol or scans >= self.max_iter:
@@ -68,14 +68,22 @@ class JointRegression:
             play = self._grow(play, term[excess > 0], key[excess > 0])
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
 
-    def _start(self, start: Parameters) -> Play:
+    def start(self, start: Parameters) -> Play:
+        """Return the intercepts and the sets of `start` in play."""
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
         none = np.empty(0, dtype=np.int64)
         terms, keys, coefs = [none], [none], [np.empty(0)]
         for found in start.interactions:
-            terms.append(np.full(len(found.sets), number_of[found.term]))
-            keys.append(ranks(found.sets, self.design.binomial))
-            coefs.append(found.values)
+            if found.term not in number_of:
+                continue
+            key = ranks(found.sets, self.design.binomial)
+            known = np.ones(key.size, dtype=bool)
+            if found.term.size in self.design.candidates:
+                allowed = self.design.candidates[found.term.size]
+                known = np.isin(key, ranks(allowed, self.design.binomial))
+            terms.append(np.full(int(known.sum()), number_of[found.term]))
+            keys.append(key[known])
+            coefs.append(found.values[known])
         intercepts = start.intercepts[:, self.solver.intercepts.coordinates]
         return self._put_in_play(
             intercepts, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
@@ -109,7 +117,7 @@ class JointRegression:
         order = np.argsort(parameter, kind="stable")
         return parameter[order], node[order], block_of[order], column[order]
 
-    def _violators(
+    def violators(
         self, residual: FloatArray, play: Play, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Return (term, key, excess) of the sets out of play that a node alone would take.
@@ -138,7 +146,8 @@ class JointRegression:
                 part = self.design.gradients(number, column[mine], residual[s])
                 np.add.at(gradient, parameter[mine], part)
         scale = np.bincount(parameter, slot_scales(self.design, block, column), minlength=term.size)
-        return term, key, np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
+        excess: FloatArray = np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
+        return term, key, excess
 
     def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
         """Return the sets of one term whose column the node alone would take."""

@@ -21,12 +21,14 @@ from fstgrad.grm.design import Design, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.newton import Intercepts
+from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.problem import Problem, Solving, checkpoint_of, solve_nodes
 from fstgrad.grm.progress import node_progress
 from fstgrad.grm.regression import NodeFit
+from fstgrad.grm.selection import SelectionMixin
 
 checks.extra("sklearn", "grm", "GeneralizedRootModel")
-from sklearn.base import BaseEstimator, clone  # noqa: E402
+from sklearn.base import BaseEstimator  # noqa: E402
 from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
 
 ROUGH = 0.05  # of alpha: the tolerance of node regressions that only start a joint fit
@@ -34,7 +36,7 @@ SetsLike = Sequence[Sequence[int | str]]
 MatrixLike = npt.ArrayLike | sparse.csr_matrix
 
 
-class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
+class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # type: ignore[misc]
     """A k-wise graphical model of counts, positive or real vectors, fitted node by node.
 
         p(x) proportional to exp( sum_s theta_s x_s + sum_{2<=j<=k} sum_{|S|=j} theta_S
@@ -95,7 +97,7 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
     names_ : list of str
         The names of the columns; x0, x1, ... where there are none.
     node_fits_ : list of NodeFit
-        The p regressions before they are made one model.
+        The p regressions before they are made one model; rough where they start a joint fit.
     n_candidates_ : int
         Candidate sets of two and more variables.
     n_iter_ : int
@@ -201,32 +203,6 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
             )
         weights = preparation.sample_weights(sample_weight, x.shape[0])
         return self._problem(x, weights, preparation.offsets(offset, x.shape[0]))
-
-    def path(
-        self, X: MatrixLike, alphas: Sequence[float], *, feature_names: Sequence[str] | None = None
-    ) -> "list[GeneralizedRootModel]":
-        """Return one fitted model for each alpha, from the largest down, each from the last.
-
-        Parameters
-        ----------
-        X : (n, p)
-            As in `fit`.
-        alphas : sequence of float
-            The penalties, in any order.
-        """
-        models: list[GeneralizedRootModel] = []
-        problem = clone(self)._prepared(X, None, None, feature_names)
-        for alpha in sorted((float(a) for a in alphas), reverse=True):
-            model = clone(self).set_params(alpha=alpha, warm_start=True)
-            model._check_parameters()
-            model._validated(X, reset=True)
-            model.names_ = model._chosen_names(feature_names, problem.x.shape[1])
-            if models:
-                model.node_fits_ = models[-1].node_fits_
-                model.parameters_ = models[-1].parameters_
-            model._solve(problem)
-            models.append(model)
-        return models
 
     def score(self, X: MatrixLike, y: None = None) -> float:
         """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
@@ -340,8 +316,11 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
                 chosen = self._chosen(problem, starts, design, size)
                 sizes[size + 1] = fitting.cliques(chosen, problem.x.shape[1])
         design = problem.design(sizes)
-        fits = self._nodes(problem, design, starts, self.k)
-        self._store(problem, fits, design)
+        if starts is None or not self._is_joint() or self.candidate_sets == "stagewise":
+            fits = self._nodes(problem, design, starts, self.k)
+            self._store(problem, fits, design, None)
+        else:  # the last joint fit is the better start
+            self._store(problem, starts, design, self.parameters_)
 
     def _nodes(
         self, problem: Problem, design: Design, starts: list[NodeFit] | None, stage: int
@@ -366,7 +345,10 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         sets = [i.sets for i in model.interactions if i.term.size == size]
         return np.unique(np.concatenate(sets), axis=0)
 
-    def _store(self, problem: Problem, fits: list[NodeFit], design: Design) -> None:
+    def _store(
+        self, problem: Problem, fits: list[NodeFit], design: Design, last: Parameters | None
+    ) -> None:
+        """Make one model of the node fits, or of the last joint fit."""
         self.families_ = problem.families
         self.node_fits_ = fits
         coordinates = problem.intercepts.coordinates
@@ -375,8 +357,10 @@ class GeneralizedRootModel(InferenceMixin, BaseEstimator):  # type: ignore[misc]
         kkt = np.array([fit.kkt for fit in fits])
         scans = max(fit.scans for fit in fits)
         if self._is_joint():
-            joint = problem.fit_joint(design, self._solving(), merged)
-            merged, kkt, scans = joint.parameters, joint.kkt, scans + joint.scans
+            start = replace(last, families=problem.families) if last else merged
+            joint = problem.fit_joint(design, self._solving(), start)
+            merged, kkt = joint.parameters, joint.kkt
+            scans = joint.scans + (0 if last else scans)
         elif merged.flat[3].size:
             merged = problem.refit_intercepts(merged, self._solving())
         self.parameters_ = merged

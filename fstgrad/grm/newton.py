@@ -86,22 +86,26 @@ class NewtonSolver:
     @cached_property
     def ridge(self) -> FloatArray:
         """The weight (q, f) of half the square of every intercept: in units of Var[t]."""
-        chosen = self.observed[:, :, self.intercepts.coordinates]
-        share = self.weights / self.weights.sum()
-        mean = np.einsum("i,qic->qc", share, chosen)
-        square = np.einsum("i,qic->qc", share, chosen**2)
         weight = np.array([family.ridge for family in self.families])[:, None]
-        return np.asarray(weight * np.maximum(square - mean**2, 1e-12))
+        return np.asarray(weight * self.variances[:, self.intercepts.coordinates])
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """The weighted mean of t, (q, c)."""
+        share = self.weights / self.weights.sum()
+        return np.asarray(np.einsum("i,qic->qc", share, self.observed))
+
+    @cached_property
+    def variances(self) -> FloatArray:
+        """The weighted variance of t, (q, c), at least 1e-12."""
+        centered = self.observed - self.means[:, None]
+        share = self.weights / self.weights.sum()
+        return np.asarray(np.maximum(np.einsum("i,qic->qc", share, centered**2), 1e-12))
 
     def starting_intercepts(self) -> FloatArray:
         """Return the intercepts (q, f) from which the independent model is near."""
-        out = np.zeros((len(self.families), self.intercepts.coordinates.size))
-        means = np.einsum("i,qi->q", self.weights, self.observed[:, :, 0]) / self.weights.sum()
-        out[:, 0] = [
-            family.independent(float(mean))
-            for family, mean in zip(self.families, means, strict=True)
-        ]
-        return out
+        starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
+        return np.array(starts)[:, self.intercepts.coordinates]
 
     def solve(
         self, play: Play, target: float, most_steps: int = MOST_STEPS
@@ -112,11 +116,7 @@ class NewtonSolver:
         """
         from fstgrad.grm.kernels.descent import gradients
 
-        state = self._state(self._eta(play), play.coef, play)
-        if not np.isfinite(state.objective):  # the start, of other data or merged, has no A
-            play.coef = np.zeros(play.coef.shape)
-            play.coef[play.term < 0] = self.starting_intercepts().ravel()
-            state = self._state(self._eta(play), play.coef, play)
+        state = self._first_state(play)
         damping = 0.0
         for _ in range(most_steps):
             gradient = gradients(play.slots, self._residual(state)) + play.ridge * play.coef
@@ -126,7 +126,8 @@ class NewtonSolver:
                 break
             curved = state.covariance
             if damping:
-                curved = curved + damping * curved.mean(axis=1, keepdims=True)
+                spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
+                curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
             accuracy = max(0.25 * target, 0.05 * worst)
             direction = self._direction(play, curved, gradient, accuracy)
             after = self._search(play, state, direction, gradient)
@@ -139,6 +140,23 @@ class NewtonSolver:
         residual = self._residual(state)
         gradient = gradients(play.slots, residual) + play.ridge * play.coef
         return residual, violations(gradient, play.coef, play.penalty), state.objective
+
+    def _first_state(self, play: Play) -> State:
+        """Return the state of play.coef; a start that is worse than no sets at all is left.
+
+        Merged estimates and those of other data may be far off, or have no normalizer.
+        """
+        state = self._state(self._eta(play), play.coef, play)
+        if self.steps or not (play.coef[play.term >= 0] != 0).any():
+            return state
+        alone = np.zeros(play.coef.shape)
+        alone[play.term < 0] = self.starting_intercepts().ravel()
+        before, play.coef = play.coef, alone
+        other = self._state(self._eta(play), play.coef, play)
+        if other.objective < state.objective or not np.isfinite(state.objective):
+            return other
+        play.coef = before
+        return state
 
     def _eta(self, play: Play) -> FloatArray:
         """Return eta (q, n, c) of the parameters in play."""
@@ -157,6 +175,8 @@ class NewtonSolver:
         def node(s: int) -> float:
             value, mean[s], covariance[s] = self.families[s].derivatives(eta[s])
             fit = value - np.einsum("ij,ij->i", eta[s], self.observed[s])
+            if not np.isfinite(fit).all():
+                return np.inf
             covariance[s] *= self.weights[:, None, None]
             return float(self.weights @ fit / n)
 
@@ -207,12 +227,11 @@ class NewtonSolver:
         moved = coordinates[free]
         curvature = covariance.mean(axis=1)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
-        ridge = np.maximum(1e-12 * size[:, None], play.ridge[blocks])[:, :, None] * np.eye(
-            free.size
-        )
+        least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
+        ridge = least[:, :, None] * np.eye(free.size)
         model = Quadratic(
-            covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64), moved,
-            np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
+            covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
+            moved, np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
         )  # fmt: skip
         direction, solved = quadratic_descent(play.slots, model, tolerance, MOST_SWEEPS)
         if solved:

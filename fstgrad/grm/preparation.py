@@ -45,7 +45,8 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
     array = checks.real_array("sample_weight", weights, (samples,))
     if (array < 0).any() or not array.sum() > 0:
         raise InvalidInputError(
-            f"sample_weight runs from {array.min()} to {array.max()}; give weights >= 0, not all zero"
+            f"sample_weight runs from {array.min()} to {array.max()}; give weights "
+            ">= 0, not all zero"
         )
     return np.asarray(array / array.mean())
 

@@ -92,6 +92,14 @@ class Problem:
 
     def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
         """Return the tied pseudo-likelihood fit, from `start`."""
+        with ThreadPoolExecutor(solving.threads) as pool:
+            regression = self.joint(design, solving)
+            if solving.threads > 1:
+                regression.solver.apply = pool.map
+            return regression.fit(start)
+
+    def joint(self, design: Design, solving: Solving) -> JointRegression:
+        """Return the problem of all nodes with tied parameters."""
         n, p = self.x.shape
         width = self.k + self.families[0].own
         need = 8 * n * p * width * (4 + 2 * width)
@@ -101,20 +109,16 @@ class Problem:
                 f"GB, which passes max_memory={self.max_memory / 1e9:.1f} GB; give "
                 'symmetrize="average", fewer rows or columns, or raise max_memory'
             )
-        family = self.families[0]
-        dense = self.x.toarray()
-        observed = np.ascontiguousarray(family.statistics(dense, self.k).transpose(1, 0, 2))
+        dense = self.families[0].statistics(self.x.toarray(), self.k)
         offset = np.zeros((1, n, width))
         offset[0, :, 0] = self.offset
-        with ThreadPoolExecutor(solving.threads) as pool:
-            solver = NewtonSolver(
-                self.families, observed, self.weights, offset, self.intercepts,
-                pool.map if solving.threads > 1 else map,
-            )  # fmt: skip
-            regression = JointRegression(
-                solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
-            )
-            return regression.fit(start)
+        solver = NewtonSolver(
+            self.families, np.ascontiguousarray(dense.transpose(1, 0, 2)), self.weights, offset,
+            self.intercepts,
+        )  # fmt: skip
+        return JointRegression(
+            solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
+        )
 
     def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
         """Return the parameters with the intercepts that are best for the given interactions.
@@ -138,6 +142,39 @@ class Problem:
             )
             intercepts[node, coordinates] = regression.fit(start).intercepts
         return replace(parameters, intercepts=intercepts)
+
+
+def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> float:
+    """Return the smallest alpha that leaves no set in the model, from the independent model.
+
+    A set whose tied gradient passes a bound has a node whose gradient does: the bound is lowered
+    until the largest tied gradient that it lets through lies above it.
+    """
+    design = problem.design({})
+    alone = replace(solving, alpha=1e300, screening="kkt")
+    fits = solve_nodes(problem, design, alone, None)
+    start = fitting.symmetrize(
+        fits, design, problem.blank(), problem.intercepts.coordinates, "average"
+    )
+    regression = problem.joint(design, alone)
+    play = regression.start(start)
+    residual = regression.solver.solve(play, 0.5 * solving.tol)[0]
+    top = 0.0
+    for number, block in enumerate(design.blocks):
+        for node in np.flatnonzero(problem.varying).tolist():
+            columns = design.columns(block, node)
+            slopes = np.abs(design.gradients(number, columns, residual[node]))
+            scaled = slopes / np.maximum(block.scale[columns], 1e-300)
+            top = max(top, float(scaled.max(initial=0.0)))
+    bound = 0.5 * top
+    while joint and top > 0:
+        excess = regression.violators(residual, play, bound)[2]
+        largest = bound + float(excess.max(initial=-np.inf))
+        if largest >= bound:
+            top = largest
+            break
+        bound *= 0.5
+    return top * (1 + 1e-9)
 
 
 def solve_nodes(

@@ -1,0 +1,186 @@
+"""Choosing alpha: the smallest that leaves no set, paths, EBIC, cross-validation, stability."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray, Seed
+from fstgrad.grm.problem import Problem, largest_useful_alpha
+
+MatrixLike = Any
+SMALLEST_SHARE = 0.01  # of alpha_max: the end of a default path
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Models along a path and how they were compared.
+
+    model : the model of the best alpha, fitted to all rows.
+    alphas : (m,) float64, from the largest down.
+    criterion : (m,) float64, EBIC (smaller is better) or the mean held-out score (larger is).
+    """
+
+    model: Any
+    alphas: FloatArray
+    criterion: FloatArray
+
+
+class SelectionMixin:
+    """Methods that fit a model many times; they use `_prepared`, `_solve` and `score`."""
+
+    def alpha_max(self, X: MatrixLike, *, feature_names: Sequence[str] | None = None) -> float:
+        """Return the smallest alpha at which the model has no set, about to 1e-9.
+
+        With symmetrize="joint" it is that of the tied parameters, else the largest of all nodes.
+        """
+        model = self._copy()
+        return largest_useful_alpha(
+            model._prepared(X, None, None, feature_names), model._solving(), model._is_joint()
+        )
+
+    def path(
+        self,
+        X: MatrixLike,
+        alphas: Sequence[float] | int = 10,
+        *,
+        feature_names: Sequence[str] | None = None,
+    ) -> list[Any]:
+        """Return one fitted model for each alpha, from the largest down, each from the last.
+
+        All share one design.
+
+        Parameters
+        ----------
+        X : (n, p)
+            As in `fit`.
+        alphas : sequence of float, or int
+            The penalties, in any order; a number for that many from alpha_max down to a
+            hundredth of it, in geometric steps.
+        """
+        first = self._copy()
+        problem = first._prepared(X, None, None, feature_names)
+        models: list[Any] = []
+        for alpha in self._alphas(problem, alphas).tolist():
+            model = self._copy(alpha=alpha, warm_start=True)
+            model._check_parameters()
+            model._adopt(first)
+            if models:
+                model.node_fits_ = models[-1].node_fits_
+                model.parameters_ = models[-1].parameters_
+            model._solve(problem)
+            models.append(model)
+        return models
+
+    def select(
+        self,
+        X: MatrixLike,
+        alphas: Sequence[float] | int = 10,
+        *,
+        criterion: Literal["ebic", "cv"] = "ebic",
+        gamma: float = 0.5,
+        folds: int = 5,
+        rng: Seed = 0,
+        feature_names: Sequence[str] | None = None,
+    ) -> Selection:
+        """Return the model of the alpha that a criterion prefers.
+
+        Parameters
+        ----------
+        criterion : {"ebic", "cv"}
+            "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
+            BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean score of
+            rows that were held out.
+        gamma : float
+            The weight of the number of candidate sets, 0 for BIC.
+        folds : int
+            For "cv".
+        rng : Generator, int or None
+            Deals the rows into folds.
+        """
+        checks.one_of("criterion", criterion, ("ebic", "cv"))
+        models = self.path(X, alphas, feature_names=feature_names)
+        found = np.array([model.alpha for model in models])
+        if criterion == "ebic":
+            values = np.array([_ebic(model, X, gamma) for model in models])
+            return Selection(models[int(np.argmin(values))], found, values)
+        parts = checks.positive_integer("folds", folds, minimum=2)
+        rows = _rows(X)
+        fold = checks.generator(rng).permutation(len(rows)) % parts
+        scores = np.zeros(len(found))
+        for number in range(parts):
+            inside, outside = rows[fold != number], rows[fold == number]
+            for at, model in enumerate(self.path(_take(X, inside), found.tolist())):
+                scores[at] += model.score(_take(X, outside)) / parts
+        return Selection(models[int(np.argmax(scores))], found, scores)
+
+    def stability(
+        self,
+        X: MatrixLike,
+        *,
+        samples: int = 50,
+        rng: Seed = 0,
+        feature_names: Sequence[str] | None = None,
+    ) -> dict[tuple[str, ...], float]:
+        """Return how often each set is chosen on random halves of the rows, the most stable first.
+
+        Meinshausen and Buehlmann, Journal of the Royal Statistical Society B 72 (2010).
+        """
+        generator = checks.generator(rng)
+        checks.positive_integer("samples", samples)
+        rows, found = _rows(X), dict[tuple[str, ...], int]()
+        for _ in range(samples):
+            half = np.sort(generator.permutation(rows)[: len(rows) // 2])
+            model = self._copy().fit(_take(X, half), feature_names=feature_names)
+            chosen = {
+                tuple(model.names_[s] for s in members)
+                for term in model.parameters_.interactions
+                for members in term.sets.tolist()
+            }
+            for names in chosen:
+                found[names] = found.get(names, 0) + 1
+        ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+        return {names: count / samples for names, count in ranked}
+
+    def _adopt(self, other: Any) -> None:
+        """Take over what `_prepared` found out about X."""
+        for name in ("names_", "n_features_in_", "feature_names_in_"):
+            if hasattr(other, name):
+                setattr(self, name, getattr(other, name))
+
+    def _alphas(self, problem: Problem, alphas: Sequence[float] | int) -> FloatArray:
+        """Return the penalties from the largest down."""
+        if isinstance(alphas, int):
+            count = checks.positive_integer("alphas", alphas)
+            model = self._copy()
+            top = largest_useful_alpha(problem, model._solving(), model._is_joint())
+            return np.geomspace(top, SMALLEST_SHARE * top, count)
+        return np.sort(checks.real_array("alphas", alphas, (None,)))[::-1]
+
+    def _copy(self, **changes: Any) -> Any:
+        from sklearn.base import clone
+
+        return clone(self).set_params(**changes)
+
+
+def _ebic(model: Any, x: MatrixLike, gamma: float) -> float:
+    """Return the extended BIC of the pseudo-likelihood, in nats."""
+    n, p = _rows(x).size, model.n_features_in_
+    sizes = model.parameters_.flat[0]
+    candidates = sum(np.log(comb(p, int(size))) for size in sizes)
+    return float(-2 * n * p * model.score(x) + sizes.size * np.log(n) + 2 * gamma * candidates)
+
+
+def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
+    return np.arange(x.shape[0] if hasattr(x, "shape") else len(x))
+
+
+def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:
+    """Return the rows of an array, a sparse matrix or a data frame."""
+    from sklearn.utils import _safe_indexing
+
+    return _safe_indexing(x, rows)

@@ -1,0 +1,127 @@
+"""The joint fit: its optimality, never below independence, means like those of the data."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.grm import families
+from fstgrad.grm.sampling import gibbs
+from tests.grm.test_fit import counts
+from tests.oracles import grm as oracle
+
+pytest.importorskip("sklearn")
+
+
+def nested_counts(n=600, seed=0):
+    """Counts like arrests: most are zero, and one column counts a part of another."""
+    rng = np.random.default_rng(seed)
+    rate = rng.gamma(0.3, 2.0, size=n)
+    total = rng.poisson(rate)
+    part = rng.binomial(total, 0.5)
+    return np.stack([total, part, rng.binomial(part, 0.6), rng.poisson(0.2 + rate)], axis=1)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_optimality_of_the_tied_parameters_by_hand(k):
+    x, alpha = counts(), 0.02
+    model = fg.GeneralizedRootModel(k=k, alpha=alpha, tol=1e-8).fit(x)
+    assert model.kkt_.max() <= 1e-8
+    found = {
+        tuple(s): v
+        for i in model.parameters_.interactions
+        for s, v in zip(i.sets.tolist(), i.values, strict=True)
+    }
+    t = np.arange(80.0)[:, None] ** (1 / np.arange(1, k + 1))
+    slopes = {}
+    for node in range(x.shape[1]):
+        columns = oracle.columns(x, node, k)
+        eta = np.zeros((len(x), k))
+        eta[:, 0] = model.parameters_.intercepts[node, 0]
+        for (root, members), column in columns.items():
+            eta[:, root - 1] += found.get(tuple(sorted((node, *members))), 0.0) * column
+        height = eta @ t.T + families.Poisson().log_base(np.arange(80.0))
+        p = np.exp(height - np.logaddexp.reduce(height, axis=1)[:, None])
+        residual = p @ t - x[:, [node]] ** (1 / np.arange(1, k + 1))
+        assert abs(residual[:, 0].mean()) <= 1e-8 + 1e-12
+        for (root, members), column in columns.items():
+            whole = tuple(sorted((node, *members)))
+            slopes[whole] = slopes.get(whole, 0.0) + (column * residual[:, root - 1]).mean()
+    assert found
+    for whole, slope in slopes.items():
+        weight, value = alpha * len(whole), found.get(whole, 0.0)
+        violation = abs(slope + weight * np.sign(value)) if value else abs(slope) - weight
+        assert violation <= len(whole) * 1e-8 + 1e-12
+
+
+@pytest.mark.parametrize("base", ["poisson", "negative-binomial", "hurdle-negative-binomial"])
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("alpha", [0.1, 0.01, 0.001])
+def test_never_below_independence_on_the_data_of_the_fit(base, k, alpha):
+    x = nested_counts()
+    alone = fg.GeneralizedRootModel(k=1, base=base).fit(x).score(x)
+    model = fg.GeneralizedRootModel(k=k, base=base, alpha=alpha, tol=1e-4).fit(x)
+    assert model.kkt_.max() <= 1e-4
+    assert model.score(x) >= alone - 1e-3  # the ridge of the intercepts differs by this much
+
+
+def test_averages_get_their_own_intercepts():
+    x = nested_counts()
+    alone = fg.GeneralizedRootModel(k=1).fit(x).score(x)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.01, symmetrize="average").fit(x)
+    # with the intercepts of the nodes' own estimates the score was -10 where -1 is independence
+    assert model.score(x) >= alone - 0.1
+    eta = model.parameters_.eta(x.astype(float)).reshape(-1, 2)
+    mean = families.Poisson().derivatives(eta)[1].reshape(*x.shape, 2)[:, :, 0]
+    np.testing.assert_allclose(mean.mean(axis=0), x.mean(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("base", ["poisson", "hurdle-negative-binomial"])
+def test_means_of_samples_are_those_of_the_data(base):
+    x = counts(n=2000, p=6)
+    model = fg.GeneralizedRootModel(k=2, base=base, alpha=0.01, tol=1e-4).fit(x)
+    draws = gibbs(model.parameters_, 8000, 1, burn_in=200, thin=3, chains=200)
+    error = draws.values.std(axis=0) / np.sqrt(np.minimum(draws.effective, 8000))
+    gap = np.abs(draws.values.mean(axis=0) - x.mean(axis=0))
+    assert (gap <= 0.1 * x.mean(axis=0) + 3 * error).all()
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_real_counts_of_ink(k):
+    from sklearn.datasets import load_digits
+
+    x = load_digits().data.reshape(-1, 8, 8)[:600, 2:5, 2:5].reshape(-1, 9)
+    base = "hurdle-negative-binomial"
+    alone = fg.GeneralizedRootModel(k=1, base=base).fit(x).score(x)
+    model = fg.GeneralizedRootModel(k=k, base=base, alpha=0.03, tol=1e-4).fit(x)
+    assert model.kkt_.max() <= 1e-4
+    assert model.score(x) > alone + 0.02
+
+
+def test_the_empty_model_is_not_picked():
+    from sklearn.model_selection import GridSearchCV
+
+    search = GridSearchCV(
+        fg.GeneralizedRootModel(k=2, base="hurdle-negative-binomial", tol=1e-4),
+        {"alpha": [0.003, 10.0]}, cv=3,
+    ).fit(nested_counts())  # fmt: skip
+    assert search.best_params_["alpha"] == 0.003
+
+
+def test_weights_are_repeated_rows():
+    x = counts(n=80, p=4)
+    weight = np.random.default_rng(0).integers(0, 4, size=80)
+    weighted = fg.GeneralizedRootModel(k=2, alpha=0.03, tol=1e-9).fit(x, sample_weight=weight)
+    repeated = fg.GeneralizedRootModel(k=2, alpha=0.03, tol=1e-9).fit(np.repeat(x, weight, axis=0))
+    ours, theirs = weighted.parameters_, repeated.parameters_
+    np.testing.assert_allclose(ours.intercepts, theirs.intercepts, atol=1e-6)
+    np.testing.assert_allclose(ours.flat[3], theirs.flat[3], atol=1e-6)
+
+
+def test_an_offset_is_an_exposure():
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(1, 20, size=3000)
+    x = rng.poisson(exposure[:, None] * [0.2, 0.5])
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x, offset=np.log(exposure))
+    np.testing.assert_allclose(model.parameters_.intercepts[:, 0], np.log([0.2, 0.5]), atol=0.05)
+    assert model.parameters_.flat[3].size == 0  # the exposure alone makes the columns rise together
+    assert fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x).parameters_.flat[3].size == 1
