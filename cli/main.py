@@ -32,6 +32,10 @@ COMMANDS = {
     "train": ("fstgrad.cli.train", "Train a sequence model on pairs."),
     "predict": ("fstgrad.cli.predict", "The outputs of a trained model."),
     "evaluate": ("fstgrad.cli.evaluate", "Accuracy, mean loss and error rate of a model."),
+    "compare": (
+        "fstgrad.cli.compare",
+        "Two models on the same pairs: error rates with intervals.",
+    ),
     "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
     "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),

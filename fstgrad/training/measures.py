@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray
 from fstgrad.losses import EditDistance, Loss
 
 Symbols = Sequence[str]
@@ -42,8 +43,7 @@ def evaluate(
     """
     pairs = list(zip(predictions, targets, strict=True))
     equal = sum(list(a) == list(b) for a, b in pairs)
-    distance = _unit_distance([*predictions, *targets])
-    edits = distance.pairwise([list(a) for a, _ in pairs], [list(b) for _, b in pairs])
+    edits = edit_distances(predictions, targets)
     symbols = sum(len(target) for target in targets)
     mean, unknown = float("nan"), 0
     if loss is not None:
@@ -55,7 +55,13 @@ def evaluate(
 
 def edit_distance(a: Symbols, b: Symbols) -> int:
     """Return the least number of insertions, deletions and substitutions."""
-    return int(_unit_distance([a, b]).pairwise([list(a)], [list(b)])[0])
+    return int(edit_distances([a], [b])[0])
+
+
+def edit_distances(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> FloatArray:
+    """Return the edit distance (N,) of each prediction from its target."""
+    distance = _unit_distance([*predictions, *targets])
+    return distance.pairwise([list(a) for a in predictions], [list(b) for b in targets])
 
 
 class Errors(NamedTuple):

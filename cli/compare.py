@@ -1,0 +1,43 @@
+"""`fstgrad compare`: the error rates of two models on the same pairs, with intervals."""
+
+import json
+
+import click
+
+from fstgrad.cli.border import COUNT, SEED, Input
+from fstgrad.cli.models import columns, open_model
+from fstgrad.cli.options import pairs_argument
+from fstgrad.cli.text import echo
+from fstgrad.errors import InvalidInputError
+from fstgrad.training.comparison import compare as compared
+
+
+@click.command()
+@click.argument("first", type=Input())
+@click.argument("second", type=Input())
+@pairs_argument
+@click.option(
+    "--resamples", type=COUNT, default=2000, show_default=True, help="Draws of the bootstrap."
+)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
+def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> None:
+    r"""Compare two models, FIRST and SECOND, on PAIRS, and write one JSON line.
+
+    word_error and symbol_error: of each model, [value, lower, upper] of a 95 percent bootstrap
+    interval; the differences are second less first, so that a negative one speaks for SECOND;
+    p_word and p_symbol: of no difference, by the same draws of pairs for both models.
+
+    \b
+    Example:
+      fstgrad compare crf.npz margin.npz test.tsv
+    """
+    models = [open_model(path) for path in (first, second)]
+    if models[0][1:] != models[1][1:]:
+        raise InvalidInputError(
+            f"{first} and {second} read pairs in different ways (--tokens-x, --tokens-y, --tags); "
+            "compare models that were trained on the same columns"
+        )
+    inputs, targets = columns(pairs, *models[0][1:])
+    predictions = [[list(y) for y in model.predict(inputs)] for model, *_ in models]
+    result = compared(*predictions, targets, resamples=resamples, rng=seed)
+    echo(json.dumps(result._asdict()))

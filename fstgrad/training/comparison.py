@@ -1,0 +1,112 @@
+"""Two models on the same pairs: error rates with intervals, by a paired bootstrap."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, Seed, generator, positive_integer
+from fstgrad.errors import InvalidInputError
+from fstgrad.training.measures import edit_distances
+
+Symbols = Sequence[str]
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """A figure and the ends of its 95 percent bootstrap interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+class Comparison(NamedTuple):
+    """Error rates of two sets of predictions of the same targets.
+
+    word_error : of each, the share of pairs that differ from their target.
+    symbol_error : of each, edit distances added up, divided by the symbols of the targets.
+    word_difference, symbol_difference : second less first; negative where the second is better.
+    p_word, p_symbol : two-sided p-values of no difference.
+    """
+
+    pairs: int
+    word_error: tuple[Interval, Interval]
+    symbol_error: tuple[Interval, Interval]
+    word_difference: Interval
+    symbol_difference: Interval
+    p_word: float
+    p_symbol: float
+
+
+def compare(
+    first: Sequence[Symbols],
+    second: Sequence[Symbols],
+    targets: Sequence[Symbols],
+    *,
+    resamples: int = 2000,
+    rng: Seed = 0,
+) -> Comparison:
+    """Return the error rates of two sets of predictions, and of their differences.
+
+    Pairs are drawn with replacement, the same ones for both (Efron and Tibshirani 1993, chapters 13
+    and 16); O(resamples x pairs).
+
+    Raises
+    ------
+    InvalidInputError
+        There are no targets, or other numbers of predictions.
+
+    Examples
+    --------
+    >>> result = compare(["cat", "dig"] * 50, ["cat", "dog"] * 50, ["cat", "dog"] * 50)
+    >>> result.word_difference.value, result.word_difference.upper < 0
+    (-0.5, True)
+    """
+    if not targets or not len(first) == len(second) == len(targets):
+        raise InvalidInputError(
+            f"first, second and targets have {len(first)}, {len(second)} and {len(targets)} items; "
+            "give one of each for every pair"
+        )
+    edits = np.stack([edit_distances(given, targets) for given in (first, second)])
+    wrong = (edits > 0).astype(np.float64)
+    sizes = np.array([len(target) for target in targets], dtype=np.float64)
+    ones = np.ones(len(targets))
+    draws = _draws(len(targets), positive_integer("resamples", resamples), rng)
+    word, symbol = _rates(wrong, ones, draws), _rates(edits, sizes, draws)
+    return Comparison(
+        len(targets),
+        (_interval(word[0]), _interval(word[1])),
+        (_interval(symbol[0]), _interval(symbol[1])),
+        _interval(word[1] - word[0]),
+        _interval(symbol[1] - symbol[0]),
+        _p_value(word[1] - word[0]),
+        _p_value(symbol[1] - symbol[0]),
+    )
+
+
+def _draws(pairs: int, resamples: int, rng: Seed) -> FloatArray:
+    """Return how often each pair is drawn, (resamples + 1, pairs); row 0 has each pair once."""
+    numbers = generator(rng).multinomial(pairs, np.full(pairs, 1 / pairs), size=resamples)
+    return np.vstack([np.ones(pairs), numbers])
+
+
+def _rates(errors: FloatArray, sizes: FloatArray, draws: FloatArray) -> FloatArray:
+    """Return the rates (2, resamples + 1): errors over sizes in each draw."""
+    total: FloatArray = errors @ draws.T / np.maximum(draws @ sizes, 1.0)
+    return total
+
+
+def _interval(values: FloatArray) -> Interval:
+    """Return the first of the values, and the percentiles of the others."""
+    lower, upper = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(values[0]), float(lower), float(upper))
+
+
+def _p_value(differences: FloatArray) -> float:
+    """Return the two-sided p-value of no difference: how often a draw has the other sign."""
+    drawn = differences[1:]
+    if not differences.any():
+        return 1.0
+    tail = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
+    return float(min(1.0, max(2 * tail, 1 / len(drawn))))
