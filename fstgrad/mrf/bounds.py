@@ -127,7 +127,7 @@ class _Parts:
             self.closed.append(part)
             return
         # log(e^upper - e^lower): what splitting this part can gain
-        gain = part.upper + float(np.log1p(-np.exp(min(part.lower - part.upper, -1e-300))))
+        gain = part.upper + float(np.log(max(-np.expm1(part.lower - part.upper), 1e-300)))
         heapq.heappush(self.open, (-gain, number, part))
 
     def pop(self) -> Part | None:

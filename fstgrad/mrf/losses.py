@@ -8,6 +8,7 @@
 - "cd" : contrastive divergence: k sweeps of a chain from gold (or persistent chains).
 - "cd1" : one Gibbs draw at one random node, times the number of nodes: the expectation of its
   gradient is the gradient of the pseudolikelihood.
+- "hinge" : structured hinge, max_y [s(y) + wrong labels] - s(gold), by a cut or another decoder.
 
 The gradient is a `Table`; for shared edge scores its edge part is (C, C), summed over the edges.
 
@@ -22,8 +23,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.methods import METHODS
@@ -216,11 +226,36 @@ def one_site_divergence(
     return model.num_nodes * (model.score(labels) - model.score(gold)), gradient
 
 
+def structured_hinge(
+    model: ScoredGraph, gold: IntArray, *, decoder: str = "graph_cut", cost: float = 1.0
+) -> tuple[float, Table]:
+    """Return max_y [s(y) + cost * (labels that differ)] - s(gold) and a subgradient.
+
+    Parameters
+    ----------
+    decoder : str
+        How the maximum is found: "graph_cut", "exact" or another of `fstgrad.mrf.decode`; where it
+        is not exact the value is a lower bound of the hinge.
+    cost : float
+        Of a wrong label, in nats; 0 for the perceptron.
+
+    Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2005).
+    """
+    positive_number("cost", cost, allow_zero=True)
+    node = model.scores.node + cost
+    node[np.arange(len(gold)), gold] -= cost
+    augmented = model.with_scores(node, model.scores.edge)
+    worst = decode(augmented, decoder)
+    value = worst.score - augmented.score(gold)
+    return value, counts(model, worst.labels, 1.0, counts(model, gold, -1.0))
+
+
 LOSSES: dict[str, Method[tuple[float, Table]]] = {
     "exact": Method(exact_nll),
     "pseudolikelihood": Method(pseudolikelihood),
     "cd": Method(contrastive_divergence),
     "cd1": Method(one_site_divergence),
+    "hinge": Method(structured_hinge),
 }
 ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
 

@@ -5,7 +5,8 @@ Methods and where their options are documented:
 - "exact" : `exact_inference`
 - "bp", "max_product", "trw" : `fstgrad.mrf.messages.propagation`
 - "mean_field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
-- "gibbs", "chromatic", "blocked", "metropolis" : `fstgrad.mrf.sampling.marginals`
+- "ais" : `fstgrad.mrf.sampling.annealing`
+- "gibbs", "chromatic", "blocked", "metropolis", "tempered" : `fstgrad.mrf.sampling.marginals`
 """
 
 import time
@@ -19,6 +20,7 @@ from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.propagation import belief_propagation, max_product, tree_reweighted
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.result import Inference
+from fstgrad.mrf.sampling.annealing import annealed
 from fstgrad.mrf.sampling.chains import SAMPLERS
 from fstgrad.mrf.sampling.marginals import sample_marginals
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -52,7 +54,8 @@ METHODS: dict[str, Method[Inference]] = {
     "trw": Method(tree_reweighted),
     "mean_field": Method(mean_field),
     "bounds": Method(bounds),
-    **{name: Method(sample_marginals, {"sampler": name}) for name in SAMPLERS},
+    "ais": Method(annealed),
+    **{name: Method(sample_marginals, {"sampler": name}) for name in (*SAMPLERS, "tempered")},
 }
 
 

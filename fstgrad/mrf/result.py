@@ -10,7 +10,9 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.mrf.table import NO_FACTORS, Table
 
-Kind = Literal["exact", "bethe", "upper bound", "lower bound", "bounds", "score", "none"]
+Kind = Literal[
+    "exact", "bethe", "upper bound", "lower bound", "bounds", "estimate", "score", "none"
+]  # fmt: skip
 EdgeSource = Callable[[int, int], FloatArray]
 
 CHUNK_CELLS = 1 << 20
@@ -28,7 +30,7 @@ class Inference:
     kind : str
         "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted, where converged);
         "lower bound" (mean field); "score": the score of the best labeling that max-product
-        decodes; "bounds": see `Bounds`; "none".
+        decodes; "bounds": see `Bounds`; "estimate": see `Annealed`; "none".
     node : (I, C) float64
         Node marginals (max-marginals of max-product, scaled to sum 1).
     converged : bool
@@ -116,6 +118,22 @@ class Bounds(Inference):
     lower_gradient: Table = field(default_factory=_no_table)
     upper_gradient: Table = field(default_factory=_no_table)
     parts: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Annealed(Inference):
+    """Log Z by annealed importance sampling.
+
+    Attributes
+    ----------
+    log_partition_error : float
+        The standard error of `log_partition`, in nats.
+    effective_samples : float
+        (sum of weights)^2 / (sum of squared weights) of the runs; near 1 the error is not to be
+        trusted: take more steps.
+    """
+
+    log_partition_error: float = float("nan")
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,3 +98,36 @@ def test_a_gap_is_the_distance_to_the_bound(monkeypatch):
     model, true = submodular_grid(4, 4, 0), max_flow.max_flow
     monkeypatch.setattr(max_flow, "max_flow", lambda *arguments: true(*arguments) - 0.25)
     assert model.decode("graph_cut").gap == pytest.approx(0.25, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_expansion_is_near_the_best_for_potts(seed):
+    rng = np.random.default_rng(seed)
+    model = fg.PairwiseMRF.grid(4, 4, 1.5 * rng.normal(size=(16, 4)), 0.8 * np.eye(4))
+    found, best = model.decode("expansion"), model.score(model.mode())
+    assert found.converged
+    # costs are counted from the best that nodes and edges could have alone
+    ceiling = model.scores.node.max(axis=1).sum() + 0.8 * model.graph.num_edges
+    assert ceiling - found.score <= 2 * (ceiling - best) + 1e-9
+    assert found.score <= best + 1e-9
+
+
+def test_expansion_refuses_what_is_no_metric():
+    model = fg.PairwiseMRF(np.zeros((2, 3)), -np.eye(3), [(0, 1)])
+    with pytest.raises(fg.NotSupportedError, match="submodular"):
+        model.decode("expansion")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_gap_of_trees_is_certified(seed):
+    model = random_model("complete", seed=seed, scale=2.0)
+    found, best = model.decode("trw"), model.score(model.mode())
+    assert found.score <= best + 1e-9 <= found.score + found.gap + 2e-9
+    assert found.gap < np.inf
+
+
+def test_the_gap_of_trees_closes_where_the_relaxation_is_tight():
+    model = submodular_grid(5, 5, 2)
+    found = model.decode("trw", max_iter=2000)
+    assert found.score == pytest.approx(model.score(model.mode()), abs=1e-6)
+    assert found.gap < 0.05

@@ -7,6 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
 from fstgrad.mrf.messages.tree_weights import spanning_tree_weights, tree_cover
+from fstgrad.mrf.messages.weights import WeightMessages
 from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
@@ -279,3 +280,27 @@ def test_trees_cover_every_edge_and_bound_every_label():
         assert bound.node[i, c] >= model.condition({i: c}).log_partition() - 1e-9
     np.testing.assert_allclose(bound.marginals.node.sum(axis=1), 1)
     np.testing.assert_allclose(bound.marginals.edge.sum(axis=(1, 2)), 1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("maximum", [0, 1])
+@pytest.mark.parametrize("damping", [0.0, 0.3])
+@pytest.mark.parametrize("labels", [2, 3])
+def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
+    rng = np.random.default_rng(1)
+    pairs = [(i, j) if rng.random() < 0.5 else (j, i) for i in range(9) for j in range(i)
+             if rng.random() < 0.5]  # fmt: skip
+    node = rng.normal(size=(10, labels))  # the last node has no neighbour
+    node[2, 0] = -np.inf
+    edge = 1.5 * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
+    model = fg.PairwiseMRF(node, edge, pairs)
+    tables = [cls(model, maximum, 1) for cls in (WeightMessages, GraphMessages)]
+    for _ in range(9):
+        changes = [table.sweep(damping) for table in tables]
+        assert changes[0] == pytest.approx(changes[1], abs=1e-11)
+    (beliefs, log_nodes), (others, other_log_nodes) = (t.node_beliefs() for t in tables)
+    np.testing.assert_allclose(beliefs, others, atol=1e-13)
+    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
+    np.testing.assert_allclose(*edges, atol=1e-13)

@@ -158,3 +158,37 @@ def test_pairs_can_be_left_out():
 def test_bad_options(options, message):
     with pytest.raises(fg.InvalidInputError, match=message):
         random_grid(3, 3, 2).infer("chromatic", **options)
+
+
+@pytest.mark.parametrize("labels, shape", [(2, (4, 5)), (3, (3, 4))])
+def test_annealed_log_partition_lies_within_its_error(labels, shape):
+    for seed in range(6):
+        model = random_grid(*shape, labels, seed=seed, scale=0.8)
+        found = model.infer("ais", rng=seed, steps=100, runs=60)
+        assert found.kind == "estimate"
+        assert 0 < found.log_partition_error < 0.2
+        off = abs(found.log_partition - model.log_partition())
+        assert off < 4.5 * found.log_partition_error
+        np.testing.assert_allclose(found.node, model.marginals().node, atol=0.35)
+    assert model.infer("ais", rng=1).log_partition == model.infer("ais", rng=1).log_partition
+
+
+def test_annealing_refuses_hard_zeros():
+    with pytest.raises(fg.NotSupportedError, match="infer\\('bounds'\\)"):
+        masked_model("complete").infer("ais")
+
+
+def test_tempering_moves_between_modes():
+    """Two labelings of all equal labels: a chain alone stays with one of them."""
+    model = fg.PairwiseMRF.grid(10, 10, np.zeros((100, 2)), 1.5 * np.eye(2))
+    stuck = model.infer("chromatic", samples=200, chains=4, rng=3)
+    assert not stuck.converged
+    found = model.infer("tempered", samples=600, burn_in=50, chains=3, rng=0)
+    assert found.r_hat < 1.3
+    np.testing.assert_allclose(found.node[:, 0], 0.5, atol=0.2)
+
+
+def test_tempering_leaves_the_distribution_as_it_is():
+    model = random_grid(3, 3, 3, scale=1.0)
+    found = model.infer("tempered", samples=1500, rng=2)
+    assert (np.abs(found.node - model.marginals().node) <= 2 * found.margin + 1e-3).all()

@@ -6,12 +6,20 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_CELLS = 20_000
 LARGEST_SPAN = 200.0
+
+
+def can_hold(model: ScoredGraph) -> bool:
+    """Return whether floats can hold the messages of a model as plain numbers."""
+    edge = model.edge_stack
+    if model.factors.number or model.graph.num_edges == 0:
+        return model.factors.number == 0
+    with np.errstate(invalid="ignore"):  # a table of -inf alone
+        return bool((edge.max(axis=(1, 2)) - edge.min(axis=(1, 2)) < LARGEST_SPAN).all())
 
 
 class GridMessages:
@@ -38,21 +46,9 @@ class GridMessages:
         small = height * width * size < PARALLEL_CELLS
         self.bands = Bands(height, 1 if small else threads)
 
-    @staticmethod
-    def can_hold(model: ScoredGraph) -> bool:
-        """Return whether floats can hold the messages of a model as plain numbers."""
-        edge = model.edge_stack
-        if model.factors.number or model.graph.num_edges == 0:
-            return model.factors.number == 0
-        return bool((edge.max(axis=(1, 2)) - edge.min(axis=(1, 2)) < LARGEST_SPAN).all())
-
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return what `GraphMessages` does for a model without larger factors."""
         return np.empty(0), 0.0
-
-    def tree_bound(self, cover: TreeCover) -> TreeBound:
-        """Return the upper bound on log Z of these messages."""
-        return self._arcs.tree_bound(cover)
 
     @staticmethod
     def _planes(rows: FloatArray, height: int, width: int) -> FloatArray:

@@ -20,14 +20,15 @@ from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
-from fstgrad.mrf.messages.grid import GridMessages
+from fstgrad.mrf.messages.grid import GridMessages, can_hold
 from fstgrad.mrf.messages.tree_weights import TreeCover, tree_cover
+from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
 Schedule = Literal["flooding", "residual"]
 Progress = Callable[[int, float], None]
-Messages = GraphMessages | GridMessages
+Messages = GraphMessages | GridMessages | WeightMessages
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _run(
     factors, log_factors = messages.factor_beliefs()
     value = nodes[1] + messages.log_pairs() + log_factors + model.offset
     kind: Kind = "bethe"
-    if cover is not None:
+    if cover is not None and isinstance(messages, GraphMessages):
         value, kind = messages.tree_bound(cover).value + model.offset, "upper bound"
     if maximum:
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
@@ -182,8 +183,9 @@ def _candidates(
     if settings.schedule == "residual":
         yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
         return
-    if model.graph.grid is not None and rho is None and GridMessages.can_hold(model):
-        yield GridMessages(model, maximum, settings.threads)
+    if rho is None and can_hold(model):
+        fast = WeightMessages if model.graph.grid is None else GridMessages
+        yield fast(model, maximum, settings.threads)
     yield GraphMessages(model, maximum, settings.threads, rho)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
+from fstgrad.mrf.sampling.tempering import TemperedChain
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
@@ -41,7 +43,7 @@ class Tally:
 def sample_marginals(
     model: ScoredGraph,
     *,
-    sampler: Sampler,
+    sampler: Sampler | Literal["tempered"],
     samples: int = 1000,
     burn_in: int = 100,
     thin: int = 1,
@@ -58,7 +60,8 @@ def sample_marginals(
     Parameters
     ----------
     sampler : str
-        See `fstgrad.mrf.sampling.chains.Chain`.
+        See `fstgrad.mrf.sampling.chains.Chain`; "tempered" for `TemperedChain`, which costs
+        twenty sweeps for each and moves between distant modes.
     samples : int
         Draws that each chain keeps, one every `thin` sweeps after `burn_in` sweeps.
     chains : int
@@ -98,7 +101,7 @@ def sample_marginals(
     def run(low: int, high: int) -> list[Tally]:
         return [
             _run_chain(
-                Chain(model, sampler, starts[c], keys[c], inner),
+                make_chain(model, sampler, starts[c], keys[c], inner),
                 burn_in,
                 thin,
                 cuts,
@@ -113,8 +116,21 @@ def sample_marginals(
     return _summary(model, sampler, tallies, batches, samples, edges, begun)
 
 
+def make_chain(
+    model: ScoredGraph,
+    sampler: Sampler | Literal["tempered"],
+    labels: IntArray,
+    key: int,
+    threads: int = 1,
+) -> Chain | TemperedChain:
+    """Return a chain of one of the samplers."""
+    if sampler == "tempered":
+        return TemperedChain(model, labels, key)
+    return Chain(model, sampler, labels, key, threads)
+
+
 def _run_chain(
-    chain: Chain,
+    chain: Chain | TemperedChain,
     burn_in: int,
     thin: int,
     cuts: list[int],
@@ -149,7 +165,7 @@ def _run_chain(
 
 def _summary(
     model: ScoredGraph,
-    sampler: Sampler,
+    sampler: str,
     tallies: list[Tally],
     batches: int,
     samples: int,
@@ -194,7 +210,7 @@ def draw(
     model: ScoredGraph,
     k: int,
     *,
-    sampler: Sampler = "chromatic",
+    sampler: Sampler | Literal["tempered"] = "chromatic",
     burn_in: int = 100,
     thin: int = 10,
     rng: Seed = None,
@@ -209,7 +225,7 @@ def draw(
     positive_integer("thin", thin)
     random = generator(rng)
     start = start_labels(model, random, initial)
-    chain = Chain(model, sampler, start, int(random.integers(2**62)), threads)
+    chain = make_chain(model, sampler, start, int(random.integers(2**62)), threads)
     chain.advance(burn_in)
     draws = np.empty((positive_integer("k", k), model.num_nodes), np.int64)
     for row in draws:

@@ -1,0 +1,209 @@
+"""A conditional random field on one graph, in the form of a scikit-learn estimator."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    one_of,
+    positive_integer,
+    positive_number,
+    real_array,
+)
+from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.losses import UNKNOWN, PersistentChains
+from fstgrad.mrf.model import PairwiseMRF
+
+SMOOTH = ("exact", "bp", "pseudolikelihood")
+METHODS = (*SMOOTH, "hinge", "cd", "pcd")
+
+
+class MRFClassifier:
+    """p(y | x) with node scores X W and one table of edge scores, learned from labelings.
+
+        s(y) = sum_i (x_i . W)[y_i] + sum_(ij) T[y_i, y_j]
+
+    Parameters
+    ----------
+    graph : PairwiseMRF
+        A model on the graph of all examples; its scores are not used.
+    method : {"pseudolikelihood", "exact", "bp", "hinge", "cd", "pcd"}
+        What is minimised.  The first three have a value: L-BFGS.  "hinge" (two labels), contrastive
+        divergence and its persistent form: steps along the gradient, the last third averaged.
+    l2 : float
+        The penalty is l2 / 2 times the squared norm of W and T.
+    max_iter : int
+        Iterations of L-BFGS, or steps.
+    step : float
+        Length of a step.
+    rng : Generator, int or None
+
+    Attributes
+    ----------
+    weights_ : (F, C) float64
+    edge_scores_ : (C, C) float64
+    loss_ : float
+        Of the last iteration, a labeling's mean, penalty included; NaN for "cd" and "pcd".
+    classes_ : (C,) int64
+
+    Notes
+    -----
+    Labels of -1 are unknown ("exact", "bp"): the likelihood of the others is maximised.
+
+    Examples
+    --------
+    >>> pair = PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    >>> X = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]], [[1.0], [-0.1]]])
+    >>> MRFClassifier(pair, method="exact").fit(X, [[1, 1], [0, 0], [1, 1]]).predict(X).tolist()
+    [[1, 1], [0, 0], [1, 1]]
+    """
+
+    def __init__(
+        self,
+        graph: PairwiseMRF,
+        *,
+        method: str = "pseudolikelihood",
+        l2: float = 0.01,
+        max_iter: int = 200,
+        step: float = 0.5,
+        rng: Seed = None,
+    ) -> None:
+        self.graph, self.method, self.l2 = graph, method, l2
+        self.max_iter, self.step, self.rng = max_iter, step, rng
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings, as scikit-learn's `clone` asks for them."""
+        return dict(vars(self)) if not hasattr(self, "weights_") else {
+            name: vars(self)[name]
+            for name in ("graph", "method", "l2", "max_iter", "step", "rng")
+        }  # fmt: skip
+
+    def set_params(self, **settings: Any) -> "MRFClassifier":
+        """Change settings."""
+        for name, value in settings.items():
+            one_of("setting", name, list(self.get_params()))
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> "MRFClassifier":
+        """Learn from features (N, I, F) and labelings (N, I).
+
+        A model on a grid also takes features (N, height, width, F) and labels (N, height, width).
+        """
+        one_of("method", self.method, METHODS)
+        positive_number("l2", self.l2, allow_zero=True)
+        positive_integer("max_iter", self.max_iter)
+        features = self._features(X)
+        labels = np.asarray(y)
+        labels = labels.reshape(len(labels), -1) if labels.ndim else labels
+        if labels.shape != features.shape[:2]:
+            raise InvalidInputError(
+                f"X has shape {np.shape(X)} and y {np.shape(y)}; give a label for each node of "
+                "each example"
+            )
+        size = self.graph.num_labels
+        start = np.zeros(features.shape[2] * size + size**2)
+        if self.method in SMOOTH:
+            from scipy.optimize import minimize
+
+            found = minimize(
+                self._objective, start, (features, labels, self.method, [{}] * len(labels)),
+                jac=True, method="L-BFGS-B", options={"maxiter": self.max_iter},
+            )  # fmt: skip
+            theta, self.loss_ = found.x, float(found.fun)
+        else:
+            theta, self.loss_ = self._descend(start, features, labels)
+        self.weights_, self.edge_scores_ = self._split(theta)
+        self.classes_ = np.arange(size)
+        return self
+
+    def _features(self, X: npt.ArrayLike) -> FloatArray:
+        array = real_array("X", X)
+        if array.ndim == 4:
+            array = array.reshape(len(array), -1, array.shape[-1])
+        if array.ndim != 3 or array.shape[1] != self.graph.num_nodes or len(array) == 0:
+            raise InvalidInputError(
+                f"X has shape {np.shape(X)}; give (N, {self.graph.num_nodes}, F), features of "
+                "every node of N examples"
+            )
+        return array
+
+    def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        size = self.graph.num_labels
+        return theta[: -(size**2)].reshape(-1, size), theta[-(size**2) :].reshape(size, size)
+
+    def _model(self, x: FloatArray, weights: FloatArray, table: FloatArray) -> PairwiseMRF:
+        return self.graph.with_scores(x @ weights, table)
+
+    def _objective(
+        self, theta: FloatArray, X: FloatArray, y: IntArray, method: str,
+        options: list[dict[str, Any]],
+    ) -> tuple[float, FloatArray]:  # fmt: skip
+        """Return the mean loss of a labeling with its penalty, and the gradient."""
+        weights, table = self._split(theta)
+        value, by_weight, by_table = 0.0, np.zeros_like(weights), np.zeros_like(table)
+        for x, labels, own in zip(X, y, options, strict=True):
+            part, gradient = self._model(x, weights, table).nll(labels, method, **own)
+            value += part
+            by_weight += x.T @ gradient.node
+            by_table += gradient.edge
+        slope = np.concatenate((by_weight.ravel(), by_table.ravel())) / len(X)
+        return value / len(X) + self.l2 / 2 * float(theta @ theta), slope + self.l2 * theta
+
+    def _descend(self, theta: FloatArray, X: FloatArray, y: IntArray) -> tuple[FloatArray, float]:
+        """Follow subgradients or contrastive divergence; return the mean of the last third."""
+        if (y == UNKNOWN).any():
+            raise InvalidInputError(
+                f"y has unknown labels, method {self.method!r} needs all; take 'exact' or 'bp'"
+            )
+        random = generator(self.rng)
+        chains = (
+            [PersistentChains(self.graph, 5, random) for _ in X] if self.method == "pcd" else []
+        )
+        options: list[dict[str, Any]] = {
+            "hinge": [{}] * len(X),
+            "cd": [{"rng": random}] * len(X),
+            "pcd": [{"persistent": own} for own in chains],
+        }[self.method]
+        kind = "hinge" if self.method == "hinge" else "cd"
+        total, kept, value = np.zeros_like(theta), 0, float("nan")
+        for number in range(self.max_iter):
+            value, slope = self._objective(theta, X, y, kind, options)
+            rate = self.step / X.shape[1] / np.sqrt(1 + number / 10)
+            theta = theta - rate * slope
+            if kind == "hinge":
+                self._make_submodular(theta)
+            if number >= 2 * self.max_iter // 3:
+                total, kept = total + theta, kept + 1
+        return total / kept, value if kind == "hinge" else float("nan")
+
+    def _make_submodular(self, theta: FloatArray) -> None:
+        """Move the table of two labels to the nearest one that a cut can take."""
+        _, table = self._split(theta)
+        if table.shape == (2, 2):
+            excess = table[0, 1] + table[1, 0] - table[0, 0] - table[1, 1]
+            table += max(excess, 0.0) / 4 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+
+    def models(self, X: npt.ArrayLike) -> list[PairwiseMRF]:
+        """Return the model of each example."""
+        if not hasattr(self, "weights_"):
+            raise InvalidInputError("this MRFClassifier has not been fitted; call fit first")
+        return [self._model(x, self.weights_, self.edge_scores_) for x in self._features(X)]
+
+    def predict(self, X: npt.ArrayLike, method: str = "max_product") -> IntArray:
+        """Return labelings (N, I) by a method of `PairwiseMRF.decode`."""
+        return np.stack([model.decode(method).labels for model in self.models(X)])
+
+    def predict_proba(self, X: npt.ArrayLike, method: str = "bp", **options: Any) -> FloatArray:
+        """Return node marginals (N, I, C) by a method of `PairwiseMRF.infer`."""
+        return np.stack([model.infer(method, **options).node for model in self.models(X)])
+
+    def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+        """Return the share of nodes whose label is right."""
+        found = self.predict(X)
+        return float(np.mean(found == np.asarray(y).reshape(found.shape)))

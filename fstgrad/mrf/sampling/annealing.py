@@ -1,0 +1,87 @@
+"""Log Z by annealed importance sampling, with a standard error (Neal 2001).
+
+From the nodes alone, whose log Z is known, to the model: the scores of edges and factors grow by
+beta = 0 .. 1.  A run has the weight
+
+    log w = sum_t (beta_(t + 1) - beta_t) (edge and factor scores of y_t),
+
+y_t drawn by Gibbs sweeps at beta_t; E[w] = Z / Z_0, whatever the number of steps.
+"""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.errors import NotSupportedError
+from fstgrad.estimates import jackknifed_log_mean
+from fstgrad.mrf.result import Annealed
+from fstgrad.mrf.sampling.chains import Chain
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+
+
+def annealed(
+    model: ScoredGraph, *, steps: int = 200, runs: int = 100, rng: Seed = None
+) -> Annealed:
+    """Return log Z with its standard error, and marginals by weighted samples.
+
+    Parameters
+    ----------
+    steps : int
+        Values of beta; more make the weights, and the error, more even.
+    runs : int
+        Independent runs, two at least.
+    rng : Generator, int or None
+
+    Raises
+    ------
+    NotSupportedError
+        Hard zeros in edges or factors, which most runs could not meet.
+    """
+    begun = time.perf_counter()
+    positive_integer("steps", steps)
+    positive_integer("runs", runs, minimum=2)
+    if (model.scores.edge == -np.inf).any() or (model.factors.table == -np.inf).any():
+        raise NotSupportedError(
+            "ais needs finite scores of edges and factors; take infer('exact'), infer('bounds') "
+            "or infer('trw')"
+        )
+    random = generator(rng)
+    node = model.scores.node
+    start = np.logaddexp.reduce(node, axis=1)
+    if (start == -np.inf).any():
+        raise infeasible()
+    p = np.exp(node - start[:, None]).cumsum(axis=1)
+    labels = (random.random((runs, len(node), 1)) * p[:, -1:] >= p).sum(axis=2)
+    logs = np.zeros(runs)
+    betas = np.linspace(0.0, 1.0, steps + 1)
+    for low, high in pairwise(betas):
+        logs += (high - low) * np.array([_ties(model, y) for y in labels])
+        warm = model.with_scores(node, high * model.scores.edge, high * model.factors.table)
+        for row, key in zip(labels, random.integers(2**62, size=runs).tolist(), strict=True):
+            chain = Chain(warm, "chromatic", row, key)
+            chain.advance(1)
+            row[...] = chain.labels
+    top = logs.max()
+    weights = np.exp(logs - top)
+    mean, error = jackknifed_log_mean(weights)
+    marginals = np.zeros(node.shape)
+    for row, weight in zip(labels, weights / weights.sum(), strict=True):
+        marginals[np.arange(len(node)), row] += weight
+    return Annealed(
+        "ais", float(start.sum() + top + mean + model.offset), "estimate", marginals,
+        _no_edges, model.graph.num_edges, iterations=steps * runs,
+        seconds=time.perf_counter() - begun,
+        effective_samples=float(weights.sum() ** 2 / (weights**2).sum()),
+        log_partition_error=error,
+    )  # fmt: skip
+
+
+def _ties(model: ScoredGraph, y: IntArray) -> float:
+    """Return the scores of edges and factors."""
+    return model.score(y) - model.offset - float(model.scores.node[np.arange(len(y)), y].sum())
+
+
+def _no_edges(low: int, high: int) -> FloatArray:
+    raise NotSupportedError("ais does not count pairs; take infer('bp') or a sampler")

@@ -1,0 +1,62 @@
+"""Parallel tempering: a chain that does not stick between distant modes.
+
+Replicas run at the scores beta s(y) for 1 = beta_0 > ... > beta_K; after each sweep neighbouring
+replicas change places with the probability min(1, exp((beta_a - beta_b) (s_b - s_a))), which
+leaves the product of their distributions as it is (Geyer 1991; Swendsen and Wang 1986).
+"""
+
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.mrf.sampling.chains import Chain
+from fstgrad.mrf.scored_graph import ScoredGraph
+
+REPLICAS = 20
+LEAST = 0.25
+
+
+class TemperedChain:
+    """A chain of several replicas; `labels` are those at the model's own scores.
+
+    Parameters
+    ----------
+    model, labels, key
+        As of `Chain`; all replicas start at `labels`.
+    """
+
+    def __init__(self, model: ScoredGraph, labels: IntArray, key: int) -> None:
+        self.model = model
+        self.betas = np.linspace(1.0, LEAST, REPLICAS)
+        random = np.random.default_rng(key)
+        keys = random.integers(2**62, size=REPLICAS).tolist()
+        self.chains = [
+            Chain(_scaled(model, float(beta)), "chromatic", labels, own)
+            for beta, own in zip(self.betas, keys, strict=True)
+        ]
+        self.random = random
+
+    @property
+    def labels(self) -> IntArray:
+        """The labels of the replica at beta = 1."""
+        return self.chains[0].labels
+
+    def advance(self, sweeps: int) -> None:
+        """Make `sweeps` sweeps of every replica, with exchanges after each."""
+        for _ in range(sweeps):
+            for chain in self.chains:
+                chain.advance(1)
+            scores = [self.model.score(chain.labels) for chain in self.chains]
+            for a in range(REPLICAS - 1):
+                b = a + 1
+                gain = (self.betas[a] - self.betas[b]) * (scores[b] - scores[a])
+                if np.log(self.random.random()) < gain:
+                    first, second = self.chains[a], self.chains[b]
+                    first.labels, second.labels = second.labels, first.labels
+                    scores[a], scores[b] = scores[b], scores[a]
+
+
+def _scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
+    """Return the model with all scores times beta > 0; what is forbidden stays so."""
+    return model.with_scores(
+        beta * model.scores.node, beta * model.scores.edge, beta * model.factors.table
+    )

@@ -1,0 +1,88 @@
+"""The estimator: it recovers a model, meets its gradient, and takes what users give."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.estimator import MRFClassifier
+from tests.mrf.models import random_grid
+
+GRID = fg.PairwiseMRF.grid(5, 6, np.zeros((30, 2)), np.zeros((2, 2)))
+TRUE_W, TRUE_T = np.array([[-0.8, 0.8], [0.3, -0.3]]), 0.5 * np.eye(2)
+
+
+def examples(count=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(count, 30, 2))
+    y = np.stack([GRID.with_scores(x @ TRUE_W, TRUE_T).sample(1, rng)[0] for x in X])
+    return X, y
+
+
+@pytest.mark.parametrize("method", ["exact", "pseudolikelihood", "bp", "cd", "pcd"])
+def test_parameters_are_recovered(method):
+    X, y = examples()
+    model = MRFClassifier(GRID, method=method, l2=1e-3, max_iter=120, rng=0).fit(X, y)
+    contrast = model.weights_[:, 1] - model.weights_[:, 0]
+    np.testing.assert_allclose(contrast, [1.6, -0.6], atol=0.25)
+    t = model.edge_scores_
+    assert t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0] == pytest.approx(1.0, abs=0.25)
+    assert model.score(X, y) > 0.75
+    assert model.predict_proba(X[:2]).shape == (2, 30, 2)
+
+
+def test_hinge_learns_labelings_that_can_be_separated():
+    X, _ = examples(20)
+    y = (X[:, :, 0] > 0).astype(int)
+    model = MRFClassifier(GRID, method="hinge", l2=1e-4, max_iter=300, step=1.0).fit(X, y)
+    assert model.score(X, y) > 0.97
+
+
+def test_hinge_is_its_definition_and_subgradient():
+    model = random_grid(2, 3, 2, scale=0.5, shared=False)
+    model = model.with_scores(model.scores.node, np.abs(model.scores.edge) * np.eye(2))
+    gold = np.array([0, 1, 1, 0, 0, 1])
+    ys = np.array(list(np.ndindex(*[2] * 6)))
+    for cost in (0.0, 1.0, 2.5):
+        wrong = cost * (ys != gold).sum(axis=1)
+        goal = max(model.score(y) + c for y, c in zip(ys, wrong, strict=True)) - model.score(gold)
+        for decoder in ("graph_cut", "exact"):
+            value, slope = model.nll(gold, "hinge", cost=cost, decoder=decoder)
+            assert value == pytest.approx(goal, abs=1e-10)
+        moved = model.scores.node.copy()
+        moved[0, 1] += 1e-6
+        other = model.with_scores(moved, model.scores.edge).nll(gold, "hinge", cost=cost)[0]
+        assert (other - value) / 1e-6 == pytest.approx(slope.node[0, 1], abs=1e-6)
+
+
+def test_unknown_labels():
+    X, y = examples(60)
+    hidden = y.copy()
+    hidden[np.random.default_rng(1).random(y.shape) < 0.4] = -1
+    model = MRFClassifier(GRID, method="exact", l2=1e-3).fit(X, hidden)
+    contrast = model.weights_[:, 1] - model.weights_[:, 0]
+    np.testing.assert_allclose(contrast, [1.6, -0.6], atol=0.35)
+    with pytest.raises(fg.InvalidInputError, match="unknown labels"):
+        MRFClassifier(GRID, method="cd").fit(X, hidden)
+
+
+def test_settings_and_shapes():
+    model = MRFClassifier(GRID, l2=0.5)
+    assert model.get_params()["l2"] == 0.5
+    assert model.set_params(method="exact").method == "exact"
+    X, y = examples(3)
+    model.fit(X.reshape(3, 5, 6, 2), y.reshape(3, 5, 6))
+    assert set(model.get_params()) == {"graph", "method", "l2", "max_iter", "step", "rng"}
+    with pytest.raises(fg.InvalidInputError, match="give a label for each node"):
+        model.fit(X, y[:2])
+    with pytest.raises(fg.InvalidInputError, match="features of every node"):
+        model.fit(X[:, :5], y)
+    with pytest.raises(fg.InvalidInputError, match="has not been fitted"):
+        MRFClassifier(GRID).predict(X)
+    with pytest.raises(fg.InvalidInputError, match="method is 'guess'"):
+        MRFClassifier(GRID, method="guess").fit(X, y)
+
+
+def test_scikit_learn_clones_it():
+    base = pytest.importorskip("sklearn.base")
+    model = MRFClassifier(GRID, l2=0.25).fit(*examples(2))
+    assert base.clone(model).get_params()["l2"] == 0.25
