@@ -73,7 +73,11 @@ seed_option = click.option("--seed", type=SEED, help="Of methods that sample.")
 def method_option(names: list[str]) -> Callable[..., Any]:
     """Return the option --method of a command."""
     return click.option(
-        "--method", type=click.Choice(names), default="exact", show_default=True, help="How."
+        "--method",
+        type=click.Choice(names),
+        default="exact",
+        show_default=True,
+        help="Inference method.",
     )
 
 

@@ -151,7 +151,7 @@ cap_options = (
         type=NOT_NEGATIVE,
         default=1e-3,
         show_default=True,
-        help="Nats that a raised cap may leave to the value of the whole loss.",
+        help="With --cap auto, stop when the bounds are this close (nats).",
     ),
 )
 
@@ -171,7 +171,7 @@ compile_options = group(
         type=COUNT,
         default=2_000_000,
         show_default=True,
-        help="Stop a loss automaton here.",
+        help="Fail beyond this many states.",
     ),
 )
 

@@ -61,7 +61,7 @@ def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
 
 @dataclass
 class RowLoop(Generic[Result]):
-    """Works through rows; a bad row ends the loop, or with `skip_errors` is told and counted.
+    """Works through rows; a bad row ends the loop, or with `skip_errors` is reported and counted.
 
     Attributes
     ----------

@@ -85,7 +85,7 @@ model_options = group(
     _number("--min-count", 1, "Leave out features of x that are rarer."),
     _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", NOT_NEGATIVE),
     *cap_options,
-    _number("--max-states", 2_000_000, "Stop a loss automaton here."),
+    _number("--max-states", 2_000_000, "Fail beyond this many states."),
 )
 
 training_options = group(

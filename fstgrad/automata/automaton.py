@@ -45,7 +45,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class FlatLevels:
-    """All levels one behind the other, as the passes on logarithms read them; N states with arcs.
+    """All levels concatenated, as the passes on logarithms read them; N states with arcs.
 
     Level t holds the states offsets[t] .. offsets[t + 1]; `nextstate` (N, C) int32 counts from the
     start of the next level, -1 where dead; `cost` (N, C) and `final` in nats.
@@ -59,11 +59,11 @@ class FlatLevels:
 
 
 class Cap(Protocol):
-    """What a loss that was cut off at a cap knows of the whole loss."""
+    """What is known of the uncapped loss where a cap was given."""
 
     @property
     def upper(self) -> "LossAutomaton":
-        """An automaton whose loss is nowhere below the whole loss."""
+        """An automaton whose loss is nowhere below the uncapped loss."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class LossAutomaton:
 
     @cached_property
     def flat(self) -> FlatLevels:
-        """The levels one behind the other; O(arcs), once."""
+        """The levels concatenated; O(arcs), once."""
         return FlatLevels(
             self.class_of.copy(),
             np.concatenate([[0], np.cumsum(self.level_sizes)]).astype(np.int64),

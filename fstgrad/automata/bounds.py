@@ -1,9 +1,9 @@
 """Certified caps: an automaton from above for a loss that was cut off at a cap.
 
-min(L, cap) is a lower bound of L.  The upper bound follows every hypothesis until nothing but the
-cap is left of its row; from there on it takes the way through M that looked cheapest and goes on
-by one fixed policy, which costs one alignment of the hypothesis and so never less than L.  Up to
-the cap both bounds are L itself.
+min(L, cap) is a lower bound of L.  The upper bound follows every hypothesis until its row holds
+nothing but the cap; from there it continues from the cheapest state of M by one fixed policy, which
+costs one alignment of the hypothesis and so never less than L.  Up to the cap both bounds are L
+itself.
 """
 
 from dataclasses import dataclass

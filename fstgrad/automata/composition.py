@@ -1,4 +1,4 @@
-"""Composition on arrays: what OpenFst's gives, without its overhead."""
+"""Composition on arrays, equal to OpenFst's but without its overhead."""
 
 from typing import Any
 

@@ -152,7 +152,7 @@ def too_many_states(
 class TropicalFrontier:
     """The states of one level in the tropical semiring, as the kernels keep them.
 
-    A row stands without the cells that other cells imply by epsilons.  With `cap_state`, the state
+    Rows omit the cells that other cells imply by epsilons.  With `cap_state`, the state
     of M that holds the cap, `fall` (S, C) says after each step where nothing but the cap is left:
     the cell that led on most cheaply, -2 without one, elsewhere -1; `first_way` is such a cell of
     the start, and its cost.  `least` and `greatest` bound the loss of all strings.

@@ -22,7 +22,7 @@ from fstgrad.checks import FloatArray, IntArray, index_array
 
 @dataclass(frozen=True)
 class TargetLoss:
-    """L(., y_i) for hypotheses of any length: the target machine M without determinization.
+    """L(., y_i) for hypotheses of any length, by running M without determinization.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Layout: the arcs of a layered automaton as the compiled passes over A o B walk along them."""
+"""Layout: the arcs of a layered automaton in the order in which the compiled passes visit them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DEAD = -1
 
 
 class Walk(NamedTuple):
-    """What a pass walks along: the fields of `Layout` of the same names."""
+    """What a pass reads of a `Layout`, under the same names."""
 
     class_of: IntArray
     offsets: IntArray
@@ -35,11 +35,11 @@ class LevelWalk(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """All levels of B one behind the other: N states with arcs, C classes of symbols, l levels.
+    """All levels of B concatenated: N states with arcs, C classes of symbols, l levels.
 
     A level of A o B is a vector with an entry for each state of B and each context that it can be
     in.  With bigram scores most states of B are entered by one symbol only: such a state has one
-    entry, any other state has n + 1.  A level holds the states of the second kind first.
+    entry, any other state has n + 1.  A level lists states of the second kind first.
 
     Attributes
     ----------
@@ -122,14 +122,14 @@ class Layout:
 
     @cached_property
     def walk(self) -> Walk:
-        """What a pass walks along."""
+        """What a pass reads."""
         return Walk(
             self.class_of, self.offsets, self.places, self.dense, self.symbol, self.next_entry
         )
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a step without tangents walks over: these arrays, and all alphas."""
+        """Bytes that a step without tangents reads and writes: these arrays and all alphas."""
         arrays = (*self.walk, self.weight, self.final)
         return sum(array.nbytes for array in arrays) + 8 * int(self.places[-1])
 

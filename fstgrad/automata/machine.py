@@ -1,9 +1,9 @@
 """The target machine M = Pi_1(U o Y_i): the loss against one target as a weighted acceptor.
 
-M reads a hypothesis y; the sum over its paths of y is U(y, y_i).  Here M stands as arrays that a
-prefix of y is pushed through: a row of weights, one for each state, is advanced by the arcs of a
-class of symbols and then by the epsilon arcs.  Before that M is made small: symbols with the same
-arcs form a class, epsilon arcs are ordered (or removed), states with the same future are merged.
+M reads a hypothesis y; the sum over its paths of y is U(y, y_i).  M is stored as arrays.  A prefix
+of y is a row of weights, one per state, which is advanced by the arcs of a class of symbols and
+then by the epsilon arcs.  First M is reduced: symbols with equal arcs form a class, epsilon arcs
+are ordered (or removed), and states with equal futures are merged.
 """
 
 import itertools
@@ -75,21 +75,42 @@ class TargetMachine:
 
         O(S (arcs of the class + epsilon arcs)).
         """
-        after = self.semiring.full(rows.shape)
-        arcs = self.arcs[symbol_class]
-        for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
-            moved = self.semiring.times(rows[source], weight)
-            self.semiring.plus(after[nextstate], moved, out=after[nextstate])
+        after, arcs = self.semiring.full(rows.shape), self.arcs[symbol_class]
+        self._relax(after, arcs.nextstate, rows, arcs.source, arcs.weight)
         return self.close(after)
 
     def retreat(self, columns: npt.NDArray[Any], symbol_class: int) -> npt.NDArray[Any]:
         """Return the weights (K, S) of reading one symbol of the class, then `columns` (K, S)."""
-        before = self.semiring.full(columns.shape)
-        arcs = self.arcs[symbol_class]
-        for source, nextstate, weight in zip(arcs.source, arcs.nextstate, arcs.weight, strict=True):
-            moved = self.semiring.times(columns[nextstate], weight)
-            self.semiring.plus(before[source], moved, out=before[source])
+        before, arcs = self.semiring.full(columns.shape), self.arcs[symbol_class]
+        self._relax(before, arcs.source, columns, arcs.nextstate, arcs.weight)
         return self.close_backward(before)
+
+    def close(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
+        arcs = self.epsilon
+        self._relax(rows, arcs.nextstate, rows, arcs.source, arcs.weight)
+        rows[self.semiring.is_zero(rows)] = self.semiring.zero
+        return rows
+
+    def close_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Prepend the epsilon arcs to every cell of the columns (K, S), in place."""
+        arcs = self.epsilon.take(slice(None, None, -1))
+        self._relax(columns, arcs.source, columns, arcs.nextstate, arcs.weight)
+        columns[self.semiring.is_zero(columns)] = self.semiring.zero
+        return columns
+
+    def _relax(
+        self,
+        into: npt.NDArray[Any],
+        ends: IntArray,
+        rows: npt.NDArray[Any],
+        starts: IntArray,
+        weights: npt.NDArray[Any],
+    ) -> None:
+        """Add rows[starts] times the weights to into[ends], one arc after the other."""
+        for start, end, weight in zip(starts, ends, weights, strict=True):
+            moved = self.semiring.times(rows[start], weight)
+            self.semiring.plus(into[end], moved, out=into[end])
 
     def value(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the weight (S,) of each of the rows (K, S) at the end of the hypothesis."""
@@ -182,29 +203,6 @@ class TargetMachine:
         parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
         weights = np.concatenate(parts)
         return weights[~self.semiring.is_zero(weights)]
-
-    def close(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Follow the epsilon arcs from every cell of the rows (K, S), in place."""
-        for source, nextstate, weight in zip(
-            self.epsilon.source, self.epsilon.nextstate, self.epsilon.weight, strict=True
-        ):
-            moved = self.semiring.times(rows[source], weight)
-            self.semiring.plus(rows[nextstate], moved, out=rows[nextstate])
-        rows[self.semiring.is_zero(rows)] = self.semiring.zero
-        return rows
-
-    def close_backward(self, columns: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Put before the columns (K, S) what epsilon arcs lead to, in place."""
-        for source, nextstate, weight in zip(
-            self.epsilon.source[::-1],
-            self.epsilon.nextstate[::-1],
-            self.epsilon.weight[::-1],
-            strict=True,
-        ):
-            moved = self.semiring.times(columns[nextstate], weight)
-            self.semiring.plus(columns[source], moved, out=columns[source])
-        columns[self.semiring.is_zero(columns)] = self.semiring.zero
-        return columns
 
 
 def cost_unit(costs: FloatArray) -> float:

@@ -31,7 +31,7 @@ class Lattice(ArrayDistribution):
     with one of the constructors `from_fst`, `from_text`, `from_arcs`, `from_nbest` and
     `from_confusion_network`.
 
-    What is about strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  What is about
+    About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About
     paths: `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy`,
     `cross_entropy`, `kl`, `sample_paths`, `best_path`.  Where no string has two paths, the entropy
     of the strings is that of the paths.
@@ -359,8 +359,8 @@ class Lattice(ArrayDistribution):
 
         Exact: paths of one string are added up.  Best-first search over prefixes with an upper
         bound that is exact where the lattice is deterministic; there the cost is O(A) and
-        O(k l d log) for k strings of length l and d arcs a state.  With many paths a string it is
-        exponential in the worst case and stops after `max_states` prefixes.
+        O(k l d log) for k strings of length l and d arcs per state.  With many paths per string it
+        is exponential in the worst case and stops after `max_states` prefixes.
 
         Raises
         ------

@@ -45,7 +45,7 @@ _SMALL = 1_000  # bytes counted for an entry besides its arrays
 
 
 class AutomatonCache:
-    """Keeps the automata of targets, up to a number of bytes.
+    """Caches the automata of targets, up to a number of bytes.
 
     Corpora are read again and again from the first pair to the last: an automaton that is not used
     for long is about to be used.  So a full cache keeps what it has, and makes room only by

@@ -36,7 +36,7 @@ class StringDistribution(ArrayDistribution):
 
     w.Psi(y) = sum_s scores[s, y_{s-q+1}, ..., y_s], Markov of order q = 1, 2, 3, ...; L is the loss
     against one target (0 without an automaton).  A string with L = +inf, or with a score of -inf,
-    has probability 0.  Results of the passes are kept: ask as often as you like.
+    has probability 0.  Results of the passes are cached.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class StringDistribution(ArrayDistribution):
         """Return lower <= log Z <= upper in nats for the loss without its cap.
 
         With an automaton of min(L, cap) the lower bound is `log_partition()`; the upper one values
-        each string that passes the cap by one of its alignments.  The gradient of a bound are the
+        each string above the cap by one of its alignments.  The gradient of a bound is the table of
         marginals of `bound(side)`.  Without a cap both are log Z; with one they are widened by
         what sums along strings may round.
 

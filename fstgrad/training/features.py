@@ -136,7 +136,7 @@ class QGramCounts(Features):
         return self._position if self.boundary else (len(self.alphabet),) * self.order
 
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
-        """Return the score table of strings of a length; x is not looked at."""
+        """Return the score table of strings of a length; x is ignored."""
         level = np.zeros(self._position)
         level[self._counted] = real_array("w", w, self.shape)
         return np.broadcast_to(level, (positive_integer("length", length), *self._position))
@@ -185,7 +185,7 @@ class PositionalQGrams(Features):
         return (self.max_length, *self._position)
 
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
-        """Return the first `length` positions of w; x is not looked at."""
+        """Return the first `length` positions of w; x is ignored."""
         self._check_length(positive_integer("length", length))
         return real_array("w", w, self.shape)[:length]
 

@@ -72,7 +72,7 @@ def compose(
 
 @inner_kernel
 def _find_label(labels: IntArray, start: int, stop: int, label: int) -> tuple[int, int]:
-    """Return where the label stands in the sorted labels[start : stop]."""
+    """Return the range of the label in the sorted labels[start : stop]."""
     low, high = start, stop
     while low < high:
         middle = (low + high) // 2

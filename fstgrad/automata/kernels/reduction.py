@@ -134,7 +134,7 @@ def _entered(
 def _written(
     pool: IntArray, used: int, order: IntArray, block: IntArray, ends: FloatArray, blocks: int
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the arcs between blocks, which stand in the pool, their weights and the final ones."""
+    """Return the arcs between blocks from the pool, their weights, and the final weights."""
     final, reals = np.empty(blocks), pool.view(np.float64)
     for s in order:
         final[block[s]] = ends[s]

@@ -1,8 +1,8 @@
 """Rows of cells in a pool, numbered in the order in which they are first seen.
 
-A row stands in the pool as its number, its span start * 2^20 + stop, and the cells from start to
-stop.  A table with open addressing finds it: a slot holds 32 bits of the row's hash and its place
-in the pool, or -1; what agrees in them is compared cell by cell.
+The pool stores a row as its number, its span start * 2^20 + stop, and the cells from start to stop.
+A hash table with open addressing finds it: a slot holds 32 bits of the row's hash and its offset in
+the pool, or -1; rows that agree in these bits are compared cell by cell.
 """
 
 import numpy as np
@@ -71,7 +71,7 @@ def new_slots(rows: int) -> IntArray:
 
 @kernel
 def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
-    """Return a table with room for `rows` rows and those of pool[:used] in it."""
+    """Return a table with room for `rows` rows and the rows of pool[:used] in it."""
     slots = new_slots(rows)
     at = 0
     while at < used:
@@ -87,7 +87,7 @@ def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
 
 @kernel
 def lengthen(values: IntArray) -> IntArray:
-    """Return the values with as many again behind them."""
+    """Return an array of twice the length that begins with the values."""
     result = np.empty(2 * len(values), np.int64)
     for i in range(len(values)):
         result[i] = values[i]

@@ -218,7 +218,7 @@ def advance(
 
 @inner_kernel
 def _touch(slots: IntArray, pool: IntArray, hashes: IntArray) -> int:
-    """Read what is looked up next, all at once: the caches fetch side by side."""
+    """Read ahead what the lookups will need, so that the memory fetches overlap."""
     total = 0
     for hashed in hashes:
         slot = slots[hashed & (len(slots) - 1)]
@@ -340,7 +340,7 @@ def canonical(
 
 @inner_kernel
 def saturate(value: int) -> int:
-    """Return the value, with what stands for an infinity put back to it."""
+    """Return the value, values beyond half of INF replaced by INF or -INF."""
     if value > INF // 2:
         return INF
     if value < -(INF // 2):

@@ -6,9 +6,9 @@ number of younger contexts r.  B is laid out as in `automata.layout.Layout`; `ta
 exp(score) for each context and symbol, and becomes Q in place.
 
 A level with several states is one matrix product for the states that have an entry for each
-context, and plain loops for those that have only one.  Dead arcs have the weight 0 and end
-somewhere, which spares a branch for each arc.  Places are unsigned where they index: a sign would
-be looked at for each arc.
+context, and plain loops for those that have only one.  Dead arcs have weight 0 and point to
+a scratch entry, which saves a branch per arc.  Indices are unsigned, which saves the test for
+negative ones.
 
 The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real.
 """
@@ -106,7 +106,7 @@ def real_pass(
     length, contexts, n = table.shape
     offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
-    # a level has room for `contexts` numbers behind it, where dead arcs may end
+    # `contexts` scratch entries behind each level, for dead arcs
     alpha = np.empty(places[length + 1] * step + contexts)
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
