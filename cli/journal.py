@@ -5,7 +5,6 @@ bytes of the lines of these rows, and a digest of the settings and of the rows. 
 checkpoint are cut off when a run continues, and their rows are computed again.
 """
 
-import fcntl
 import hashlib
 import os
 import pathlib
@@ -100,7 +99,8 @@ class Journal:
 
     def _open(self, path: pathlib.Path) -> None:
         """Open and lock the file of lines at the end of those that the checkpoint covers."""
-        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)
+        self._file = os.fdopen(os.open(path, flags, 0o666), "r+b")
         try:
             _lock(self._file, path)
             size = self._covered(path)
@@ -153,6 +153,10 @@ def _lock(file: IO[bytes], path: pathlib.Path) -> None:
     InvalidInputError
         Another process has it.
     """
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

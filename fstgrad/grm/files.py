@@ -11,7 +11,8 @@ from scipy import sparse
 
 from fstgrad.checks import sparse_matrix
 from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
-from fstgrad.io import load_array, load_arrays, memory_limit, read_lines, shown
+from fstgrad.grm.matlab import read_matlab
+from fstgrad.io import load_array, load_arrays, memory_limit, read_bytes, read_lines, shown
 
 FORMATS = (".npz", ".npy", ".mtx", ".csv", ".tsv", ".mat")
 Table = tuple[sparse.csr_matrix, list[str] | None]
@@ -131,14 +132,11 @@ def _matrix(values: Any, name: str) -> Any:
 
 
 def _mat(path: pathlib.Path, variable: str | None) -> tuple[Any, list[str] | None]:
-    from scipy.io import loadmat
-
-    arrays = {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
-    matrix = _choose(arrays, variable)
-    for value in (v for v in arrays.values() if isinstance(v, np.ndarray)):
-        if value.dtype.kind == "O" and value.size == matrix.shape[1]:
-            names = [np.asarray(cell) for cell in value.ravel()]
-            return matrix, [str(cell.item() if cell.size == 1 else cell) for cell in names]
+    arrays = read_matlab(read_bytes(path))
+    matrix = _choose({k: v for k, v in arrays.items() if not isinstance(v, str | list)}, variable)
+    for value in arrays.values():
+        if isinstance(value, list) and len(value) == matrix.shape[1]:
+            return matrix, value
     return matrix, None
 
 

@@ -33,6 +33,7 @@ Path = str | os.PathLike[str]
 Array = npt.NDArray[Any]
 
 _MAGIC = b"\x93NUMPY"
+_UNKNOWN_MEMORY = 2**33  # bytes, where the system does not say
 _HEADER = 10_000  # bytes of the header of an npy file, far more than numpy writes
 _RATIO, _SLACK = 1_100, 1_024  # deflate makes at most 1,032 bytes of one
 _DESCR = re.compile(r"['\"]descr['\"]\s*:\s*['\"]([<>|=]?[biufUS]\d{1,9})['\"]")
@@ -162,10 +163,13 @@ def shown(value: object) -> str:
 
 def memory_limit() -> int:
     """Return the bytes that the arrays of one file may take: half of what the process may have."""
-    import resource
+    try:
+        import resource
 
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
+    except (ImportError, AttributeError, ValueError, OSError):  # not a Unix
+        return _UNKNOWN_MEMORY // 2
     return (total if allowed == resource.RLIM_INFINITY else min(total, allowed)) // 2
 
 

@@ -44,13 +44,14 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     check_writable(path)
     target = pathlib.Path(path)
     partial = target.with_name(f".fstgrad-{secrets.token_hex(12)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix, Windows
     number = os.open(partial, flags, 0o666)
     try:
         with os.fdopen(number, "wb") as stream:
             yield stream
             stream.flush()
-            if target.exists():
+            if target.exists() and hasattr(os, "fchmod"):
                 os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
             os.fsync(stream.fileno())
         partial.replace(target)

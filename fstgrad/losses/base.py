@@ -138,6 +138,8 @@ class Loss(PairEvaluation):
         """
         one_of("engine", engine, ("layered", "openfst"))
         positive_integer("max_states", max_states)
+        if not isinstance(target, Fst):
+            target = self.alphabet.encode(target, name="target")
         if not isinstance(target, Fst) and len(target) == 0:
             raise InvalidInputError("target is empty; give at least one symbol")
         if length is None:

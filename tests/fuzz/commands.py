@@ -10,26 +10,27 @@ import numpy as np
 from fstgrad.cli.main import fstgrad
 from tests.fuzz.mutations import NUMBERS, damaged
 
+SMALL = "--max-states 3000"
 # {NAME} stands for a seed, {out} for a new file; each line runs without an error
 TEMPLATES = [
-    "grad {pairs.tsv} --weights {weights.npz} -o {out}.npz",
-    "grad {pairs.tsv} --alphabet {alphabet.txt} --loss edit --confusion {confusion.tsv}",
-    "grad {pairs.tsv} --loss smith-waterman --matrix {matrix.txt} --gap-open 1",
-    "grad {pairs.tsv} --loss {loss.txt} --random-weights 1",
-    "grad {pairs.tsv} --loss {loss.fst}",
-    "grad {pairs.tsv} --loss {loss.far}:edit",
-    "grad {pairs.tsv} --resume {lines.jsonl}",
+    "grad {pairs.tsv} --weights {weights.npz} -o {out}.npz {small}",
+    "grad {pairs.tsv} --alphabet {alphabet.txt} --loss edit --confusion {confusion.tsv} {small}",
+    "grad {pairs.tsv} --loss smith-waterman --matrix {matrix.txt} --gap-open 1 {small}",
+    "grad {pairs.tsv} --loss {loss.txt} --random-weights 1 {small}",
+    "grad {pairs.tsv} --loss {loss.fst} {small}",
+    "grad {pairs.tsv} --loss {loss.far}:edit {small}",
+    "grad {pairs.tsv} --resume {lines.jsonl} {small}",
     "grad {pairs.tsv} --loss ngram --smoothing 0.5 --method sampled --samples 5",
-    "grad {named.tsv} --lattices {lattices.far} --gradients {out}.far",
-    "risk {named.tsv} --lattices {lattices.far} --posteriors {out}.far",
-    "risk {words.tsv} --tokens-y words --tokens-x words --cap 2",
+    "grad {named.tsv} --lattices {lattices.far} --gradients {out}.far {small}",
+    "risk {named.tsv} --lattices {lattices.far} --posteriors {out}.far {small}",
+    "risk {words.tsv} --tokens-y words --tokens-x words --cap 2 {small}",
     "loss {pairs.tsv}",
     "loss {pairs.tsv} --loss alignment --matrix {matrix.txt} --gap-open 2 --gap-extend 1",
     "loss {pairs.tsv} --loss caseless --skip-errors",
     "loss {pairs.tsv} --loss {grammar.py}",
-    "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz",
-    "train {pairs.tsv} --epochs 1 --window 1 --span 1 -o {out}",
-    "train {pairs.tsv} --epochs 1 --objective risk --validation {pairs.tsv} -o {out}",
+    "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz {small}",
+    "train {pairs.tsv} --epochs 1 --window 1 --span 1 -o {out} {small}",
+    "train {pairs.tsv} --epochs 1 --objective risk --validation {pairs.tsv} -o {out} {small}",
     "predict {trained.npz} {inputs.txt} --nbest 2",
     "evaluate {trained.npz} {pairs.tsv}",
     "grammar show caseless",
@@ -74,7 +75,9 @@ def fill(template: str, seeds: pathlib.Path, out: pathlib.Path) -> Case:
     """Return the command line of a template."""
     words, files = [], {}
     for word in template.split():
-        if "{out}" in word:
+        if word == "{small}":
+            words += SMALL.split()
+        elif "{out}" in word:
             words.append(word.replace("{out}", str(out / "out")))
         elif "{" in word:
             begin, name, end = _split(word)

@@ -232,29 +232,40 @@ def _in_child(
         os.close(read)
         _work(make, numbers, write)
     os.close(write)
-    current, shown = numbers[0], ""
+    current, shown, line = numbers[0], "", None
     try:
-        with os.fdopen(read, "rb") as stream:
-            while True:
-                ready, _, _ = select.select([stream], [], [], TIMEOUT)
-                if not ready:
-                    os.kill(child, signal.SIGKILL)
-                    yield current, shown, f"hang: more than {TIMEOUT:g} s"
-                    break
-                line = stream.readline()
-                if not line:
-                    break
-                message = json.loads(line)
-                current, shown = message["index"], message["case"]
-                if "what" in message:
-                    yield current, shown, message["what"]
-                    shown = ""
+        for line in _lines(read):
+            if line is None:
+                os.kill(child, signal.SIGKILL)
+                yield current, shown, f"hang: more than {TIMEOUT:g} s"
+                break
+            message = json.loads(line)
+            current, shown = message["index"], message["case"]
+            if "what" in message:
+                yield current, shown, message["what"]
+                shown = ""
     finally:
+        os.close(read)
         _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
         yield current, shown, f"crash: signal {os.WTERMSIG(status)}"
-    elif os.WIFSIGNALED(status) and shown and ready:
+    elif os.WIFSIGNALED(status) and shown and line is not None:
         yield current, shown, "crash: killed, out of memory"
+
+
+def _lines(read: int) -> Iterator[bytes | None]:
+    """Yield lines as they come, None where none comes for too long."""
+    held = b""
+    while True:
+        ready, _, _ = select.select([read], [], [], TIMEOUT)
+        if not ready:
+            yield None
+            return
+        got = os.read(read, 2**16)
+        if not got:
+            return
+        *lines, held = (held + got).split(b"\n")
+        yield from lines
 
 
 def _work(

@@ -156,6 +156,7 @@ def test_damaged_tables(tmp_path):
         "mtx": lambda p: io.mmwrite(p, sparse.coo_matrix(COUNTS[:5])),
         "npz": lambda p: sparse.save_npz(p, sparse.csr_matrix(COUNTS[:5]), compressed=False),
         "npy": lambda p: np.save(p, COUNTS[:5]),
+        "mat": lambda p: io.savemat(p, {"X": sparse.csc_matrix(COUNTS[:5])}),
         "csv": lambda p: np.savetxt(p, COUNTS[:5], fmt="%d", delimiter=","),
     }
     rng = np.random.default_rng(2)
