@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.jax.operators import Array, no_tangent, widened
+from fstgrad.jax.operators import Array, no_tangent, shape_of, widened
 from fstgrad.jax.strings import IGNORE_INDEX, check_batch
 from fstgrad.strings.linear_chain import LinearChains
 
@@ -46,12 +46,14 @@ def linear_chain_nll(
             f"transitions has the shape {steps.shape}; emissions are for {scores.shape[2]} symbols"
         )
     kept = ids != ignore_index if mask is None else jnp.asarray(mask, bool)
-    return _nll(scores, steps, jnp.where(kept, ids, -1))
+    found: jax.Array = _nll(scores, steps, jnp.where(kept, ids, -1))
+    return found
 
 
 @jax.custom_vjp
 def _nll(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> jax.Array:
-    return _solved(emissions, transitions, tags)[0]
+    found: jax.Array = _solved(emissions, transitions, tags)[0]
+    return found
 
 
 def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
@@ -61,7 +63,7 @@ def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> A
 
 def _backward(kept: Any, upstream: jax.Array) -> Any:
     by_emission, emissions, transitions, tags = kept
-    shape = jax.ShapeDtypeStruct(transitions.shape, transitions.dtype)
+    shape = shape_of(transitions.shape, transitions.dtype)
     by_step = jax.pure_callback(
         _by_step, shape, emissions, transitions, tags, upstream, vmap_method="sequential"
     )
@@ -73,7 +75,7 @@ _nll.defvjp(_forward, _backward)
 
 def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
     """Return the values (B,) and their gradients in the emissions."""
-    shapes = [jax.ShapeDtypeStruct(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape)]
+    shapes = [shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape)]
     return jax.pure_callback(
         _by_emission, shapes, emissions, transitions, tags, vmap_method="sequential"
     )
@@ -103,7 +105,8 @@ def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> Arra
     table = chains.pair_sums(chains.solve(), weights)
     for weight, path in zip(weights, own, strict=True):
         np.subtract.at(table, (path[:-1], path[1:]), weight)
-    return table.astype(np.asarray(transitions).dtype)
+    narrow: Array = table.astype(np.asarray(transitions).dtype)
+    return narrow
 
 
 def _compacted(emissions: Array, transitions: Array, tags: Array) -> Any:

@@ -34,21 +34,24 @@ def values(
     Within `vmap` the new axis joins the batch.
     """
     fixed = tuple(jnp.asarray(array) for array in constants)
-    return _values(objective, tuple(map(widened, scores)), fixed)
+    found: jax.Array = _values(objective, tuple(map(widened, scores)), fixed)
+    return found
 
 
 def widened(scores: Any) -> jax.Array:
     """Return half-precision scores as float32, others as they are."""
     array = jnp.asarray(scores)
     narrow = not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize < 4
-    return array.astype(jnp.float32) if narrow else array
+    wide: jax.Array = array.astype(jnp.float32) if narrow else array
+    return wide
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _values(
     objective: Objective, scores: tuple[jax.Array, ...], constants: tuple[jax.Array, ...]
 ) -> jax.Array:
-    return _evaluated(objective, scores, constants)[0]
+    found: jax.Array = _evaluated(objective, scores, constants)[0]
+    return found
 
 
 def _forward(
@@ -83,9 +86,14 @@ def _evaluated(
         found, gradients = objective.evaluate(arrays[:count], arrays[count:])
         return found, *gradients
 
-    shapes = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in scores]
-    first = jax.ShapeDtypeStruct(scores[0].shape[:1], scores[0].dtype)
+    shapes = [shape_of(array.shape, array.dtype) for array in scores]
+    first = shape_of(scores[0].shape[:1], scores[0].dtype)
     return called(host, (first, *shapes), (*scores, *constants))
+
+
+def shape_of(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
+    """Return the shape and the dtype of a result."""
+    return jax.ShapeDtypeStruct(tuple(shape), dtype)  # type: ignore[no-untyped-call]
 
 
 def called(

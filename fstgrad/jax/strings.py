@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad.automata.band import Band
 from fstgrad.errors import InvalidInputError
-from fstgrad.jax.operators import Array, Arrays, called, kept, values, widened
+from fstgrad.jax.operators import Array, Arrays, called, kept, shape_of, values, widened
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import risk as array_risk
@@ -106,7 +106,7 @@ def nbest_risk(
             "(B, N)"
         )
     measure = kept(_ListLosses, loss, ignore_index)
-    shape = jax.ShapeDtypeStruct(scores.shape, scores.dtype)
+    shape = shape_of(scores.shape, scores.dtype)
     (losses,) = called(measure, [shape], [ids, jnp.asarray(references)])
     usable = jnp.isfinite(losses)
     if lengths is not None:

@@ -106,6 +106,7 @@ class LinearChains:
         """
         from fstgrad.strings.kernels import linear_chain
 
+        forward_backward: Callable[..., None] = linear_chain.forward_backward
         items, length, n = self.emissions.shape
         before, after = np.zeros((2, length, items, n))
         node, log_z = np.zeros((items, length, n)), np.zeros(items)
@@ -117,11 +118,10 @@ class LinearChains:
             shifted = self.emissions[part] - _finite(self._largest[part])[..., None]
             shifted[~self._inside[part]] = -np.inf
             weights = np.ascontiguousarray(np.exp(shifted).swapaxes(0, 1))
-            parts = np.zeros((2, *weights.shape))
-            linear_chain.forward_backward(
-                weights, step, self.lengths[part], *parts, node[part], log_z[part], least[part]
-            )
-            before[:, part], after[:, part] = parts
+            left, right = np.zeros((2, *weights.shape))
+            results = left, right, node[part], log_z[part], least[part]
+            forward_backward(weights, step, self.lengths[part], *results)
+            before[:, part], after[:, part] = left, right
 
         self.each(-(-items // BLOCK), run)
         shift = np.where(self._inside, self._largest, 0.0).sum(axis=1)

@@ -9,7 +9,14 @@ import torch
 from fstgrad.checks import Seed, generator, one_of, positive_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.strings.linear_chain import LinearChains
-from fstgrad.torch.operators import check_floating, from_host, refuse_transforms, to_numpy, widened
+from fstgrad.torch.operators import (
+    aside,
+    check_floating,
+    from_host,
+    refuse_transforms,
+    to_numpy,
+    widened,
+)
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import each
@@ -114,13 +121,13 @@ class CRF:
         _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
         return self._placed(node, chain, 0.0).to(self.emissions.dtype)
 
-    @torch.compiler.disable
+    @aside
     def decode(self) -> torch.Tensor:
         """Return the best tags (B, T), -100 where the mask is False; ties go to smaller tags."""
         chain = self._compact(self.mask)
         return self._placed(self._tensor(self._chains(chain).best()[0]), chain, IGNORE_INDEX)
 
-    @torch.compiler.disable
+    @aside
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
 
@@ -132,14 +139,14 @@ class CRF:
         log_probs = torch.from_numpy(scores - chains.solve().log_z[:, None])
         return self._lists(tags, chain), log_probs.to(self.emissions.device, self._dtype)
 
-    @torch.compiler.disable
+    @aside
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent tag sequences of each item (B, k, T), -100 as padding."""
         chain = self._compact(self.mask)
         drawn = self._chains(chain).sample(positive_integer("k", k), generator(rng))
         return self._lists(drawn, chain)
 
-    @torch.compiler.disable
+    @aside
     def mbr(self) -> torch.Tensor:
         """Return the tags of the fewest expected errors (B, T): the largest marginal of each."""
         tags = self.marginals().argmax(dim=2)
@@ -177,7 +184,7 @@ class CRF:
         return found
 
     def _chains(self, chain: "_Chain") -> LinearChains:
-        return LinearChains(*map(to_numpy, (chain.emissions, self._steps(), chain.lengths)), each)
+        return _chains(chain.emissions, self._steps(), chain.lengths)
 
     def _check_tags(self, tags: torch.Tensor, inside: torch.Tensor) -> None:
         n = self.emissions.shape[2]
@@ -231,6 +238,12 @@ class _Chain(NamedTuple):
     order: torch.Tensor | None
 
 
+def _chains(*given: torch.Tensor) -> LinearChains:
+    """Return the chains of emissions, transitions and lengths."""
+    emissions, transitions, lengths = map(to_numpy, given)
+    return LinearChains(emissions, transitions, lengths, each)
+
+
 def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Return values, 0 outside of the mask, where -inf is no NaN."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
@@ -246,7 +259,7 @@ def _solve(
     emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return log Z (B,) float64, marginals like the emissions, and what stays on the CPU."""
-    solved = LinearChains(*map(to_numpy, (emissions, transitions, lengths)), each).solve()
+    solved = _chains(emissions, transitions, lengths).solve()
     log_z = from_host(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
     factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
     return (log_z, from_host(solved.node, emissions), *factors)  # type: ignore[return-value]
@@ -283,7 +296,7 @@ def _step_sums(
     weights: torch.Tensor,
 ) -> torch.Tensor:
     """Return sum_i weights[i] E[steps from x to y], like the transitions."""
-    chains = LinearChains(*map(to_numpy, (emissions, transitions, lengths)), each)
+    chains = _chains(emissions, transitions, lengths)
     parts = map(to_numpy, (before, after, is_wide, weights))
     return from_host(chains.step_sums(*parts), transitions)
 

@@ -14,7 +14,14 @@ from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
-from fstgrad.torch.operators import Array, Arrays, Objective, check_floating, values
+from fstgrad.torch.operators import (
+    Array,
+    Arrays,
+    Objective,
+    aside,
+    check_floating,
+    values,
+)
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.threads import each
 
@@ -132,7 +139,7 @@ def lattice_risk(
     return _evaluated("risk", scores, lattice, _compiled(lattice, gold, loss, cap), reduction)
 
 
-@torch.compiler.disable
+@aside
 def _compiled(lattice: Lattices, gold: Any, loss: Any, cap: float | None) -> list[_Item]:
     """Return the items of a batch, or the one item, with compiled losses."""
     if isinstance(lattice, Lattice):
@@ -163,12 +170,12 @@ def _item(lattice: Lattice, gold: Any, loss: Any, cap: float | None) -> _Item:
     return _Item(lattice, gold, known[key])
 
 
-@torch.compiler.disable
+@aside
 def _evaluated(
     kind: Kind, scores: Scores, lattice: Lattices, items: list[_Item], reduction: Reduction
 ) -> torch.Tensor:
     one_of("reduction", reduction, REDUCTIONS)
-    rows = [scores] if isinstance(lattice, Lattice) else scores
+    rows: Any = [scores] if isinstance(lattice, Lattice) else scores
     if len(rows) != len(items):
         raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
     for own, item in zip(rows, items, strict=True):

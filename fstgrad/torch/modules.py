@@ -33,7 +33,7 @@ class ObjectiveModule(torch.nn.Module):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__()
-        bound = self.__signature__.bind(*given, **named)  # type: ignore[attr-defined]
+        bound = inspect.signature(type(self)).bind(*given, **named)
         bound.apply_defaults()
         one_of("reduction", bound.arguments["reduction"], REDUCTIONS)
         for name, value in bound.arguments.items():

@@ -1,6 +1,7 @@
 """Minimum risk over n-best lists: the hypotheses of a beam search, their scores, any loss."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,8 +88,7 @@ def nbest_risk(
     single = log_probs.ndim == 1
     if single:
         log_probs = log_probs[None]
-        hypotheses = hypotheses[None] if isinstance(hypotheses, torch.Tensor) else [hypotheses]
-        references = references[None] if isinstance(references, torch.Tensor) else [references]
+        hypotheses, references = _one(hypotheses), _one(references)
     ids, counts = _as_table(hypotheses, loss, log_probs, ignore_index)
     golds = as_ids(references, loss, ignore_index, is_batch=True)
     if len(golds) != len(log_probs):
@@ -103,6 +103,11 @@ def nbest_risk(
     shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
     found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(widened(log_probs).dtype)
     return found[0] if single and reduction == "none" else reduced(found, reduction)
+
+
+def _one(given: Any) -> Any:
+    """Return a batch of one item."""
+    return given[None] if isinstance(given, torch.Tensor) else [given]
 
 
 class NbestLosses(Objective):

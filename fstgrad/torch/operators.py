@@ -22,7 +22,7 @@ compiled graph.
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -37,6 +37,12 @@ Arrays = Sequence[Array]
 _KEPT: dict[str, "Objective"] = {}
 _LENT: WeakValueDictionary[str, "Objective"] = WeakValueDictionary()
 _numbers = count()
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def aside(function: Function) -> Function:
+    """Let torch.compile step aside for a function: it ends a graph, and nothing in it is traced."""
+    return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
 
 
 class Objective:
@@ -74,11 +80,12 @@ def keep(make: Callable[..., Objective], *settings: Any) -> str:
     """
     if torch.compiler.is_compiling():  # a new number is a new graph
         guarded = torch.fx.experimental.symbolic_shapes.guard_scalar
-        return _kept(make, *(guarded(s) if isinstance(s, int | float) else s for s in settings))
-    return _kept(make, *settings)
+        settings = tuple(guarded(s) if isinstance(s, int | float) else s for s in settings)
+    key: str = _kept(make, *settings)
+    return key
 
 
-@torch.compiler.assume_constant_result  # type: ignore[no-untyped-call, untyped-decorator]
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _kept(make: Callable[..., Objective], *settings: Any) -> str:
     key = f"{make.__module__}.{make.__qualname__}{tuple(map(_token, settings))}"
     if key not in _KEPT:
@@ -163,7 +170,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
     return np.ascontiguousarray(widened(on_host(tensor)).numpy())
 
 
-@torch.compiler.disable
+@aside
 def _lend(objective: Objective) -> str:
     """Return the key of an objective that lives as long as its caller, or a graph, holds it."""
     key = f"lent {next(_numbers)}"

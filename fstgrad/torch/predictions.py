@@ -17,7 +17,10 @@ from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.strings import StringDistribution
-from fstgrad.torch.operators import to_numpy
+from fstgrad.torch.operators import (
+    aside,
+    to_numpy,
+)
 from fstgrad.torch.strings import IGNORE_INDEX, Lengths
 from fstgrad.torch.threads import each
 from fstgrad.trees.spanning import SpanningTrees
@@ -34,12 +37,12 @@ class Predictions:
     def __init__(self, items: int, device: torch.device) -> None:
         self.items, self.device = items, device
 
-    @torch.compiler.disable
+    @aside
     def decode(self) -> torch.Tensor:
         """Return the structure of the highest probability of each item (B, ...)."""
         return self._padded(self._each(self._best))
 
-    @torch.compiler.disable
+    @aside
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best structures (B, k, ...) and log p (B, k), best first.
 
@@ -53,7 +56,7 @@ class Predictions:
         found = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
         return found, log_probs.to(self.device)
 
-    @torch.compiler.disable
+    @aside
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent structures of each item (B, k, ...)."""
         positive_integer("k", k)
@@ -87,7 +90,7 @@ class Predictions:
         for i, own in enumerate(lists):
             for j, structure in enumerate(own):
                 # what a family marks by a negative number is padding too
-                place = (i, j, *map(slice, structure.shape))
+                place: Any = (i, j, *map(slice, structure.shape))
                 table[place] = np.where(structure < 0, IGNORE_INDEX, structure)
         return torch.from_numpy(table[:, 0] if k is None else table).to(self.device)
 
@@ -135,7 +138,7 @@ class Strings(Predictions):
             StringDistribution(own[:size]) for own, size in zip(tables, sizes, strict=True)
         ]
 
-    @torch.compiler.disable
+    @aside
     def mbr(
         self, loss: Loss, *, candidates: int = 10, samples: int = 200, rng: Seed = None
     ) -> torch.Tensor:
@@ -182,7 +185,7 @@ class LatticeStrings(Predictions):
             for own, lattice in zip(scores, lattices, strict=True)
         ]
 
-    @torch.compiler.disable
+    @aside
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
         """Return the string of the least expected loss, exact, among the k best of each item."""
         positive_integer("candidates", candidates)
@@ -236,7 +239,7 @@ class Trees(Predictions):
             for own, size in zip(tables, sizes, strict=True)
         ]
 
-    @torch.compiler.disable
+    @aside
     def mbr(self) -> torch.Tensor:
         """Return the trees of the most expected right arcs (and labels)."""
 
@@ -277,13 +280,13 @@ class RandomFields(Predictions):
             for i, own in enumerate(nodes)
         ]
 
-    @torch.compiler.disable
+    @aside
     def decode(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the best labeling of each item (B, I); methods as in `PairwiseMRF.decode`."""
         found = self._each(lambda i: self._all[i].decode(method, **options).labels)
         return self._padded(found)
 
-    @torch.compiler.disable
+    @aside
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
         """Return the labels of the fewest expected errors: the largest marginal of each node."""
 

@@ -12,7 +12,12 @@ from fstgrad.automata.band import Band
 from fstgrad.checks import IntArray, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
-from fstgrad.torch.operators import Objective, keep, values
+from fstgrad.torch.operators import (
+    Objective,
+    aside,
+    keep,
+    values,
+)
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.sampling import METHODS, Method, Sampling
 from fstgrad.torch.string_objectives import IGNORED, Kind, Options, StringObjective
@@ -167,7 +172,7 @@ def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
     return _listed(gold, loss, is_batch=is_batch)
 
 
-@torch.compiler.disable
+@aside
 def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
     """Return sequences as padded ids."""
     rows = [
