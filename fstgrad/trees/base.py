@@ -250,16 +250,19 @@ class TreeDistribution(MomentDistribution):
         rival = self._rival(other)
         gaps, constants = self._divergence_gap(rival)
         values = self._shaped(constants) + self.inner(self.marginals(), gaps)
-        values = np.where(self._shaped(self._escapes(rival)), np.inf, np.maximum(values, 0.0))
+        lost = self._escapes(rival).reshape(self.batch_shape)
+        values = np.where(lost, np.inf, np.maximum(values, 0.0))
         return float(values) if values.ndim == 0 else values
 
-    def _divergence_gap(self, other: "TreeDistribution") -> tuple[FloatArray, FloatArray]:
+    def _divergence_gap(self, other: MomentDistribution) -> tuple[FloatArray, FloatArray]:
         """Return r and c (b,) with KL = c + <marginals, r>; r is scores - other scores to Cov."""
+        trees = self._rival(other)
         marginals = self._solution.marginals
         own, mine = self._solution.surprise(marginals)
-        rival, theirs = other._solution.surprise(marginals)
-        gaps = other._table.with_labels(theirs) - self._table.with_labels(mine)
-        return np.where(self.marginals() > 0, gaps, 0.0), rival - own
+        rival, theirs = trees._solution.surprise(marginals)
+        gaps = trees._table.with_labels(theirs) - self._table.with_labels(mine)
+        used: FloatArray = np.where(self.marginals() > 0, gaps, 0.0)
+        return used, rival - own
 
     def _rival(self, other: Distribution[FloatArray]) -> "TreeDistribution":
         """Return `other` as trees that can be compared with these."""

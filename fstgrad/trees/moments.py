@@ -6,6 +6,7 @@ numbers are those of Zmigrod, Vieira and Cotterell (2021).
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -27,8 +28,9 @@ NEAR_ONE = 1e-2
 class Covariances(Protocol):
     """Covariances of the parts of one structure."""
 
-    def row(self, *part: int) -> FloatArray:
-        """Return those of one part with all, a table like the scores."""
+    @property
+    def row(self) -> Callable[..., FloatArray]:
+        """Those of one part, by its indices, with all: a table like the scores."""
 
     def matrix(self) -> FloatArray:
         """Return those of all pairs."""

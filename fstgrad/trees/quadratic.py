@@ -39,7 +39,7 @@ class ArcCovariances:
         """Return the covariances of one arc with all arcs, (n+1, n+1)."""
         h, j, g, b = head, dependent, self.g, self.below
         left = g[:, j, None] - b[:, None] * g[:, j]
-        row = -self.w[h, j] * self.w * left * (g[h] - b[h] * g[j])
+        row: FloatArray = -self.w[h, j] * self.w * left * (g[h] - b[h] * g[j])
         row[h, j] += self.mu[h, j]
         return row
 
@@ -61,7 +61,8 @@ class ArcCovariances:
         left = (self.g @ self._spread(r)).reshape(-1, size)
         right = (self.g @ self._spread(s)).swapaxes(1, 2).reshape(-1, size)
         own = (self.mu[..., None] * r).reshape(size, -1).T @ s.reshape(size, -1)
-        return own - left @ right.T
+        result: FloatArray = own - left @ right.T
+        return result
 
     def _spread(self, r: FloatArray) -> FloatArray:
         """Return U' for each total, (R, n+1, n+1)."""
@@ -82,7 +83,7 @@ class LabelCovariances:
     def row(self, head: int, dependent: int, label: int) -> FloatArray:
         """Return the covariances of one labeled arc with all, (n+1, n+1, y)."""
         own = self.shares[head, dependent]
-        row = own[label] * self.arcs.row(head, dependent)[..., None] * self.shares
+        row: FloatArray = own[label] * self.arcs.row(head, dependent)[..., None] * self.shares
         row[head, dependent] -= self.arcs.mu[head, dependent] * own[label] * own
         row[head, dependent, label] += self.arcs.mu[head, dependent] * own[label]
         return row
@@ -106,7 +107,8 @@ class LabelCovariances:
         inner = (own[..., None] * r).reshape(size, -1).T @ s.reshape(size, -1)
         flat = self.arcs.mu.size
         mean = (self.arcs.mu[..., None] * first).reshape(flat, -1).T @ second.reshape(flat, -1)
-        return self.arcs.between(first, second) + inner - mean
+        result: FloatArray = self.arcs.between(first, second) + inner - mean
+        return result
 
 
 def determinant_ratio(w: FloatArray, q: FloatArray, single_root: bool) -> float:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.distribution import Scalar
 from fstgrad.errors import NotSupportedError
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
@@ -165,9 +166,11 @@ class SpanningTrees(TreeDistribution):
             np.exp(solution.log_weights(item)), solution.gradient[item], solution.marginals[item],
             self.single_root,
         )  # fmt: skip
-        return LabelCovariances(arcs, self._table.shares[item]) if self.labeled else arcs
+        if self.labeled:
+            return LabelCovariances(arcs, self._table.shares[item])
+        return arcs
 
-    def _signed_product(self, q: FloatArray) -> FloatArray:
+    def _signed_product(self, q: FloatArray) -> Scalar:
         table = self._table.like_flat(q)
         if self.labeled:
             table = (self._table.shares * table).sum(axis=-1)

@@ -127,7 +127,8 @@ class SparseSpanningTrees:
                 f"the walks took more than {STEPS} steps for each arc: cycles of arcs far above "
                 "the others; SpanningTrees samples dense tables of any scores"
             )
-        return heads[chosen]
+        trees: IntArray = heads[chosen]
+        return trees
 
     @cached_property
     def _tops(self) -> FloatArray:
@@ -190,7 +191,8 @@ class SparseSpanningTrees:
                 f"into dependent {int(np.abs(sums - 1).argmax()) + 1} add up to "
                 f"{sums[np.abs(sums - 1).argmax()]:.9f}; use SpanningTrees on a dense table"
             )
-        return np.clip(marginals, 0.0, 1.0)
+        clipped: FloatArray = np.clip(marginals, 0.0, 1.0)
+        return clipped
 
 
 class SparseUndirectedTrees:
@@ -275,9 +277,10 @@ def _rank(heads: IntArray, dependents: IntArray, n: int) -> IntArray:
     from scipy.sparse.linalg import splu
 
     arcs = csc_array((np.ones(len(heads)), (heads, dependents)), shape=(n, n))
-    degree = 1 + np.asarray((arcs + arcs.T).sum(axis=0)).ravel()
+    degree: FloatArray = 1 + np.asarray((arcs + arcs.T).sum(axis=0)).ravel()
     matrix = csc_array(eye_array(n, format="csc") * (2 * degree.max()) + arcs + arcs.T)
     factors = splu(
         matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
     )
-    return factors.perm_c.astype(np.int64)
+    rank: IntArray = factors.perm_c.astype(np.int64)
+    return rank

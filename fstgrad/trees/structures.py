@@ -82,13 +82,14 @@ def crossing_arcs(heads: IntArray) -> IntArray:
     low, high = np.minimum(heads, dependents), np.maximum(heads, dependents)
     inside = (low[..., :, None] < low[..., None, :]) & (low[..., None, :] < high[..., :, None])
     beyond = high[..., :, None] < high[..., None, :]
-    crossing = inside & beyond & real[..., :, None] & real[..., None, :]
+    crossing: BoolArray = inside & beyond & real[..., :, None] & real[..., None, :]
     flat = crossing.reshape(*heads.shape[:-1], n * n)
     found = np.full((*heads.shape[:-1], 2, 2), -1)
     if n:
         pair = np.stack(np.divmod(flat.argmax(axis=-1), n), axis=-1)
         arcs = np.stack([np.take_along_axis(heads, pair, axis=-1), pair + 1], axis=-1)
-        found = np.where(flat.any(axis=-1)[..., None, None], arcs, found)
+        crosses: BoolArray = np.asarray(flat.any(axis=-1))
+        found = np.where(crosses[..., None, None], arcs, found)
     return found
 
 

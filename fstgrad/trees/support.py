@@ -41,7 +41,7 @@ def escapes(
         a tiny marginal; those that the other forbids.
     """
     table = np.where(used, 0.0, -np.inf)
-    found = (used & forbidden & ~doubtful).any(axis=(1, 2))
+    found: BoolArray = np.any(used & forbidden & ~doubtful, axis=(1, 2))
     for item in np.flatnonzero((used & forbidden & doubtful).any(axis=(1, 2)) & ~found):
         arcs = np.argwhere(used[item] & forbidden[item])
         found[item] = any(_possible(table[item], lengths[item], own, [tuple(a)]) for a in arcs)

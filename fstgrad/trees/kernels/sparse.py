@@ -65,7 +65,7 @@ def place(begin: IntArray, later: IntArray, k: int, i: int) -> int:
             low = middle + 1
         else:
             high = middle
-    return low
+    return int(low)
 
 
 @kernel
