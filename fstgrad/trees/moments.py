@@ -156,20 +156,22 @@ class MomentDistribution(ArrayDistribution):
         checks.one_of("method", method, ("vector", "hessian"))
         if self.scores.ndim > self.event_ndim:
             raise InvalidInputError("second_moments takes one structure, not a batch; loop over it")
-        left, right = self._sparse("r", r), self._sparse("s", s)
-        shape = self.scores.shape
         closed = self._arc_covariances(())
         if method == "vector" and closed is not None:
-            second = closed.between(*(x.toarray().reshape(*shape, -1) for x in (left, right)))
-        elif method == "vector":
+            first, second = self._dense("r", r), self._dense("s", s)
+            moments = closed.between(first, second)
+            return moments + np.outer(self.expectations(first), self.expectations(second))
+        left, right = self._sparse("r", r), self._sparse("s", s)
+        shape = self.scores.shape
+        if method == "vector":
             columns = left.tocsc()
             products = [
                 right.T @ self._covariance_product(columns[:, [i]].toarray().reshape(shape)).ravel()
                 for i in range(left.shape[1])
             ]
-            second = np.asarray(products).reshape(left.shape[1], right.shape[1])
+            moments = np.asarray(products).reshape(left.shape[1], right.shape[1])
         else:
-            second = np.zeros((left.shape[1], right.shape[1]))
+            moments = np.zeros((left.shape[1], right.shape[1]))
             for part in np.flatnonzero(np.diff(left.indptr)):
                 if closed is not None:
                     row = closed.row(*(int(i) for i in np.unravel_index(part, shape)))
@@ -177,8 +179,8 @@ class MomentDistribution(ArrayDistribution):
                     unit = np.zeros(shape)
                     unit.flat[part] = 1.0
                     row = self._covariance_product(unit)
-                second += left[[part]].T @ (right.T @ row.ravel())[None, :]
-        return second + np.outer(self.expectations(left), self.expectations(right))
+                moments += left[[part]].T @ (right.T @ row.ravel())[None, :]
+        return moments + np.outer(self.expectations(left), self.expectations(right))
 
     def expected_product(self, q: npt.ArrayLike) -> Scalar:
         """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
@@ -308,6 +310,12 @@ class MomentDistribution(ArrayDistribution):
                 f"{name} has shape {array.shape}; it must be that of the scores and one axis more, "
                 f"({', '.join(map(str, self.scores.shape))}, any)"
             )
+        return array
+
+    def _dense(self, name: str, values: Any) -> FloatArray:
+        if not _is_sparse(values):
+            return self._features(name, values)
+        array: FloatArray = self._sparse(name, values).toarray().reshape(*self.scores.shape, -1)
         return array
 
     def _sparse(self, name: str, values: Any) -> "csr_array":

@@ -135,13 +135,12 @@ def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
     table, rest = rng.normal(size=(2, 5, 5))
     table[[0, 3, 4], 1] = table[[0, 3, 4], 2] = 0.0
     rest[[0, 3, 4], 1] = rest[[0, 3, 4], 2] = 0.0
-    lifted = table.copy()
     shift = np.zeros((5, 5))
     for scores in (table, rest):
         scores[0, 3:] += 3.0
     shift[np.ix_([0, 3, 4], [1, 2])] = 1.0
     # all trees have one arc into the pair but for those with two, which cost a mask more
-    structures, tables = oracle.tables(
+    _, tables = oracle.tables(
         (5, 5), single_root=single_root, projective=family is fg.ProjectiveTrees
     )
     kept = [t for t in tables if (t * shift).sum() == 1]
@@ -152,7 +151,6 @@ def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
     masked, other = (
         family(np.where(shift > 0, mask + s, s), single_root=single_root) for s in (table, rest)
     )
-    del lifted, structures
     np.testing.assert_allclose(masked.marginals(), np.tensordot(p, kept, axes=1), atol=GOAL)
     assert masked.entropy() == pytest.approx(-(p @ np.log(p)), abs=GOAL)
     assert masked.kl(other) == pytest.approx(p @ np.log(p / q), abs=GOAL)
@@ -161,3 +159,25 @@ def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
         p * (np.log(p) - p @ np.log(p)), np.array(kept) - np.tensordot(p, kept, axes=1), axes=1
     )
     np.testing.assert_allclose(masked.entropy_and_gradient()[1], change, atol=GOAL)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+@pytest.mark.parametrize("mask", [-1e9, -1e30, -1e300])
+@pytest.mark.parametrize("sd", [1, 100])
+def test_where_all_root_arcs_are_masked(mask, single_root, sd):
+    """Next to such scores a search for the best tree does not see the others."""
+    rng = np.random.default_rng(6)
+    for n in (1, 2, 4):
+        scores = sd * np.round(rng.normal(size=(n + 1, n + 1)), 2)
+        free = np.where(np.arange(n + 1)[:, None] == 0, 0.0, scores)
+        scores[0] = mask
+        _, tables = oracle.tables(scores.shape, single_root=True)  # others pay the mask twice
+        totals = np.array([free[t > 0].sum() for t in tables])
+        p = np.exp(totals - np.logaddexp.reduce(totals))
+        trees = fg.SpanningTrees(scores, single_root=single_root)
+        expected = np.tensordot(p, tables, axes=1)
+        np.testing.assert_allclose(trees.marginals(), expected, atol=GOAL)
+        entropy = -(p[p > 0] @ np.log(p[p > 0]))
+        assert trees.entropy() == pytest.approx(entropy, abs=GOAL)
+        assert trees.log_partition() == pytest.approx(mask + np.logaddexp.reduce(totals), rel=1e-15)
+        assert expected[trees.mode(), np.arange(1, n + 1)].min() > 0

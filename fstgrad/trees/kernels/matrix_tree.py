@@ -18,7 +18,8 @@ from fstgrad.trees.kernels.dense import exponentiate, invert
 CONDITION_LIMIT = 1e4
 # The same for second-order quantities, which are products of two gradients.
 SECOND_LIMIT = 100.0
-# With a root arc so far above its rivals, marginals of 1e-17 in place of 0 would count.
+# With root arcs so far from the others, marginals of 1e-17 in place of 0 would count, or digits of
+# the scores be lost.
 ROOT_LIMIT = 1e4
 
 
@@ -195,7 +196,7 @@ def solve_batch(
         shift, root, below = center(scores[item], n, single, w)
         exponentiate(w.reshape(-1), buffer)
         value = np.nan
-        if root < ROOT_LIMIT:
+        if abs(root) < ROOT_LIMIT:
             value = invert_laplacian(w, n, single, buffer, tables[0, item], tables[1, item])
         log_partition[item] = value + shift
         relative[item] = value + below

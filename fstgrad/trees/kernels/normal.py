@@ -107,15 +107,20 @@ def reduce_scores(
 
 
 @kernel
-def spread(reduced: FloatArray, n: int) -> float:
-    """Return H, the log of the product of the dependents' total reduced weights."""
+def lowest_of(reduced: FloatArray, heads: IntArray) -> float:
+    """Return the limit below which arcs and second entries do not count.
+
+    A tree whose reduced scores add up to T is at hand, `heads`: 0 for the best, but for scores that
+    rounding hid from the search.  So the limit is T - (H + 50).
+    """
+    n = len(heads)
     total = np.zeros(n + 1)
     for i in range(n + 1):
         for j in range(1, n + 1):
             total[j] += np.exp(reduced[i, j])
-    value = 0.0
+    value = -MARGIN
     for j in range(1, n + 1):
-        value += np.log(total[j])
+        value += reduced[heads[j - 1], j] - np.log(total[j])
     return value
 
 
@@ -163,7 +168,7 @@ def normalise(
                 closed[d] = inside and end[c] - begin[c] < n
                 if not inside:
                     out[0, d] = -np.inf
-    lowest = limit if limit < 0.0 else -(spread(out, n) + MARGIN)
+    lowest = limit if limit < 0.0 else lowest_of(out, heads)
     high, low = 0.0, 0.0
     for c in range(1, count):
         if c > n and not (single and chosen[c] == 0):
@@ -229,7 +234,9 @@ def laminar(
         for place in range(begin[c], end[c]):
             inside[c, order[place]] = True
     reduce_scores(scores, n, count, dual, parent, order, begin, end, reduced)
-    lowest = -(spread(reduced, n) + MARGIN)
+    heads = np.empty(n, dtype=np.int64)
+    expand(count, n, chosen, entry, parent, heads)
+    lowest = lowest_of(reduced, heads)
     kept = 0.0
     for c in range(n + 1, count):
         if single and chosen[c] == 0:

@@ -94,7 +94,7 @@ def solve_item(
     if single and best_heads(scores, n, single, heads)[0] == 1:
         child = int(np.argmin(heads)) + 1
         shift, root, below = center(scores, n, single, w)
-        if root < ROOT_LIMIT:
+        if abs(root) < ROOT_LIMIT:
             exponentiate(w.reshape(-1), logs[0].reshape(-1))
             value = invert_with_last(w, n, single, child, g, mu)
             if not np.isnan(value):
