@@ -82,11 +82,22 @@ def rewrite(
         raise FstError(f"the rule cannot be compiled ({error}); simplify its contexts") from error
 
 
-def chained(machines: Sequence[Fst]) -> FstArrays:
-    """Return the composition of transducers, small, labels kept as they are."""
+def chained(machines: Sequence[Fst], most_arcs: int) -> FstArrays:
+    """Return the composition of transducers, small, labels kept as they are.
+
+    Raises
+    ------
+    FstError
+        One of the compositions has more than `most_arcs` arcs.
+    """
     whole = machines[0]
     for machine in machines[1:]:
-        whole = pynini.compose(whole.arcsort("olabel"), machine).optimize()
+        whole = pynini.compose(whole.arcsort("olabel"), machine)
+        if (arcs := to_arrays(whole).num_arcs) > most_arcs:
+            raise FstError(
+                f"{arcs:,} arcs, more than {most_arcs:,}; use smaller classes or contexts"
+            )
+        whole = whole.optimize()
     return to_arrays(whole.optimize())
 
 

@@ -151,3 +151,18 @@ def test_near_names():
         RuleSet.parse("alphabet = ab\na : labial\n[lbial] -> b 1")
     with pytest.raises(fg.InvalidInputError, match="no alphabet"):
         compile_rules(RuleSet.parse("a -> b 1"))
+
+
+@pytest.mark.parametrize(
+    "said, rule",
+    [
+        ("11,881,376 pairs of strings", "ANY ANY ANY ANY ANY -> a 0.5"),
+        ("17,576 places of rules", "ANY ANY ANY -> 0.5 / a _"),
+        ("a context of 21 symbols", "a -> b 0.5 / a " + "ANY " * 20 + "_"),
+        ("comments are lines of their own", "a -> b 0.5 # said"),
+    ],
+)
+def test_what_would_grow_beyond_bounds_is_refused(said, rule):
+    """A file may come from anyone: it is refused before memory or time are taken."""
+    with pytest.raises(fg.FstError, match=said):
+        fg.RuleLoss("alphabet = abcdefghijklmnopqrstuvwxyz\n#a comment\n" + rule)

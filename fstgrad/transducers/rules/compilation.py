@@ -89,8 +89,11 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
             group = _Group.of(rule)
             for read, _ in own:
                 marks.add(groups.setdefault(group, {}), read)
-    if marks.last > _MOST_LABELS:
-        raise FstError(f"{rules.name}: {marks.last:,} symbols and marks; use smaller classes")
+    size = marks.last * sum(1 + len(read) for sites in groups.values() for read in sites)
+    if marks.last > _MOST_LABELS or size > _MOST_ARCS:
+        raise FstError(
+            f"{rules.name}: {len(marks.reads):,} places of rules with contexts; use smaller classes"
+        )
     writing, table = _writing(rules, abc, pairs, groups, marks)
     everything = np.array([*number.values(), *marks.reads], dtype=np.int64)
     expansion = _expansion(abc, marks)
@@ -101,9 +104,10 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
         except FstError as error:
             raise FstError(f"{rules.name}:{_lines(rules, group)}: {error}") from error
     plain = r.anything(np.array(list(number.values()), dtype=np.int64))
-    fst = r.chained([plain, *marking, writing])
-    if fst.num_arcs > _MOST_ARCS:
-        raise FstError(f"{rules.name}: {fst.num_arcs:,} arcs; use smaller classes or contexts")
+    try:
+        fst = r.chained([plain, *marking, writing], _MOST_ARCS)
+    except FstError as error:
+        raise FstError(f"{rules.name}: {error}") from error
     return RuleTransducer(
         _with_exact_costs(fst, table),
         abc,

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -32,6 +33,7 @@ Pairs = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
 _EDITS = ("insert", "delete", "substitute")
 _SETTINGS = (*_EDITS, "edit", "feature", "alphabet", "mode", "direction")
 _MOST_PAIRS = 100_000
+_LONGEST_CONTEXT = 8  # automata of contexts may be exponential in it
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class RuleSet:
         lines = [line.strip() for line in text.removeprefix("\ufeff").splitlines()]
         for pass_ in (reader.settings, reader.classes, reader.rules_and_examples):
             for line_number, line in enumerate(lines, start=1):
-                if line and not line.startswith("# ") and line != "#":
+                if line and not line.startswith("#"):
                     reader.read(pass_, line_number, line)
         if reader.errors:
             errors = [f"{name}:{line}: {said}" for line, said in sorted(reader.errors.items())]
@@ -189,8 +191,6 @@ class _Reader:
 
     def _rule(self, line_number: int, parts: RuleLine) -> Rule:
         pairs = self._pairs(parts.left_side, parts.right_side)
-        if len(pairs) > _MOST_PAIRS:
-            raise InvalidInputError(f"{len(pairs):,} pairs of strings; use smaller classes")
         before, after = self._context(parts.before, 0), self._context(parts.after, -1)
         mode, direction = parts.mode or self.mode, parts.direction or self.direction
         obligatory = mode == "obligatory"
@@ -213,6 +213,13 @@ class _Reader:
     def _pairs(self, read: Sequence[Token], written: Sequence[Token]) -> Pairs:
         """Return what the two sides stand for, member by member."""
         left, right = self._side(read), self._side(written)
+        count = math.prod(len(members) for _, members in left)
+        if len(left) <= 1 and len(right) <= 1:
+            count *= math.prod(len(members) for _, members in right)
+        if count > _MOST_PAIRS:
+            raise InvalidInputError(
+                f"{count:,} pairs of strings, more than {_MOST_PAIRS:,}; use smaller classes"
+            )
         if not left and not right:
             raise InvalidInputError("nothing is read and nothing written; name a symbol")
         if len(left) <= 1 and len(right) <= 1:
@@ -293,6 +300,11 @@ class _Reader:
                 parts.append((self._set(plain), starred))
             else:
                 parts += [(frozenset([s]), starred) for s in self._members(plain)]
+        if len(parts) > _LONGEST_CONTEXT:
+            raise InvalidInputError(
+                f"a context of {len(parts)} symbols, more than {_LONGEST_CONTEXT}; what decides is "
+                "nearer"
+            )
         return Context(tuple(parts), anchored)
 
     def _set(self, token: Token) -> frozenset[str]:

@@ -139,6 +139,8 @@ def parse_rule(line: str) -> RuleLine:
     written = tokens(body) if slash else words
     if not written or written[-1].quoted:
         raise InvalidInputError("no cost; a rule is 'READ -> WRITTEN COST', as in 'sch -> sh 0.25'")
+    if not slash and any(word == Token(BOUNDARY) for word in written):
+        raise InvalidInputError("a # behind a rule; comments are lines of their own")
     cost = number("cost", written.pop().text)
     gaps = [k for k, word in enumerate(words) if word == Token("_")] if slash else [0]
     if len(gaps) != 1:
