@@ -17,13 +17,14 @@ from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.mrf.result import Inference
+from fstgrad.mrf.result import Annealed, Bounds, Inference
 from fstgrad.mrf.sampling.chains import Sampler
 
 FILE = Input()
 ESTIMATES = [name for name in METHODS if name != "max_product"]
-PARTITIONS = ["exact", "bp", "trw", "mean_field"]
-DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis"]
+PARTITIONS = ["exact", "bp", "trw", "mean_field", "bounds", "ais"]
+LABELINGS = ["graph_cut", "expansion", "icm", "max_product"]
+DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "tempered"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int, float], None] | None
 def _infer(model: PairwiseMRF, method: str, run: Run, seed: int | None) -> Inference:
     """Run a method behind a bar; say on standard error what did not converge."""
     options = run.given(rng=seed)
-    if method == "exact":
+    if method in ("exact", "bounds", "ais"):
         result = model.infer(method, **options)
     else:
         total = int(options.get("samples", options.get("max_iter", 0))) or 1000
@@ -134,6 +135,9 @@ def _tell(result: Inference) -> None:
             echo("one chain alone has no R-hat; take --chains 2 or more", err=True)
         elif not result.converged:
             echo("the chains disagree; take more --samples or --burn-in", err=True)
+    elif isinstance(result, Bounds):
+        if not result.converged:
+            echo(f"the bounds are {result.upper - result.lower:.3g} nats apart", err=True)
     elif not result.converged:
         echo(
             f"{result.method} did not converge in {result.iterations} iterations (last change "
@@ -169,6 +173,10 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
     else:
         result = _infer(loaded, method, run, None)
         value, kind = result.log_partition, result.kind
+        if isinstance(result, Bounds):
+            kind = f"{result.lower:.12g} to {result.upper:.12g}"
+        elif isinstance(result, Annealed):
+            kind = f"standard error {result.log_partition_error:.2g}"
     echo(uai.format_partition(value), nl=False)
     echo(f"ln Z = {value:.12g} ({kind})")
 
@@ -231,13 +239,20 @@ def sample(
     help="Score of two neighbours that agree, in nats.",
 )  # fmt: skip
 @click.option(
-    "--method", type=click.Choice(["graph_cut", "icm", *METHODS]), default="bp", show_default=True,
+    "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
     help="Marginals by inference, or a labeling of high score.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=Output(), required=True, help="PNG of the labels' gray levels."
 )
 @click.option("--marginals", "panels", type=Output(), help="PNG of the marginals, by label.")
+@click.option(
+    "--figure", type=Output(), help="PNG of the image, the result and P(y), side by side."
+)
+@click.option(
+    "--contrast", type=NOT_NEGATIVE, default=0.0, show_default=True,
+    help="How much labels prefer to change where the image does.",
+)  # fmt: skip
 @seed_option
 @run_options
 def denoise(
@@ -247,23 +262,30 @@ def denoise(
     method: str,
     output: str,
     panels: str | None,
+    figure: str | None,
+    contrast: float,
     seed: int | None,
     run: Run,
 ) -> None:
-    """Segment an image into gray levels with a Potts model on its pixels."""
+    """Segment an image into gray levels or colours with a Potts model on its pixels."""
     from fstgrad.mrf import images
 
-    pixels = images.read_image(image)
-    model, means = images.segmentation(pixels, labels, coupling=coupling)
-    if method in ("graph_cut", "icm"):
+    pixels = images.read_image(image, colour=True)
+    model, means = images.segmentation(pixels, labels, coupling=coupling, contrast=contrast)
+    node = None
+    if method in LABELINGS:
         if panels is not None:
             raise click.UsageError(f"--marginals needs marginals, which {method} does not give")
         found = model.decode(method, **run.given(rng=seed)).labels
     else:
-        result = _infer(model, method, run, seed)
-        found = result.node.argmax(axis=1)
+        node = _infer(model, method, run, seed).node
+        found = node.argmax(axis=1)
         if panels is not None:
-            images.write_image(panels, images.marginal_panels(result.node, *pixels.shape))
-    images.write_image(output, means[found].reshape(pixels.shape))
-    changed = np.mean(found != np.abs(pixels.reshape(-1, 1) - means).argmin(axis=1))
+            images.write_image(panels, images.marginal_panels(node, *pixels.shape[:2]))
+    restored = means[found].reshape(pixels.shape)
+    images.write_image(output, restored)
+    if figure is not None:
+        images.write_image(figure, images.before_and_after(pixels, restored, node))
+    nearest = images.squared_distance(pixels, means).argmin(axis=2).ravel()
+    changed = np.mean(found != nearest)
     echo(f"{output}: {labels} levels, {changed:.1%} of the pixels changed their level")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, extra, positive_integer, positive_number, real_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_bytes, write_bytes
+from fstgrad.mrf.graph import grid_edges
 from fstgrad.mrf.model import PairwiseMRF
 
 LLOYD_STEPS = 50
@@ -24,7 +25,7 @@ class Segmentation(NamedTuple):
     Attributes
     ----------
     model : PairwiseMRF
-    means : (k,) float64, ascending
+    means : (k,) or (k, 3) float64, darkest first
     """
 
     model: PairwiseMRF
@@ -32,7 +33,12 @@ class Segmentation(NamedTuple):
 
 
 def segmentation(
-    image: npt.ArrayLike, labels: int, *, coupling: float = 1.0, connectivity: int = 4
+    image: npt.ArrayLike,
+    labels: int,
+    *,
+    coupling: float = 1.0,
+    contrast: float = 0.0,
+    connectivity: int = 4,
 ) -> Segmentation:
     """Return the model of k gray levels with Gaussian noise and a Potts coupling.
 
@@ -45,69 +51,86 @@ def segmentation(
 
     Parameters
     ----------
-    image : (height, width) float64
+    image : (height, width) or (height, width, 3) float64
+        Gray values, or colours.
     labels : int
         k >= 2.
     coupling : float
         In nats, for each pair of neighbours that agree.
+    contrast : float
+        Lets labels change where the picture does: the coupling of a pair is multiplied by
+        exp(-contrast d^2 / (2 mean d^2)), d the distance of their colours (Boykov and Jolly 2001).
     """
-    pixels = real_array("image", image, (None, None))
+    pixels = real_array("image", image, (None, None, None) if np.ndim(image) == 3 else (None, None))
     means = _levels(pixels, positive_integer("labels", labels, minimum=2))
-    distance = (pixels[:, :, None] - means) ** 2
-    variance = float(distance.min(axis=2).mean())
+    distance = squared_distance(pixels, means)
+    variance = float(distance.min(axis=2).mean()) / (pixels.shape[2] if pixels.ndim == 3 else 1)
     if variance > 0:
         node = -distance / (2 * variance)
     else:
         flips = _flip_rate(pixels)
         node = np.full(distance.shape, np.log(flips / (labels - 1)))
         node[distance == 0] = np.log1p(-flips)
-    height, width = pixels.shape
-    model = PairwiseMRF.grid(
-        height,
-        width,
-        node,
-        positive_number("coupling", coupling, allow_zero=True) * np.eye(labels),
-        connectivity=connectivity,
-    )
+    height, width = pixels.shape[:2]
+    edge = positive_number("coupling", coupling, allow_zero=True) * np.eye(labels)
+    if positive_number("contrast", contrast, allow_zero=True) > 0:
+        left, right = pixels.reshape(height * width, -1)[grid_edges(height, width, connectivity).T]
+        jump = ((left - right) ** 2).sum(axis=1)
+        edge = np.exp(-contrast * jump / (2 * max(jump.mean(), 1e-300)))[:, None, None] * edge
+    model = PairwiseMRF.grid(height, width, node, edge, connectivity=connectivity)
     return Segmentation(model, means)
+
+
+def squared_distance(pixels: FloatArray, means: FloatArray) -> FloatArray:
+    """Return the squared distances (height, width, k) of pixels from gray levels or colours."""
+    colours = pixels.reshape(*pixels.shape[:2], 1, -1)
+    return np.asarray(((colours - means.reshape(len(means), -1)) ** 2).sum(axis=3))
 
 
 def _flip_rate(pixels: FloatArray) -> float:
     """Return the share of pixels that differ from the median around them, in [0.01, 0.4]."""
     from scipy.ndimage import median_filter
 
-    return float(np.clip(np.mean(median_filter(pixels, size=3) != pixels), 0.01, 0.4))
+    size = (3, 3, 1)[: pixels.ndim]
+    return float(np.clip(np.mean(median_filter(pixels, size=size) != pixels), 0.01, 0.4))
 
 
 def _levels(pixels: FloatArray, labels: int) -> FloatArray:
-    """Return k distinct gray levels: Lloyd's algorithm from evenly spaced quantiles."""
-    values = np.unique(pixels)
+    """Return k gray levels (k,) or colours (k, 3), darkest first: k-means from even quantiles."""
+    from scipy.cluster.vq import kmeans2
+
+    points = pixels.reshape(pixels.shape[0] * pixels.shape[1], -1)
+    values = np.unique(points, axis=0)
     if len(values) < labels:
         raise InvalidInputError(
             f"the image has {len(values)} different values and labels is {labels}; "
             "take fewer labels"
         )
-    means = np.quantile(values, (np.arange(labels) + 0.5) / labels)
-    for _ in range(LLOYD_STEPS):
-        nearest = np.abs(pixels.reshape(-1, 1) - means).argmin(axis=1)
-        sums = np.bincount(nearest, pixels.ravel(), minlength=labels)
-        counts = np.bincount(nearest, minlength=labels)
-        moved = np.where(counts > 0, sums / np.maximum(counts, 1), means)
-        if np.array_equal(moved, means):
-            break
-        means = moved
-    return np.sort(means)
+    if points.shape[1] == 1:
+        start = np.quantile(values, (np.arange(labels) + 0.5) / labels)[:, None]
+    else:
+        ranked = values[np.argsort(values.sum(axis=1), kind="stable")]
+        start = ranked[((np.arange(labels) + 0.5) / labels * len(ranked)).astype(np.int64)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a level that no pixel is nearest to stays where it was
+        means, _ = kmeans2(points, start, iter=LLOYD_STEPS, minit="matrix")
+    means = means[np.argsort(means.sum(axis=1), kind="stable")]
+    return np.asarray(means[:, 0] if points.shape[1] == 1 else means)
 
 
-def read_image(path: str | os.PathLike[str]) -> FloatArray:
-    """Return an image file as gray values in [0, 1], (height, width); needs Pillow."""
+def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatArray:
+    """Return an image file as values in [0, 1], (height, width); needs Pillow.
+
+    With `colour` an image in colours is (height, width, 3).
+    """
     pillow = extra("PIL.Image", "mrf", "reading an image")
     data = io.BytesIO(read_bytes(path))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of images so large that they may be an attack
             with pillow.open(data, formats=FORMATS) as image:
-                return np.asarray(image.convert("F"), dtype=np.float64) / 255.0
+                mode = "RGB" if colour and image.mode not in ("1", "L", "I", "F") else "F"
+                return np.asarray(image.convert(mode), dtype=np.float64) / 255.0
     except Exception as error:  # Pillow's decoders raise a dozen kinds
         said = "" if isinstance(error, pillow.UnidentifiedImageError) else f" ({error})"
         raise InvalidInputError(
@@ -117,7 +140,7 @@ def read_image(path: str | os.PathLike[str]) -> FloatArray:
 
 
 def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:
-    """Write gray values in [0, 1], (height, width), as an 8-bit image; needs Pillow."""
+    """Write values in [0, 1], (height, width) or (height, width, 3), in 8 bits; needs Pillow."""
     pillow = extra("PIL.Image", "mrf", "writing an image")
     gray = np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
     data = io.BytesIO()
@@ -138,4 +161,18 @@ def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:
         return np.asarray(panels[1])
     gap = np.ones((height, 1))
     parts = [part for panel in panels for part in (panel, gap)]
+    return np.asarray(np.concatenate(parts[:-1], axis=1))
+
+
+def before_and_after(
+    pixels: FloatArray, restored: FloatArray, node: FloatArray | None
+) -> FloatArray:
+    """Return a picture, its restoration and, where there are marginals, P(y), side by side."""
+    shown = [pixels, restored]
+    if node is not None:
+        shown.append(marginal_panels(node, *pixels.shape[:2]))
+    if pixels.ndim == 3:
+        shown = [p if p.ndim == 3 else np.repeat(p[..., None], 3, axis=2) for p in shown]
+    gap = np.ones((len(pixels), 2, *pixels.shape[2:]))
+    parts = [part for panel in shown for part in (panel, gap)]
     return np.asarray(np.concatenate(parts[:-1], axis=1))

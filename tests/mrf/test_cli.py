@@ -180,3 +180,32 @@ def test_denoise_a_black_and_white_image(run, tmp_path):
     assert code == 0
     restored = images.read_image(tmp_path / "out.png") > 0.5
     assert np.mean(restored != clean) < flips.mean() / 2
+
+
+@pytest.mark.parametrize("method", ["bp", "expansion"])
+def test_denoise_colours_with_contrast_and_a_figure(run, tmp_path, method):
+    clean, _ = noisy_disc()
+    colours = np.array([[0.9, 0.2, 0.1], [0.1, 0.3, 0.8]])[clean.astype(int)]
+    noisy = np.clip(colours + 0.2 * np.random.default_rng(0).normal(size=colours.shape), 0, 1)
+    images.write_image(tmp_path / "in.png", noisy)
+    code, out, _ = run(
+        "denoise", tmp_path / "in.png", "--output", tmp_path / "out.png", "--method", method,
+        "--contrast", 0.5, "--figure", tmp_path / "f.png",
+    )  # fmt: skip
+    assert (code, "2 levels" in out) == (0, True)
+    restored = images.read_image(tmp_path / "out.png", colour=True)
+    assert restored.shape == (24, 30, 3)
+    wrong = np.mean((restored[..., 2] > 0.5) != clean)
+    assert wrong < 0.02
+    panels = 3 if method == "bp" else 2
+    assert images.read_image(tmp_path / "f.png", colour=True).shape == (24, 32 * panels - 2, 3)
+
+
+def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
+    log_z = model.log_partition()
+    out = run("partition", path, "--method", "bounds")[1]
+    assert out.endswith(f"({log_z:.12g} to {log_z:.12g})\n")
+    smooth = random_grid(3, 3, 2)
+    uai.write_model(tmp_path / "s.uai", smooth)
+    out = run("partition", tmp_path / "s.uai", "--method", "ais")[1]
+    assert "(standard error" in out

@@ -1,0 +1,154 @@
+"""Mean field of a dense random field: every pair of pixels is tied, by Gaussian kernels.
+
+    s(y) = sum_i node[i, y_i] + sum_(i < j) [y_i = y_j] k(i, j),
+    k(i, j) = w_1 exp(-|p_i - p_j|^2 / (2 a^2))
+            + w_2 exp(-|p_i - p_j|^2 / (2 b^2) - (x_i - x_j)^2 / (2 c^2)),
+
+p the places of the pixels and x their gray values.  The sums over all pairs are filters: an exact
+one for the first kernel, one on a grid of places and values for the second (Krähenbühl and Koltun
+2011; Chen, Paris and Durand 2007 for the grid).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, log_weights, positive_integer, positive_number, real_array
+
+REACH = 4.0  # standard deviations that a filter covers
+FINENESS = 2.0  # cells of the grid for each standard deviation
+
+
+class Kernel(NamedTuple):
+    """One Gaussian kernel.
+
+    Attributes
+    ----------
+    weight : float
+        Score of two equal labels at the same place, in nats.
+    distance : float
+        Standard deviation in pixels.
+    contrast : float or None
+        Standard deviation in gray values; None for a kernel of places alone.
+    """
+
+    weight: float
+    distance: float
+    contrast: float | None = None
+
+
+class DenseField(NamedTuple):
+    """The product distribution that was found.
+
+    Attributes
+    ----------
+    node : (height, width, C) float64
+        Marginals.
+    converged : bool
+    iterations : int
+    """
+
+    node: FloatArray
+    converged: bool
+    iterations: int
+
+
+def dense_mean_field(
+    node_scores: npt.ArrayLike,
+    image: npt.ArrayLike,
+    kernels: list[Kernel],
+    *,
+    max_iter: int = 50,
+    tol: float = 1e-4,
+    damping: float = 0.0,
+) -> DenseField:
+    """Return the mean-field marginals of a dense random field.
+
+    Parameters
+    ----------
+    node_scores : (height, width, C) float64, log-weights in nats
+    image : (height, width) float64
+        Gray values, for kernels with a contrast.
+    kernels : list of Kernel
+    max_iter, tol : int, float
+        All pixels are updated at once; stop when no marginal changes by more than `tol`.
+    damping : float
+        In [0, 1): the share of the old marginals, for kernels so strong that updates oscillate.
+    """
+    node = log_weights("node_scores", node_scores, (None, None, None))
+    values = real_array("image", image, node.shape[:2])
+    positive_integer("max_iter", max_iter)
+    positive_number("tol", tol, allow_zero=True)
+    filters = [_Filter(values, kernel) for kernel in kernels]
+    q = _softmax(node)
+    change = np.inf
+    iterations = 0
+    while iterations < max_iter and change > tol:
+        iterations += 1
+        said = sum((own(q) for own in filters), np.zeros(node.shape))
+        fresh = (1 - damping) * _softmax(node + said) + damping * q
+        change = float(np.abs(fresh - q).max())
+        q = fresh
+    return DenseField(q, change <= tol, iterations)
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=2, keepdims=True))
+
+
+class _Filter:
+    """Sums over all other pixels, weighted by a kernel."""
+
+    def __init__(self, values: FloatArray, kernel: Kernel) -> None:
+        positive_number("weight", kernel.weight, allow_zero=True)
+        positive_number("distance", kernel.distance)
+        self.kernel, self.values = kernel, values
+        if kernel.contrast is not None:
+            step = positive_number("contrast", kernel.contrast) / FINENESS
+            self.pace = max(1.0, kernel.distance / FINENESS)
+            rows, columns = np.indices(values.shape)
+            level = (values - values.min()) / step
+            self.place = np.stack((rows / self.pace, columns / self.pace, level))
+            self.shape = tuple(int(np.ceil(axis.max())) + 2 for axis in self.place)
+            self.sd = (kernel.distance / self.pace, kernel.distance / self.pace, FINENESS)
+
+    def __call__(self, q: FloatArray) -> FloatArray:
+        """Return w * sum over j != i of k(i, j) q_j for each label."""
+        one = self._by_places if self.kernel.contrast is None else self._by_values
+        total = np.stack([one(q[..., c]) for c in range(q.shape[2])], axis=2)
+        return np.asarray(self.kernel.weight * (total - q))
+
+    def _by_places(self, values: FloatArray) -> FloatArray:
+        """Return the sums of the kernel of places, exact to exp(-REACH^2 / 2)."""
+        return _blurred(values, (self.kernel.distance,) * 2)
+
+    def _by_values(self, values: FloatArray) -> FloatArray:
+        """Return the sums of the kernel of places and values, on the grid."""
+        from scipy.ndimage import map_coordinates
+
+        grid = np.zeros(self.shape)
+        floor = np.floor(self.place).astype(np.int64)
+        share = self.place - floor
+        for corner in np.ndindex(2, 2, 2):
+            weight = np.prod(
+                [share[a] if bit else 1 - share[a] for a, bit in enumerate(corner)], axis=0
+            )
+            at = tuple(floor[a] + bit for a, bit in enumerate(corner))
+            np.add.at(grid, at, weight * values)
+        blurred = _blurred(grid, self.sd)
+        found: FloatArray = map_coordinates(blurred, self.place, order=1, mode="nearest")
+        return found
+
+
+def _blurred(values: FloatArray, deviations: tuple[float, ...]) -> FloatArray:
+    """Return the convolution with exp(-|d|^2 / 2), not normalized, zero outside."""
+    from scipy.ndimage import convolve1d
+
+    out = values
+    for axis, sd in enumerate(deviations):
+        reach = int(np.ceil(REACH * sd))
+        weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sd**2))
+        out = convolve1d(out, weights, axis=axis, mode="constant")
+    return np.asarray(out)
