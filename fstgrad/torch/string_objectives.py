@@ -131,7 +131,7 @@ class StringObjective(Objective):
         else:
             settings["cap"] = self.options.cap
             result = sampled_softmax_margin(scores, gold, against, **settings)
-        return sampled(result), result.gradientient
+        return sampled(result), result.gradient
 
     def items(self, scores: Array, gold: IntArray, lengths: IntArray | None = None) -> list[Item]:
         """Return the items of a batch, with compiled automata; None for one that is sampled.
