@@ -1,0 +1,150 @@
+"""Random losses, sums and scales, on strings and on lattices, against enumeration.
+
+10,000 cases in the slow suite, a few of them always.
+"""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from tests.lattices.random_lattice import RandomLattice
+from tests.oracles import losses as alignments
+from tests.oracles import strings as oracle
+from tests.strings.test_exact import make_loss
+
+ABC = fg.Alphabet("abc")
+TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine"]
+KINDS = [*TROPICAL, "hamming", "ngram", "ngram-smooth", "ngram-linear"]
+CHUNK = 250
+
+
+def random_part(kind, rng, target):
+    """A loss of this kind with random costs, and its oracle."""
+    if kind == "osa":
+        insert, delete, substitute, transpose = rng.integers(1, 9, size=4) / 4
+        return fg.OptimalStringAlignment(
+            ABC, insert, delete, substitute, transpose
+        ), lambda y: alignments.string_alignment(y, target, insert, delete, substitute, transpose)
+    if kind == "lcs":
+        return fg.LongestCommonSubsequence(
+            ABC
+        ), lambda y: len(target) - alignments.longest_common_subsequence(y, target)
+    if kind == "affine":
+        matrix = rng.integers(-4, 5, size=(3, 3)) / 2
+        opening, extending = sorted(rng.integers(0, 9, size=2) / 4, reverse=True)
+        loss = fg.GlobalAlignment(ABC, matrix, opening, extending)
+        return loss, lambda y: alignments.affine_cost(
+            y, target, -matrix, gap_open=opening, gap_extend=extending
+        )
+    return make_loss(kind, rng, ABC, target)
+
+
+def random_loss(rng, target):
+    """One to three parts, each with a scale of its own, and the oracle of their sum."""
+    names = rng.choice(KINDS, size=int(rng.choice([1, 1, 2, 3])))
+    parts = [random_part(str(name), rng, target) for name in names]
+    factors = rng.choice([1.0, 0.5, 3.0, 0.1, 1 / 3], size=len(parts))
+    loss = None
+    for (part, _), factor in zip(parts, factors, strict=True):
+        scaled = part if factor == 1.0 else float(factor) * part
+        loss = scaled if loss is None else loss + scaled
+
+    def by_hand(y):
+        return sum(f * oracle_of(y) for f, (_, oracle_of) in zip(factors, parts, strict=True))
+
+    return loss, by_hand
+
+
+def check_strings(seed):
+    """Losses, log Z, marginals, risk, bands and caps of one case."""
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(1, 4))
+    target = tuple(int(i) for i in rng.integers(3, size=int(rng.integers(1, 4))))
+    loss, by_hand = random_loss(rng, target)
+    strings = oracle.all_strings(3, length)
+    losses = np.array([by_hand(y) for y in strings])
+    ids, gold = np.array(strings), np.array(target)
+    np.testing.assert_allclose(
+        loss.matrix(list(ids), [gold])[:, 0], losses, atol=1e-9, err_msg=f"seed {seed}"
+    )
+    if not (losses < np.inf).any():
+        return
+    order = int(rng.integers(1, 3))
+    scores = float(rng.choice([0.1, 1.0, 30.0])) * rng.normal(size=(length, *(4,) * (order - 1), 3))
+    b = loss.compile(gold, length)
+    np.testing.assert_allclose(b.losses_of(ids), losses, atol=1e-9, err_msg=f"seed {seed}")
+    d = fg.StringDistribution(scores, b)
+    weights = oracle.log_weights(scores, None) + np.where(losses < np.inf, losses, -np.inf)
+    log_z = np.logaddexp.reduce(weights)
+    assert d.log_partition() == pytest.approx(log_z, rel=1e-10, abs=1e-9), seed
+    table = np.array([oracle.parts(y, scores) for y in strings])
+    expected = np.tensordot(np.exp(weights - log_z), table, axes=1)
+    np.testing.assert_allclose(d.marginals(), expected, atol=1e-8, err_msg=f"seed {seed}")
+    if loss.semiring == "tropical":
+        check_bounds(rng, loss, gold, ids, losses)
+
+
+def check_bounds(rng, loss, gold, ids, losses):
+    """L_k and min(L, cap) of every string."""
+    band = int(rng.integers(0, 4))
+    try:
+        above = loss.compile(gold, ids.shape[1], band=band).losses_of(ids)
+    except fg.InfeasibleError:
+        above = np.full(len(ids), np.inf)
+    assert (above >= losses - 1e-9).all()
+    if band == 3:
+        np.testing.assert_allclose(above, losses, atol=1e-9)
+    finite = losses[losses < np.inf]
+    cap = float(finite.min() + rng.random() * (np.ptp(finite) + 0.1))
+    capped = loss.compile(gold, ids.shape[1], cap=cap).losses_of(ids)
+    np.testing.assert_allclose(capped, np.minimum(losses, cap), atol=1e-8)
+
+
+def check_lattice(seed):
+    """Risk and margin along a random lattice."""
+    rng = np.random.default_rng(seed)
+    case = RandomLattice(seed, states=5)
+    if not case.paths.paths:
+        return
+    target = tuple(int(i) for i in rng.integers(3, size=int(rng.integers(1, 4))))
+    loss, by_hand = random_loss(rng, target)
+    losses = np.array([by_hand(y) if y else empty_loss(loss, target) for y in case.paths.strings])
+    kept = losses < np.inf
+    if not kept.any() or case.paths.log_z() == -np.inf:
+        return
+    lattice = case.lattice()
+    b = lattice.compile(loss, np.array(target))
+    totals = case.paths.totals[kept]
+    weights = np.exp(totals - np.logaddexp.reduce(totals))
+    assert fg.risk(lattice, b)[0] == pytest.approx(weights @ losses[kept], abs=1e-9), seed
+    log_z, _ = b.augmented(lattice.graph, lattice.scores)
+    assert log_z == pytest.approx(np.logaddexp.reduce(totals + losses[kept]), abs=1e-9), seed
+
+
+def empty_loss(loss, target):
+    """The loss of the empty string, of which some oracles do not know."""
+    return loss(np.zeros(0, dtype=np.int64), np.array(target))
+
+
+def test_a_few_cases_on_strings():
+    for seed in range(40):
+        check_strings(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 8000, CHUNK))
+def test_8000_cases_on_strings(first):
+    for seed in range(first, first + CHUNK):
+        check_strings(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 2000, CHUNK))
+def test_2000_cases_on_lattices(first):
+    for seed in range(first, first + CHUNK):
+        check_lattice(seed)
+
+
+def test_a_few_cases_on_lattices():
+    for seed in range(20):
+        check_lattice(seed)
