@@ -29,6 +29,7 @@ class TargetLoss:
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
     finished : function from values (k,) and their machine to losses (k,) in nats.
+    programme : function from strings (k, l) to losses (k,), where the loss has a faster way.
 
     Examples
     --------
@@ -41,6 +42,7 @@ class TargetLoss:
     alphabet: Alphabet
     machine: TargetMachine
     finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
+    programme: Callable[[IntArray], FloatArray] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -54,6 +56,8 @@ class TargetLoss:
         Cost O(k l (arcs of a class + epsilon arcs)), about K each for edit distances.
         """
         ids = index_array("samples", samples, len(self.alphabet), (None, None))
+        if self.programme is not None:
+            return self.programme(ids)
         classes = np.ascontiguousarray(self.machine.class_of[ids])
         return self.in_nats(self._compiled(classes))
 
@@ -77,6 +81,11 @@ class TargetLoss:
     def num_states(self) -> int:
         """States of M."""
         return self.machine.num_states
+
+    @property
+    def step_states(self) -> int:
+        """About how many states of M an evaluation walks at each position."""
+        return self.num_states // 4 if self.programme is not None else 3 * self.num_states
 
     @property
     def has_bands(self) -> bool:
@@ -149,6 +158,11 @@ class SumTargetLoss:
     def num_states(self) -> int:
         """States of the machines of all parts."""
         return sum(part.num_states for part in self.parts)
+
+    @property
+    def step_states(self) -> int:
+        """About how many states an evaluation walks at each position."""
+        return sum(part.step_states for part in self.parts)
 
     @property
     def nbytes(self) -> int:

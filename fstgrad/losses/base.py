@@ -31,7 +31,7 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.evaluation import PairEvaluation
+from fstgrad.losses.evaluation import PairEvaluation, Programme
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
@@ -101,7 +101,11 @@ class Loss(PairEvaluation):
         InfeasibleError
             The transducer rejects the target.
         """
-        return TargetLoss(self.alphabet, self.machine(target), self._finished)
+        machine = self.machine(target)
+        if isinstance(target, Fst) or not self._is_programmed:
+            return TargetLoss(self.alphabet, machine, self._finished)
+        programme = Programme(self, self.alphabet.encode(target, name="target"))
+        return TargetLoss(self.alphabet, machine, self._finished, programme)
 
     def compile(
         self,
@@ -257,6 +261,10 @@ class ScaledLoss(Loss):
         for target in np.unique(pairs[:, 1]):
             factors[target] = self._factor(z.ids[z.first[target] : z.first[target + 1]])
         return factors[pairs[:, 1]] * self.loss._of_pairs(y, z, pairs, threads)
+
+    @property
+    def _is_programmed(self) -> bool:
+        return self.loss._is_programmed
 
     def _factor(self, target: Target) -> float:
         """Return what the loss against this target is multiplied with."""

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,27 @@ class PairEvaluation(ABC):
                 result[i] = against.losses_of(y.ids[start:stop][None])[0]
         return result
 
+    @property
+    def _is_programmed(self) -> bool:
+        """Whether pairs need no machine."""
+        return False
+
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
         """Return the loss against a target, also one that the transducer rejects."""
         return TargetLoss(self.alphabet, self._machine(target), self._finished)
+
+
+@dataclass(frozen=True, eq=False)
+class Programme:
+    """The losses of strings (k, l) against one target, by the programme of a loss."""
+
+    loss: PairEvaluation
+    target: IntArray
+
+    def __call__(self, strings: IntArray) -> FloatArray:
+        """Return the losses (k,) in nats."""
+        k, length = strings.shape
+        y = Strings(np.ascontiguousarray(strings).ravel(), np.arange(k + 1) * length)
+        z = Strings(self.target, np.array([0, len(self.target)]))
+        pairs = np.column_stack([np.arange(k), np.zeros(k, dtype=np.int64)])
+        return self.loss._of_pairs(y, z, pairs, 1)

@@ -158,6 +158,10 @@ class TransducerLoss(Loss):
             return None
         return pair_loss(self._arrays[0], len(self.alphabet))
 
+    @property
+    def _is_programmed(self) -> bool:
+        return self._programme is not None
+
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         if self._programme is None:
             return super()._of_pairs(y, z, pairs, threads)

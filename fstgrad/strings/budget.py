@@ -47,10 +47,10 @@ class Budget(NamedTuple):
         by_memory = 0.5 * self.memory / (_STATE_BYTES * (contexts + n))
         return max(1, int(min(by_time, by_memory)))
 
-    def most_samples(self, scores: FloatArray, machine_states: int) -> int:
+    def most_samples(self, scores: FloatArray, step_states: int) -> int:
         """Return how many strings may be drawn and evaluated."""
         length, n = len(scores), scores.shape[-1]
-        by_time = 0.5 * self.seconds / (_STEP * length * (3 * machine_states + 20 * n))
+        by_time = 0.5 * self.seconds / (_STEP * length * (step_states + 20 * n))
         by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)
         return max(_LEAST_SAMPLES, int(min(by_time, by_memory)))
 

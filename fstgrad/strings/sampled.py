@@ -275,7 +275,7 @@ def _number(
         return positive_integer("samples", samples, minimum=2)
     if choice is None or against is None:
         return _SAMPLES
-    return samples.most_samples(choice.scores, against.num_states)
+    return samples.most_samples(choice.scores, against.step_states)
 
 
 def _choice(
