@@ -18,6 +18,7 @@ _CELL = 2e-9  # for a state and an entry of the scores in both passes
 _STEP = 2e-9  # for a state of M, or a symbol of the alphabet, at one position of one sample
 _STATE_BYTES = 16  # for a state and a context
 _SAMPLE_BYTES = 64  # for a sample and a position
+PLAIN_SPEED = 3  # strings of the scores alone, in the time of one of an automaton
 _LEAST_SAMPLES = 200
 _TRIED = 20_000  # states that are tried without asking whether they may be enough
 

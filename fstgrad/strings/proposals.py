@@ -68,6 +68,11 @@ class Proposal:
     high: float
 
     @property
+    def is_plain(self) -> bool:
+        """Whether strings are drawn from the scores alone."""
+        return all(part.b is None for part in self.parts)
+
+    @property
     def states(self) -> int:
         """Number of states of all automata."""
         return sum(part.b.num_states for part in self.parts if part.b is not None)
@@ -133,6 +138,7 @@ class Choice:
     least: float
     greatest: float
     max_states: int = PROPOSAL_STATES
+    plain_speed: int = 1  # plain strings that count as one: they cost less
 
     def plain(self) -> Proposal:
         """Return the distribution of the scores alone."""
@@ -197,7 +203,8 @@ class Choice:
         def tried(make: Callable[[], Proposal]) -> tuple[float, Proposal] | None:
             try:
                 proposal = make()
-                promise = _promised_width(self._pilot(proposal, rng), proposal, samples)
+                most = samples * (self.plain_speed if proposal.is_plain else 1)
+                promise = _promised_width(self._pilot(proposal, rng), proposal, most)
             except FstgradError:
                 return None
             found.append((promise, proposal))
@@ -226,8 +233,9 @@ class Choice:
     ) -> int:
         """Return how many strings promise an interval of this width, `most` at most."""
         pilot = self._pilot(proposal, rng)
+        most *= self.plain_speed if proposal.is_plain else 1
         samples = min(most, 5 * _PILOT)
-        while samples < most and _promised_width(pilot, proposal, samples) > 0.8 * width:
+        while samples < most and _promised_width(pilot, proposal, samples) > 0.65 * width:
             samples = min(most, samples + samples // 2)
         return samples
 
@@ -259,7 +267,7 @@ class Choice:
         return 2 * _RARE / samples
 
     def _pilot(self, proposal: Proposal, rng: np.random.Generator) -> FloatArray:
-        strings = proposal.draw(_PILOT, rng)
+        strings = proposal.draw(5 * _PILOT if proposal.is_plain else _PILOT, rng)
         return proposal.log_weights(strings, self.losses_of(strings))
 
     def _automaton(self, *, band: Band | None = None, cap: float | None = None) -> LossAutomaton:

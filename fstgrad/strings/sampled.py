@@ -5,6 +5,7 @@ alignments), their losses are evaluated without an automaton, and what can be ha
 proposal (log Z, marginals, the expected loss) is not sampled but used as a control.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,7 +32,7 @@ from fstgrad.lattices.sampled import (
     lattice_sampled_softmax_margin,
 )
 from fstgrad.losses import Loss, Target
-from fstgrad.strings.budget import Budget
+from fstgrad.strings.budget import PLAIN_SPEED, Budget
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
@@ -85,8 +86,7 @@ def sampled_softmax_margin(
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so that u_i <= 1 and
         log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto"
-        compares them on 200 strings each and takes the one that promises the narrowest interval.
-        On lattices "plain" is what there is.
+        takes the one that promises the narrowest interval.  Lattices know "plain" alone.
     band : int or (int, int), optional
         As in `Loss.compile`; 2 if left out.
     cap : float, optional
@@ -106,8 +106,7 @@ def sampled_softmax_margin(
     Notes
     -----
     Cost O(l n^q S + k l K) for S states of B in a level and K arcs of the target machine.  Where
-    the weights vary by many orders of magnitude the effective sample size is small, the interval
-    is wide, and the result says so (`is_reliable`).
+    the weights vary by orders of magnitude the result says so (`is_reliable`).
 
     Examples
     --------
@@ -130,6 +129,8 @@ def sampled_softmax_margin(
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)
     most = _number(samples, choice, target_loss)
+    if isinstance(samples, Budget):
+        choice = replace(choice, plain_speed=PLAIN_SPEED)
     chosen = _chosen(choice, proposal, band, cap, most, random)
     if isinstance(samples, Budget):
         most = choice.samples_for(chosen, samples.width, most, random)
@@ -233,7 +234,7 @@ def sampled_risk(
         upper = exact_base = solved.slope
         covariance = covariance + solved.change
     low, high = _risk_interval(losses - base, choice, control) if complete else EVERYTHING
-    wider = _ROUNDING * max(1.0, abs(upper) if np.isfinite(upper) else 1.0)
+    wider = _ROUNDING * (max(1.0, abs(upper)) if np.isfinite(upper) else 1.0)
     interval = (exact_base + low - wider, exact_base + high + wider)
     return SampledObjective(
         value=float(np.clip(value + exact + exact_base, *interval)),
