@@ -51,6 +51,8 @@ def test_python_blocks(path):
     found = blocks(path)
     if any(kind == "python" and "import torch" in code for kind, code in found):
         pytest.importorskip("torch")
+    if any(kind == "python" and "import jax" in code for kind, code in found):
+        pytest.importorskip("jax")
     for i, (kind, code) in enumerate(found):
         if kind != "python":
             continue

@@ -8,7 +8,7 @@ import torch
 
 from fstgrad.checks import Seed, generator, one_of, positive_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.strings.linear_chain import LinearChains
+from fstgrad.strings.linear_chain import LinearChains, one_by_one
 from fstgrad.torch.operators import (
     aside,
     check_floating,
@@ -20,6 +20,8 @@ from fstgrad.torch.operators import (
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import each
+
+SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
 
 
 class CRF:
@@ -163,13 +165,16 @@ class CRF:
         """Return the emissions of the positions that count, moved to the front."""
         emissions = widened(self.emissions)
         items, length, n = emissions.shape
+        place, order = torch.arange(length, device=emissions.device), None
         if mask is None:
-            order, lengths = None, torch.full((items,), length, device=emissions.device)
+            lengths = torch.full((items,), length, device=emissions.device)
         else:
-            order, lengths = torch.argsort(~mask, dim=1, stable=True), mask.sum(dim=1)
-            emissions = emissions.gather(1, order[..., None].expand(items, length, n))
-        place = torch.arange(length, device=emissions.device)
+            lengths = mask.sum(dim=1)
         inside = place < lengths[:, None]
+        # a graph cannot ask whether the padding is behind everything, as it mostly is
+        if mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
+            order = torch.argsort(~mask, dim=1, stable=True)
+            emissions = emissions.gather(1, order[..., None].expand(items, length, n))
         if self.start is not None:
             emissions = emissions + _where((place == 0)[:, None], widened(self.start))
         if self.end is not None:
@@ -241,7 +246,8 @@ class _Chain(NamedTuple):
 def _chains(*given: torch.Tensor) -> LinearChains:
     """Return the chains of emissions, transitions and lengths."""
     emissions, transitions, lengths = map(to_numpy, given)
-    return LinearChains(emissions, transitions, lengths, each)
+    small = emissions.size * len(transitions) < SMALL
+    return LinearChains(emissions, transitions, lengths, one_by_one if small else each)
 
 
 def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
+from fstgrad.strings.linear_chain import one_by_one
 from fstgrad.torch import risk_hessian
 from fstgrad.torch.operators import Array, Arrays, Objective
 from fstgrad.torch.sampling import Estimate, Method, Sampling, computed, sampled
@@ -26,6 +27,7 @@ IGNORED = -1  # the mark of a position that is left out, in the gold that reache
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
 _LOCK = Lock()
+SMALL = 2**17  # scores of a batch below which a thread costs more than it saves
 AUTO_STATES = 50_000  # up to which method="auto" is exact
 
 
@@ -77,7 +79,10 @@ class StringObjective(Objective):
                 gradient[i] = 0.0
             gradient[i, place] = own
 
-        each(len(items), run)
+        if self.options.method == "exact" and table.size < SMALL:
+            one_by_one(len(items), run)
+        else:
+            each(len(items), run)
         if self.options.sampling is not None:
             self.sampling.keep(estimates)
         return np.array([estimate.value for estimate in estimates]), [gradient]

@@ -265,3 +265,19 @@ def test_a_network_overfits_twenty_pairs():
 def test_bad_input(call, said):
     with pytest.raises(fg.InvalidInputError, match=said):
         call(random_scores(2))
+
+
+@pytest.mark.parametrize("what", ["softmax_margin", "risk"])
+def test_bits_do_not_depend_on_threads(what, monkeypatch):
+    monkeypatch.setattr("fstgrad.torch.string_objectives.SMALL", 0)
+    scores, found = random_scores(2), []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            value = getattr(fgt, what)(scores, GOLD, LOSS)
+            found.append((value, *torch.autograd.grad(value, scores)))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
