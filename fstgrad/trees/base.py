@@ -351,7 +351,7 @@ class TreeDistribution(MomentDistribution):
 
     def _best_heads(self, arcs: FloatArray) -> IntArray:
         heads, found = self._find_best(arcs, self._table.lengths)
-        if not found.all():
+        if not (found[0] if len(found) == 1 else found.all()):
             self._raise_infeasible(int(np.argmin(found)))
         return heads
 

@@ -185,6 +185,6 @@ class SpanningTrees(TreeDistribution):
 
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), np.int64)
-        roots = np.empty(len(arcs), np.int64)
-        kernels.normal.best_batch(arcs, lengths, self.single_root, heads, roots)
-        return heads, (roots >= 0) & ((roots <= 1) | (not self.single_root))
+        found = np.empty(len(arcs), np.bool_)
+        kernels.normal.best_batch(arcs, lengths, self.single_root, heads, found)
+        return heads, found

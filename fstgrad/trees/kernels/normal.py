@@ -247,16 +247,17 @@ def laminar(
 
 @kernel
 def best_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, roots: IntArray
+    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, found: BoolArray
 ) -> None:
-    """Write the best heads of every item, -1 past its length, and its number of root arcs or -1."""
+    """Write the best heads of every item, -1 past its length, and whether there is a tree."""
     heads[:] = -1
     for item in range(scores.shape[0]):
         n = lengths[item]
-        roots[item], largest = best_heads(scores[item], n, single, heads[item, :n])
-        if largest > LARGE or roots[item] < 0:
+        roots, largest = best_heads(scores[item], n, single, heads[item, :n])
+        if largest > LARGE or roots < 0:
             raised, out = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
             closed = np.empty(n + 1, dtype=np.bool_)
             raise_least(scores[item], raised)
             if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
-                roots[item] = best_heads(out, n, single, heads[item, :n])[0]
+                roots = best_heads(out, n, single, heads[item, :n])[0]
+        found[item] = roots >= 0 and (roots <= 1 or not single)
