@@ -78,14 +78,14 @@ def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count:
     return found
 
 
-def measured(case: str, costs: str, loss, asked: Questions, seconds: float, base=None):
+def measured(case: str, costs: str, loss, asked: Questions, seconds: float, bases=()):
     """Return a row of the table, and the reciprocal ranks."""
     aligner = aligner_of(loss)
     semiring = "tropical" if loss.semiring == "tropical" else "probability"
     found = ranking(ranks(asked, losses_of(aligner, asked.pairs, aligner.cost, semiring)))
     draws = np.random.default_rng(0).integers(0, len(found.ranks), size=(1000, len(found.ranks)))
     first = (found.ranks <= 1).astype(float)
-    gain = None if base is None else interval(first - base, draws)
+    gains = [shown(interval(first - base, draws)) for base in bases] + ["-", "-"]
     row = {
         "case": case,
         "costs": costs,
@@ -93,7 +93,8 @@ def measured(case: str, costs: str, loss, asked: Questions, seconds: float, base
         "reciprocal rank": shown(found.reciprocal),
         "first": shown(found.at_1),
         "among five": shown(found.at_5),
-        "first, gain": "-" if gain is None else shown(gain),
+        "first, gain on unit": gains[0],
+        "on hand-written": gains[1],
         "seconds to learn": seconds,
     }
     return row, first
@@ -117,7 +118,9 @@ def compared(
     asked = Questions.encode(abc, questions(test, dictionary, 50))
     row, base = measured(case, "unit", fg.EditDistance(abc), asked, 0.0)
     yield row
-    yield measured(case, hand, Grammar.load(hand).loss(abc), asked, 0.0, base)[0]
+    row, written = measured(case, hand, Grammar.load(hand).loss(abc), asked, 0.0, [base])
+    yield row
+    bases = [base, written]
     start = time.perf_counter()
     loss = fg.EditDistance(abc)
     fit = fg.fit_costs(
@@ -130,12 +133,12 @@ def compared(
     )
     learned = fit.loss("probability")
     seconds = time.perf_counter() - start
-    yield measured(case, "likelihood", learned, asked, seconds, base)[0]
+    yield measured(case, "likelihood", learned, asked, seconds, bases)[0]
     start = time.perf_counter()
     lessons = questions(train[:: max(1, len(train) // (200 if quick else 1000))], dictionary, 20)
     better = fg.fit_ranking(fit, lessons, max_iterations=10 if quick else 40)
     seconds = time.perf_counter() - start
-    yield measured(case, "then ranking", better.loss("probability"), asked, seconds, base)[0]
+    yield measured(case, "then ranking", better.loss("probability"), asked, seconds, bases)[0]
 
 
 def spoken(quick: bool) -> Iterator[Row]:
@@ -165,6 +168,27 @@ def variant_spellings(by_word: dict[str, tuple[str, ...]]) -> list[Pair]:
     return sorted(found, key=lambda pair: zlib.crc32(repr(pair).encode()))
 
 
+def speed(quick: bool) -> Row:
+    """The seconds of 20,000 pairs of ten letters until the likelihood stands still."""
+    rng = np.random.default_rng(0)
+    abc, pairs = fg.Alphabet("abcdefghijklmnopqrstuvwxyz"), []
+    for _ in range(2_000 if quick else 20_000):
+        x = rng.integers(0, 26, size=10)
+        y = np.where(rng.random(10) < 0.1, rng.integers(0, 26, size=10), x)
+        pairs.append((x, np.delete(y, rng.integers(0, 10)) if rng.random() < 0.3 else y))
+    loss = fg.EditDistance(abc)
+    fg.fit_costs(loss, pairs[:10], schedule=Schedule(max_iterations=1))  # compiled
+    start = time.process_time()
+    fit = fg.fit_costs(loss, pairs, smoothing=0.1)
+    return {
+        "case": "speed",
+        "costs": "likelihood",
+        "pairs": len(pairs),
+        "steps": len(fit.log_likelihood),
+        "seconds to learn": time.process_time() - start,
+    }
+
+
 def rows(quick: bool) -> Iterator[Row]:
     if not DATA.is_dir():
         sys.exit(f"no data in {DATA}; set FSTGRAD_DATA")
@@ -177,6 +201,7 @@ def rows(quick: bool) -> Iterator[Row]:
         words = sorted({y for _, y in (*train, *test)})
         yield from compared(f"misreadings {name}", train[part], test[part], words, "ocr", quick)
     yield from spoken(quick)
+    yield speed(quick)
 
 
 if __name__ == "__main__":

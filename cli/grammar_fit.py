@@ -2,8 +2,10 @@
 
 import dataclasses
 import pathlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import click
 import numpy as np
@@ -25,7 +27,7 @@ from fstgrad.costs.ranking import (
     ranking,
     ranks,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import FstgradError, InvalidInputError, RowError
 from fstgrad.grammars import Grammar
 from fstgrad.io import located, read_alphabet, read_lines, read_rows
 from fstgrad.losses import EditDistance, TransducerLoss
@@ -137,19 +139,20 @@ def fit(
     is_words = _reads_words(reference, alphabet, symbols)
     rows = _pairs(pairs, is_words)
     loss = _loss(reference, rows, alphabet, symbols, is_words)
-    found: LearnedCosts = fit_costs(
-        loss,
-        rows,
-        given=learning.given,  # type: ignore[arg-type]
-        tie=learning.tie,  # type: ignore[arg-type]
-        smoothing=learning.smoothing,
-        prior=learning.prior,  # type: ignore[arg-type]
-        held_out=learning.held_out if len(rows) > 1 else 0.0,
-        schedule=Schedule(
-            max_iterations=learning.iterations, restarts=learning.restarts, progress=_progress
-        ),
-        rng=learning.seed,
-    )
+    with _in_lines(pairs):
+        found: LearnedCosts = fit_costs(
+            loss,
+            rows,
+            given=learning.given,  # type: ignore[arg-type]
+            tie=learning.tie,  # type: ignore[arg-type]
+            smoothing=learning.smoothing,
+            prior=learning.prior,  # type: ignore[arg-type]
+            held_out=learning.held_out if len(rows) > 1 else 0.0,
+            schedule=Schedule(
+                max_iterations=learning.iterations, restarts=learning.restarts, progress=_progress
+            ),
+            rng=learning.seed,
+        )
     if isinstance(found, CostFit):
         _report(found, len(rows))
     if rank is not None:
@@ -369,6 +372,18 @@ def _report(found: CostFit, count: int) -> None:
         first, best = found.held_out_log_likelihood[0], max(found.held_out_log_likelihood)
         held = count - len(found.pairs)
         echo(f"held out, {held:,} pairs: {first / held:.4f} -> {best / held:.4f} nats")
+
+
+@contextmanager
+def _in_lines(path: str) -> Iterator[None]:
+    """Turn the number of a pair in an error into the line of its file."""
+    try:
+        yield
+    except FstgradError as error:
+        found = re.match(r"pairs\[(\d+)\]", str(error))
+        if found is None:
+            raise
+        raise RowError(f"{path}:{int(found[1]) + 1}: {error}") from error
 
 
 def _changes(found: LearnedCosts) -> None:

@@ -17,7 +17,7 @@ from fstgrad.costs.source import Source, aligner_of
 from fstgrad.costs.ties import END, kind
 
 _GAP = "·"
-_MOST_PATHS = 20_000  # followed for the alignments after the first
+_MOST_PATHS = 2_000  # followed for the alignments after the first
 _SAME = 1e-9
 
 
@@ -156,6 +156,8 @@ def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Exp
 def explained(aligner: Aligner, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
     """Return the explanation by an aligner; as `explain`."""
     positive_integer("k", k)
+    x = aligner.alphabet.encode(x, name="hypothesis")
+    y = aligner.alphabet.encode(y, name="target")
     found: dict[tuple[object, ...], Alignment] = {}
     for events in itertools.islice(_cheapest(aligner, x, y), _MOST_PATHS):
         alignment = _alignment(aligner, events)
@@ -174,25 +176,41 @@ def explained(aligner: Aligner, x: SequenceLike, y: SequenceLike, k: int = 3) ->
     return Explanation(alignments[0].cost, alignments, tuple(without), aligner.alphabet)
 
 
+class _Partial(NamedTuple):
+    """The end of a path, from a node on; sorted by what the whole path costs, the newest first."""
+
+    whole: float
+    newest: int
+    node: tuple[int, int, int]
+    cost: float
+    path: tuple[object, ...]
+    silent: tuple[int, ...]
+
+
 def _cheapest(aligner: Aligner, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
     """Yield the events of the alignments of a pair, the cheapest first.
 
     Paths grow from the end backwards, by what they cost so far and the least cost from the start to
-    where they are (A*, whose bound is exact).
+    where they are (A*, whose bound is exact).  No path goes round in a silent cycle.
     """
     ids = [aligner.alphabet.encode(side) + 1 for side in (x, y)]
     ahead: FloatArray = -aligner.best_sums(x, y, -aligner.cost)
-    order = itertools.count()
-    heap: list[tuple[float, int, tuple[int, int, int], float, tuple[object, ...]]] = []
-    i, j = len(ids[0]), len(ids[1])
-    for state in range(aligner.num_states):
-        cost = float(aligner.cost[aligner.num_arcs + state])
-        whole = cost + ahead[i, j, state]
+    number = itertools.count(0, -1)
+    heap: list[_Partial] = []
+
+    def push(
+        node: tuple[int, int, int], cost: float, path: tuple[object, ...], silent: tuple[int, ...]
+    ) -> None:
+        whole = cost + float(ahead[node])
         if np.isfinite(whole):
-            path: tuple[object, ...] = (aligner.num_arcs + state, ())
-            heapq.heappush(heap, (whole, next(order), (i, j, state), cost, path))
+            # rounded, so that paths of one cost are followed to their end one after the other
+            heapq.heappush(heap, _Partial(round(whole, 9), next(number), node, cost, path, silent))
+
+    for state in range(aligner.num_states):
+        event = aligner.num_arcs + state
+        push((len(ids[0]), len(ids[1]), state), float(aligner.cost[event]), (event, ()), (state,))
     while heap:
-        _, _, (i, j, state), cost, path = heapq.heappop(heap)
+        _, _, (i, j, state), cost, path, silent = heapq.heappop(heap)
         if (i, j, state) == (0, 0, aligner.start):
             yield np.array(_unrolled(path), dtype=np.int64)
         for p, q in ((i - 1, j - 1), (i - 1, j), (i, j - 1), (i, j)):
@@ -201,11 +219,11 @@ def _cheapest(aligner: Aligner, x: SequenceLike, y: SequenceLike) -> Iterator[In
             key = (state, int(ids[0][p]) if p < i else 0, int(ids[1][q]) if q < j else 0)
             for arc in aligner.arcs_into.get(key, ()):
                 source = int(aligner.source[arc])
-                longer = cost + float(aligner.cost[arc])
-                whole = longer + ahead[p, q, source]
-                if np.isfinite(whole):
-                    item = (whole, next(order), (p, q, source), longer, (arc, path))
-                    heapq.heappush(heap, item)
+                stays = (p, q) == (i, j)
+                if stays and source in silent:
+                    continue
+                visited = (*silent, source) if stays else (source,)
+                push((p, q, source), cost + float(aligner.cost[arc]), (arc, path), visited)
 
 
 def _unrolled(path: tuple[object, ...]) -> list[int]:

@@ -17,7 +17,7 @@ NEEDS_AN_EXTRA = {"GeneralizedRootModel"}  # scikit-learn, which the plain insta
 def modules():
     """Every module of the checkout by the path it has in the wheel."""
     for folder, installed in FOLDERS.items():
-        for path in (ROOT / folder).rglob("*.py"):
+        for path in (*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.rules")):
             yield f"{installed}/{path.relative_to(ROOT / folder).as_posix()}"
 
 

@@ -173,13 +173,13 @@ def test_fit_and_compare(run, rules, tmp_path):
         (2, "ends in .tsv", ["fit", "edit", "p.tsv", "-o", "x.far", "--table", "x.txt"]),
         (1, "no arc of the transducer names a rule",
          ["fit", "edit", "p.tsv", "-o", "x.far", "--tie", "rule"]),
-        (1, "is not in the alphabet", ["fit", "two.rules", "p.tsv", "-o", "x.far",
+        (1, "p.tsv:2: pairs.*is not in the alphabet", ["fit", "two.rules", "p.tsv", "-o", "x.far",
                                        "--symbols", "ab"]),
         (1, "held_out is 1.5", ["fit", "edit", "p.tsv", "-o", "x.far", "--held-out", "1.5"]),
         (1, "no grammar 'edti'", ["fit", "edti", "p.tsv", "-o", "x.far"]),
         (1, "none.tsv is empty", ["compare", "edit", "edit", "none.tsv"]),
         (1, "words is empty", ["compare", "edit", "edit", "p.tsv", "--words", "words"]),
-        (1, "y\\[0\\] is 'x'|is 'x', which is not in the alphabet",
+        (1, "hypothesis\\[0\\] is 'x', which is not in the alphabet",
          ["explain", "two.rules", "x", "a"]),
         (2, "give letters, digits and _", ["new", "no-name"]),
         (1, "the folder|does not exist", ["new", "absent/name"]),
@@ -211,3 +211,26 @@ def test_bad_input_is_one_line(run, rules, tmp_path, code, said, args):
     assert re.search(said, err), err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+def test_unreachable_states_are_counted(run, tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "import pynini\n\nALPHABET = 'a'\nEXAMPLES = [('a', 'a', 0.0)]\n\n\ndef build():\n"
+        "    fst = pynini.accep('a').closure()\n    fst.add_state()\n    return fst\n"
+    )
+    code, out, _ = run("grammar", "test", tmp_path / "odd.py")
+    assert code == 0
+    assert "unreachable       1 states" in out
+    code, _, err = run("grammar", "test", tmp_path / "odd.py", "--strict")
+    assert (code, err) == (1, "fstgrad: 0 unused, 1 unreachable, 0 tied\n")
+
+
+def test_explanations_of_long_pairs_with_many_alignments():
+    """As many alignments as there are ways through a grid cost the same; a few are shown."""
+    abc = fg.Alphabet("ab")
+    found = explain(fg.EditDistance(abc), "ab" * 100, "ba" * 100, k=3)
+    assert found.cost == 2.0
+    assert [a.cost for a in found.alignments] == sorted(a.cost for a in found.alignments)
+    far = explain(fg.EditDistance(abc), "a" * 80, "b" * 40, k=2)
+    assert far.cost == 80.0
+    assert far.is_ambiguous
