@@ -75,7 +75,11 @@ class Distribution(ABC, Generic[Table]):
 
     def covariance(self, r: Table, s: Table) -> Scalar:
         """Return Cov[<r, t(y)>, <s, t(y)>] for two tables like `scores`."""
-        return self.inner(self.covariance_product(s), self._like_scores("r", r))
+        r = self._like_scores("r", r)
+        result = self.inner(self.covariance_product(s), r)
+        if np.isnan(result).any():
+            raise InvalidInputError("r has infinities that cancel; give finite numbers")
+        return result
 
     def log_prob(self, structure: Any) -> Scalar:
         """Return log p(y) in nats; -inf for a structure that is forbidden."""

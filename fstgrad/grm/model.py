@@ -271,11 +271,12 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         if given is None:
             given = getattr(self, "feature_names_in_", [f"x{i}" for i in range(features)])
         given = checks.items("feature_names", given)
-        if len(set(map(str, given))) != features or len(given) != features:
+        names = [str(name) for name in given]
+        if len(set(names)) != features or len(names) != features:
             raise InvalidInputError(
-                f"feature_names has {len(set(given))} distinct names for {features} columns of X"
+                f"feature_names has {len(set(names))} distinct names for {features} columns of X"
             )
-        return [str(name) for name in given]
+        return names
 
     def _problem(self, x: sparse.csr_matrix, weights: FloatArray, offset: FloatArray) -> Problem:
         """Return the samples of the fit with what does not depend on alpha."""

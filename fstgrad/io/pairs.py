@@ -245,5 +245,11 @@ def _binary(path: Path) -> Iterator[IO[bytes]]:
     if str(path) == "-":
         yield sys.stdin.buffer
     else:
+        try:
+            is_path = b"\0" not in os.fsencode(path)
+        except UnicodeEncodeError:
+            is_path = False
+        if not is_path:
+            raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
         with pathlib.Path(path).open("rb") as file:
             yield file

@@ -28,6 +28,7 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
+    integers,
     one_of,
     positive_integer,
     positive_number,
@@ -294,7 +295,7 @@ def nll(
     "exact" and the estimates of log Z.
     """
     one_of("method", method, [*LOSSES, *ESTIMATES])
-    known = np.asarray(gold)
+    known = integers("gold", gold)
     if known.shape == (model.num_nodes,) and (known == UNKNOWN).any():
         return _partial_nll(model, known, method, options)
     if method in LOSSES:

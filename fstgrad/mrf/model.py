@@ -103,7 +103,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
             raise InvalidInputError(f"connectivity is {connectivity!r}; choose 4 or 8")
         edges = grid_edges(height, width, connectivity)
         edges.flags.writeable = False
-        if np.ndim(node_scores) == 3:
+        node_scores = float_array("node_scores", node_scores)
+        if node_scores.ndim == 3:
             node_scores = log_weights("node_scores", node_scores, (height, width, None))
             node_scores = node_scores.reshape(height * width, -1)
         graph = Graph(height * width, edges, (height, width) if connectivity == 4 else None)

@@ -306,8 +306,8 @@ class SequenceModel(Estimator):
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
-        self._pairs(X, Y)
-        return measures.evaluate(self.predict(X), Y, self.loss_)
+        targets = [y for _, y in self._pairs(X, Y)]
+        return measures.evaluate(self.predict(X), targets, self.loss_)
 
     def score(
         self,
@@ -353,7 +353,7 @@ class SequenceModel(Estimator):
         )
 
     def _pairs(self, X: Sequences, Y: Sequences) -> list[XY]:
-        X, Y = items("X", X), [items("a target", y) for y in items("Y", Y)]
+        X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
         if len(X) != len(Y):
             raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
         if len(X) == 0:

@@ -31,5 +31,5 @@ def hamming_transducer(
     if np.ndim(cost) == 2:
         costs = checks.cost_array("cost", cost, (len(alphabet), len(alphabet)))
     else:
-        costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", float(np.asarray(cost))))
+        costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", cost))
     return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])

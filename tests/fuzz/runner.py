@@ -180,7 +180,7 @@ def _made(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
             result = function(**arguments)
         except fg.FstgradError:
             result = 0.0
-        except MemoryError:
+        except (MemoryError, FileNotFoundError, IsADirectoryError, PermissionError):
             result = 0.0
         except BaseException as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
