@@ -9,6 +9,7 @@ import fstgrad.torch as fgt
 ABC = fg.Alphabet("abc")
 EDIT = fg.EditDistance(ABC)
 GOLD = torch.tensor([[0, 1, 2, -100], [2, -100, 1, 0]])
+WRITTEN = torch.tensor([[1, 2], [1, -100]])  # what CTC paths collapse to; 0 is the blank
 HYPOTHESES = torch.tensor([[[0, 1, 2], [0, 1, -100]], [[2, 1, -100], [-100, -100, -100]]])
 HEADS = torch.tensor([[0, 1, 2], [2, 0, -100]])
 FEATURES = torch.linspace(-1, 1, 2 * 4 * 4 * 2).reshape(2, 4, 4, 2)
@@ -43,6 +44,10 @@ MODULES = {
                         lambda m, e, t: m(e, t, GOLD)),
     "NBestRiskLoss": ([(2, 2)], lambda: fgt.NBestRiskLoss(EDIT),
                       lambda m, s: m(s, HYPOTHESES, GOLD)),
+    "CTCLoss": ([(2, 5, 3)], lambda: fgt.CTCLoss(), lambda m, s: m(s, WRITTEN)),
+    "CTCRiskLoss": ([(2, 5, 3)], lambda: fgt.CTCRiskLoss(EDIT), lambda m, s: m(s, WRITTEN)),
+    "CTCSoftmaxMarginLoss": ([(2, 5, 3)], lambda: fgt.CTCSoftmaxMarginLoss(EDIT),
+                             lambda m, s: m(s, WRITTEN)),
     "LatticeSoftmaxMarginLoss": ([(2, max(SIZES))], lambda: fgt.LatticeSoftmaxMarginLoss(EDIT),
                                  lambda m, s: m(arcs(s), LATTICES, TEXTS)),
     "LatticeRiskLoss": ([(2, max(SIZES))], lambda: fgt.LatticeRiskLoss(EDIT),
