@@ -11,6 +11,7 @@ import numpy as np
 from fstgrad.cli.border import COUNT, INTEGER, POSITIVE, SEED, Input, Output, whole
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm.families import BASES, resolve
 from fstgrad.grm.files import Table, read_table
 from fstgrad.io import replacing, write_text
 
@@ -27,7 +28,7 @@ def grm() -> None:
 @click.option("--k", type=COUNT, default=2, show_default=True, help="The largest size of a set.")
 @click.option("--alpha", type=POSITIVE, default=0.01, show_default=True, help="The l1 penalty.")
 @click.option(
-    "--base", type=click.Choice(["poisson", "exponential", "gaussian"]), default="poisson",
+    "--base", type=click.Choice(list(BASES)), default="poisson",
     show_default=True, help="The family of one column given the others.",
 )  # fmt: skip
 @click.option("--features", type=COUNT, help="Keep the columns with the largest totals.")
@@ -38,7 +39,8 @@ def grm() -> None:
 )  # fmt: skip
 @click.option("--stagewise", is_flag=True, help="Larger sets only over cliques of smaller ones.")
 @click.option(
-    "--symmetrize", type=click.Choice(["average", "min", "max"]), default="average",
+    "--symmetrize", type=click.Choice(["joint", "average", "min", "max"]),
+    default="joint",
     show_default=True, help="How the estimates of a set become one.",
 )  # fmt: skip
 @click.option("--tol", type=POSITIVE, default=1e-4, show_default=True, help="Largest KKT residual.")
@@ -52,12 +54,12 @@ def fit(
     counts: str,
     k: int,
     alpha: float,
-    base: Literal["poisson", "exponential", "gaussian"],
+    base: str,
     features: int | None,
     variable: str | None,
     interactions: Literal["strongest", "all"],
     stagewise: bool,
-    symmetrize: Literal["average", "min", "max"],
+    symmetrize: Literal["joint", "average", "min", "max"],
     tol: float,
     jobs: int,
     checkpoint: str | None,
@@ -139,7 +141,7 @@ def sample(
     else:
         text = io.StringIO(newline="")
         csv.writer(text, lineterminator="\n").writerow(fitted.names_)
-        shape = "%d" if fitted.base == "poisson" else "%.17g"
+        shape = "%d" if resolve(fitted.base).whole_numbers else "%.17g"
         np.savetxt(text, draws.values, fmt=shape, delimiter=",")
         if output is None:
             echo(text.getvalue(), nl=False)
@@ -163,6 +165,23 @@ def score(model: str, counts: str, variable: str | None) -> None:
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
     echo(f"{fitted.score(matrix):.12g}")
+
+
+@grm.command()
+@click.argument("model", type=INPUT)
+@click.argument("counts", type=INPUT)
+@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="How many samples.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers.")
+def report(model: str, counts: str, variable: str | None, count: int, seed: int) -> None:
+    """Compare samples of MODEL with COUNTS: means, variances, zeros and pairs of columns."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    fitted = GeneralizedRootModel.load(model)
+    matrix, names = read_table(counts, variable)
+    if names is not None and set(fitted.names_) <= set(names):
+        matrix = matrix[:, [names.index(name) for name in fitted.names_]]
+    echo(str(fitted.report(matrix, samples=count, rng=seed)))
 
 
 def _strongest_columns(table: Table, features: int | None) -> Table:

@@ -5,8 +5,11 @@ Reading order
 - `measures`, `bounds` : piecewise-linear bounds of A(eta).
 - `base` : what a univariate family is; `tables`, `dispersion`, `count_families`, `continuous`,
   `families` : the families.
-- `design`, `regression`, `fitting` : the shared columns, one node, all nodes and their union.
-- `parameters` : a model; `conditionals`, `normalization`, `sampling`, `partition` : its answers.
-- `model` : the estimator, with `inference`, `preparation`, `storage`, `progress`; `files` : tables.
+- `design` : the shared columns; `newton` : proximal Newton steps; `regression`, `joint` : one node,
+  all nodes with tied parameters; `fitting`, `problem` : threads, checkpoints, the data of a fit.
+- `parameters` : a model; `conditionals`, `normalization`, `sampling`, `partition`, `report` : its
+  answers.
+- `model` : the estimator, with `inference`, `selection`, `preparation`, `storage`, `progress`;
+  `files` : tables.
 - `kernels` : the compiled loops.
 """

@@ -162,6 +162,10 @@ class Base(ABC):
         out[0] = self.independent(float(means[0]))
         return out
 
+    def first_draw(self, intercepts: FloatArray) -> FloatArray:
+        """Return the eta (c,) that Gibbs chains start from: a typical law of the data."""
+        return intercepts
+
     def prepared(self, values: FloatArray) -> FloatArray:
         """Return the values that the family models, given those of the data."""
         return values

@@ -196,6 +196,10 @@ class NegativeBinomial(CountBase):
     def _key(self) -> tuple[Any, ...]:
         return (self.law_mean, self.dispersion)
 
+    def first_draw(self, intercepts: FloatArray) -> FloatArray:
+        """Return 0: the law itself, while intercepts without interactions may be far from it."""
+        return np.zeros(intercepts.shape)
+
     def _law(self) -> tuple[float, float]:
         if self.law_mean is None or self.dispersion is None:
             raise InvalidInputError(
@@ -275,6 +279,10 @@ class Hurdle(CountBase):
     def independent(self, mean: float) -> float:
         """Return what the inner family does."""
         return self.inner.independent(mean)
+
+    def first_draw(self, intercepts: FloatArray) -> FloatArray:
+        """Return what the inner family does."""
+        return np.append(self.inner.first_draw(intercepts[:-1]), 0.0)
 
     def start(self, means: FloatArray) -> FloatArray:
         """Return the start of the inner family and the log odds of zero that it lacks."""

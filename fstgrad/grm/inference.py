@@ -1,5 +1,6 @@
 """What a fitted model answers: conditionals, samples, log-partition, its strongest sets."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
-from fstgrad.grm import conditionals, normalization, partition, sampling
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm import conditionals, normalization, partition, report, sampling
 
 if TYPE_CHECKING:
     from fstgrad.grm.parameters import Parameters
@@ -108,6 +110,33 @@ class InferenceMixin:
             for i in ranked[:top]
         ]
 
+    def report(self, X: Any, *, samples: int = 2000, rng: Seed = 0) -> report.FitReport:
+        """Compare Gibbs draws with data X (n, p): means, variances, zeros, rank correlations, MMD.
+
+        `print(model.report(X))` shows a table.
+        """
+        self._fitted()
+        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
+        return report.fit_report(self, x.toarray(), samples=samples, rng=rng)
+
+    def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
+        """Return the rows of X in which a set of columns is largest together."""
+        self._fitted()
+        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
+        unknown = [name for name in names if name not in self.names_]
+        if unknown:
+            raise InvalidInputError(f"names has {unknown[0]!r}, which is no column of the model")
+        return report.supporting_rows(self, x.toarray(), tuple(names), top)
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """Return the pseudo-log-likelihood of each row, (n,), in nats."""
+        return np.asarray(self.pseudo_log_likelihood(X))  # type: ignore[attr-defined]
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+        """Return the names of the columns."""
+        self._fitted()
+        return np.array(self.names_, dtype=object)
+
     def to_networkx(self, top: int | None = None) -> Any:
         """Return a networkx graph of the sets, the `top` strongest of each size or all.
 
@@ -137,7 +166,7 @@ class InferenceMixin:
         graph = self.to_networkx(top)
         graph.remove_nodes_from(list(networkx.isolates(graph)))
         axes = pyplot.subplots()[1] if ax is None else ax
-        colors = ["tab:red" if w < 0 else "tab:blue" for *_, w in graph.edges(data="weight")]
+        colors = [_edge_color(data) for *_, data in graph.edges(data=True)]
         networkx.draw_networkx(
             graph, networkx.spring_layout(graph, seed=0), ax=axes, node_size=60, font_size=8,
             edge_color=colors,
@@ -161,3 +190,10 @@ class InferenceMixin:
 
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
         return self.parameters_
+
+
+def _edge_color(edge: dict[str, Any]) -> str:
+    """Return blue for a positive pair, red for a negative one, grey where only larger sets act."""
+    if edge["weight"] == 0.0:
+        return "tab:gray"
+    return "tab:red" if edge["weight"] < 0 else "tab:blue"

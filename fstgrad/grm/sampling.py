@@ -1,12 +1,13 @@
 """Gibbs sampling over the node conditionals, with diagnostics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
+from fstgrad.grm import normalization
 from fstgrad.grm.parameters import Parameters
 
 
@@ -66,8 +67,12 @@ def gibbs(
     checks.positive_integer("thin", thin)
     checks.positive_integer("burn_in", burn_in, minimum=0)
     generator = checks.generator(rng)
-    running = Chains(parameters, many)
+    normalization.require(parameters, "sample")
+    rows = zip(parameters.families, parameters.intercepts, strict=True)
+    typical = np.array([family.first_draw(eta) for family, eta in rows])
+    running = Chains(replace(parameters, intercepts=typical), many)
     running.sweep(generator, weight=0.0)
+    running.parameters = parameters
     for _ in range(burn_in):
         running.sweep(generator)
     each = -(-count // many)

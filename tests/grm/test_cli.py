@@ -68,6 +68,9 @@ def test_fit_top_sample_score(tmp_path, counts):
     assert lines[0] == f"2\t{strongest[0].value:.6g}\t" + " + ".join(strongest[0].names)
     score = float(run("score", model, table).output)
     assert score == pytest.approx(fitted.score(counts[:, [0, 2, 3]]), abs=1e-10)
+    report = run("report", model, table, "-n", 200).output.splitlines()
+    assert [line.split()[0] for line in report[:4]] == ["column", "ape", "cat", "dog"]
+    assert "Spearman difference" in report[4]
     rows = run("sample", model, "-n", 4, "--seed", 1).stdout.splitlines()
     assert rows[0] == "ape,cat,dog"
     assert len(rows) == 5

@@ -154,6 +154,8 @@ def integrate(eta: FloatArray, c: float, tolerance: float, moments: Moments) -> 
     if not window(eta, c, place):
         return False
     left, right = place[0], place[1]
+    if not right - left > 1e-9 * (1.0 + abs(left)):
+        return False  # so far out that neighbouring floats are the whole window
     moments.height[0] = log_integrand(place[2], eta, c)
     moments.size[0] = abs(c * place[2])
     for j in range(k):

@@ -1,0 +1,193 @@
+"""Cases that once failed: stalled solvers, wide sums, sums that stopped early, silent models."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fstgrad as fg
+from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.grm import families, measures, partition
+from fstgrad.grm.bounds import log_moment
+from fstgrad.grm.sampling import gibbs
+from tests.grm.test_inference import parameters
+
+pytest.importorskip("sklearn")
+
+
+@pytest.mark.parametrize("mean", [50, 100])
+def test_zero_inflated_columns_are_solved(mean):
+    rng = np.random.default_rng(0)
+    x = rng.poisson(mean, (400, 2)) * (rng.random((400, 2)) < 0.5)
+    model = fg.GeneralizedRootModel(k=2, alpha=1e-3, interactions="all", tol=1e-5)
+    assert model.fit(x).kkt_.max() <= 1e-5
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+def test_genes_with_means_of_thousands_are_solved(symmetrize):
+    rng = np.random.default_rng(0)
+    depth = rng.gamma(8, 1 / 8, (200, 1))
+    x = rng.poisson(depth * rng.gamma(20, 1 / 20, (200, 3)) * [6000, 10_000, 14_000])
+    model = fg.GeneralizedRootModel(k=2, alpha=0.01, symmetrize=symmetrize).fit(x)
+    assert model.kkt_.max() <= 1e-6
+    assert np.isfinite(model.pseudo_log_likelihood(x)).all()  # was NaN at such means
+    assert model.sample(4, 0).shape == (4, 3)  # modes above 20,000 were refused
+
+
+@pytest.mark.parametrize("eta", [[100.0], [100.0, 0.3], [60.0, -2.0, 1.0]])
+def test_huge_means_have_values(eta):
+    interval = families.Poisson().log_partition(eta)
+    assert interval.value == pytest.approx(np.exp(eta[0]), rel=1e-9)
+    assert interval.lower <= interval.value <= interval.upper
+    assert np.isfinite(families.Poisson().hessian(eta)).all()
+
+
+@pytest.mark.parametrize(
+    "base, eta",
+    [(families.Poisson(), [800.0]), (families.Exponential(), [-1e-30, 1.0])],
+)
+def test_sums_beyond_floats_are_refused(base, eta):
+    with pytest.raises(InvalidInputError, match="direct sum"):
+        base.log_partition(eta)
+
+
+def test_gaussian_bounds_reach_a_tolerance_quickly():
+    eta = np.array([-8.0, 15.0, -20.0, 11.0])
+    start = time.process_time()
+    interval = families.Gaussian().log_partition(eta, method="bounds", tol=1e-3)
+    assert interval.upper - interval.lower <= 1e-3
+    assert time.process_time() - start < 5.0  # was up to 14 s
+
+
+def test_an_exact_sum_sees_the_far_mode():
+    # x_0 has half of its mass at 0 and half near 300, beyond the boxes of 64 and 128 counts
+    model = parameters("poisson", [[6.687, -34.05], [0.0, 0.0]], ((2, 2), {(0, 1): 0.01}))
+    found = partition.log_partition(model, "exact", samples=2, steps=1, rng=0)
+    counts = np.arange(900.0)
+    base, roots = families.Poisson().log_base(counts), np.sqrt(counts)
+    left = base + 6.687 * counts - 34.05 * roots
+    total = left[:, None] + base[None, :] + 0.01 * roots[:, None] * roots[None, :]
+    assert found.exact
+    assert found.value == pytest.approx(np.logaddexp.reduce(total.ravel()), rel=1e-12)
+    assert partition._box_sum(model, 64, 1) == pytest.approx(partition._box_sum(model, 128, 1))
+    assert found.value > partition._box_sum(model, 128, 1) + 1.0
+
+
+def test_a_sum_that_cannot_be_bounded_is_not_exact():
+    model = parameters("poisson", [[0.0, 0.0], [0.0, 0.0]], ((2, 2), {(0, 1): 30.0}))
+    with pytest.raises(InvalidInputError, match="ais"):
+        partition.log_partition(model, "exact", samples=2, steps=1, rng=0)
+
+
+def test_a_loaded_model_knows_the_columns_of_its_frame(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    x = np.random.default_rng(0).poisson(1.0, (80, 3))
+    frame = pandas.DataFrame(x, columns=["a", "b", "c"])
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(frame)
+    model.save(tmp_path / "model.npz")
+    loaded = fg.GeneralizedRootModel.load(tmp_path / "model.npz")
+    assert loaded.score(frame) == model.score(frame)
+    with pytest.raises(InvalidInputError, match="feature names"):
+        loaded.score(frame[["c", "a", "b"]])
+
+
+@pytest.mark.parametrize("rate", [3.0, 4e5, 1.6e8])
+@pytest.mark.parametrize("deviations", [-30.0, -6.0, 0.0, 6.0, 30.0])
+def test_bounds_of_poisson_pieces_hold(rate, deviations):
+    from scipy.stats import norm
+
+    left = max(1.0, np.floor(rate + deviations * np.sqrt(rate)))
+    measure = measures.PoissonMeasure(np.log([[rate]]))
+    row, zero = np.zeros(1, dtype=np.int64), np.zeros(1)
+    low, high = measure.log_mass(row, np.array([left]), np.array([np.inf]), zero)
+    assert low[0] <= high[0]
+    # term by term from the largest count on that matters
+    first = max(left, np.floor(rate - 40 * np.sqrt(rate)), 1.0)
+    x = first + np.arange(0, 80 * np.sqrt(rate) + 200, max(1.0, np.sqrt(rate) / 2e4))
+    step = x[1] - x[0]
+    exact = np.logaddexp.reduce(measure.log_term(np.zeros(x.size, dtype=np.int64), x))
+    if step == 1.0:
+        assert low[0] <= exact + 1e-9 * (1 + abs(exact))
+        assert exact - 1e-9 * (1 + abs(exact)) <= high[0]
+    else:  # a normal law is good to a thousandth there
+        normal = rate + norm.logsf((left - 0.5 - rate) / np.sqrt(rate))
+        assert low[0] <= normal + 0.05
+        assert normal - 0.05 <= high[0]
+
+
+def test_a_model_without_normalizer_is_announced_and_not_sampled():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(10, 8)) + 3 * rng.normal(size=(10, 1))
+    settings = {"k": 2, "base": "gaussian", "alpha": 1e-3, "tol": 1e-2}
+    with pytest.warns(UserWarning, match="no normalizer"):
+        model = fg.GeneralizedRootModel(**settings, symmetrize="max").fit(x)
+    assert fg.GeneralizedRootModel(**settings).fit(x).is_normalizable()
+    assert not model.is_normalizable()
+    with pytest.raises(InfeasibleError, match="no normalizer"):
+        model.sample(3, 0)
+    with pytest.raises(InfeasibleError):
+        model.log_partition("ais", samples=4, steps=2)
+
+
+def test_few_effective_samples_are_announced():
+    model = parameters("poisson", [[0.5, 0.0]] * 4, ((2, 2), {(0, 1): 1.5, (2, 3): 1.5}))
+    with pytest.warns(UserWarning, match="effective samples"):
+        partition.annealed(model, samples=40, steps=1, rng=0)
+
+
+def test_the_plot_tells_pairs_from_larger_sets():
+    from fstgrad.grm.inference import _edge_color
+
+    colors = [_edge_color({"weight": w}) for w in (0.5, -0.5, 0.0)]
+    assert colors == ["tab:blue", "tab:red", "tab:gray"]
+
+
+@pytest.mark.parametrize(
+    "base",
+    [families.NegativeBinomial(3.0, 0.5), families.Hurdle(families.NegativeBinomial(800.0, 2.0)),
+     families.Hurdle(families.Poisson()), families.Bernoulli(),
+     families.FiniteCounts(lambda x: -0.1 * x, largest=30, scale="log")],
+    ids=lambda b: b.name,
+)  # fmt: skip
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_sums_of_count_families_are_plain_sums(base, k):
+    rng = np.random.default_rng(k)
+    eta = rng.uniform(-0.5, 0.3, size=k + base.own)
+    x = np.arange(1.0 + (len(base.log_measure) - 1 if hasattr(base, "log_measure") else 60_000))
+    t = base.statistics(x, k)
+    height = t @ eta + base.log_base(x)
+    value = np.logaddexp.reduce(height)
+    p = np.exp(height - value)
+    mean = p @ t
+    assert base.log_partition(eta).value == pytest.approx(value, rel=1e-11, abs=1e-11)
+    np.testing.assert_allclose(base.gradient(eta), mean, rtol=1e-9, atol=1e-11)
+    expected = (t - mean).T @ (p[:, None] * (t - mean))
+    np.testing.assert_allclose(base.hessian(eta), expected, rtol=1e-7, atol=1e-9)
+    assert base.mean(eta) == pytest.approx(p @ x, rel=1e-9)
+
+
+def test_draws_of_wide_counts_follow_their_law():
+    base = families.NegativeBinomial(5000.0, 2.0)
+    model = parameters("poisson", [[0.0]])
+    model = type(model)((base,), 1, np.zeros((1, 1)), ())
+    draws = gibbs(model, 20_000, 0, burn_in=0, thin=1, chains=20_000).values[:, 0]
+    from scipy.stats import kstest, nbinom
+
+    assert (draws == np.floor(draws)).all()
+    assert kstest(draws, nbinom(2.0, 2.0 / 5002.0).cdf).pvalue > 1e-4
+
+
+def test_one_piece_of_the_line_bounds_the_integral():
+    lower, upper = log_moment(families.Exponential().sides(np.array([[-2.0]]), 0.0), domains=1)
+    assert lower[0] <= -np.log(2.0) <= upper[0]
+
+
+def test_sparse_and_dense_agree_for_every_base():
+    x = np.random.default_rng(0).poisson(0.8, (120, 4))
+    for base in ("negative-binomial", "hurdle-poisson", "bernoulli"):
+        models = [
+            fg.GeneralizedRootModel(k=2, base=base, alpha=0.02, tol=1e-5).fit(data)
+            for data in (x, sparse.csr_matrix(x))
+        ]
+        assert models[0].score(x) == pytest.approx(models[1].score(sparse.csr_matrix(x)), abs=1e-12)

@@ -1,0 +1,82 @@
+"""Choosing alpha, reports, and what scikit-learn asks of every base."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.errors import InvalidInputError
+from fstgrad.grm import report
+from fstgrad.grm.families import BASES
+from tests.grm.test_fit import counts
+
+pytest.importorskip("sklearn")
+FRACTIONS = {  # these checks draw fractions and do not ask the tags
+    name: "draws fractions; see test_weights_are_repeated_rows"
+    for name in (
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_sample_weight_equivalence_on_sparse_data",
+    )
+}
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+def test_alpha_max_is_where_the_first_set_enters(symmetrize):
+    x = counts(n=400, p=6)
+    model = fg.GeneralizedRootModel(k=3, symmetrize=symmetrize)
+    top = model.alpha_max(x)
+    for factor, some in ((1.0, False), (0.999, True)):
+        fitted = fg.GeneralizedRootModel(k=3, symmetrize=symmetrize, alpha=factor * top).fit(x)
+        assert bool(fitted.parameters_.flat[3].size) is some
+
+
+def test_criteria_prefer_neither_end_of_the_path():
+    x = counts(n=400, p=5)
+    for criterion in ("ebic", "cv"):
+        found = fg.GeneralizedRootModel(k=2, tol=1e-5).select(x, 6, criterion=criterion, folds=3)
+        assert (np.diff(found.alphas) < 0).all()
+        assert int(np.flatnonzero(found.alphas == found.model.alpha)[0]) > 0
+        assert np.isfinite(found.criterion).all()
+
+
+def test_strong_sets_are_stable():
+    x = counts(n=400, p=5)
+    found = fg.GeneralizedRootModel(k=2, alpha=0.05).stability(x, samples=6)
+    assert max(found.values()) == 1.0
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def test_a_report_tells_the_right_model_from_independence():
+    x = counts(n=1500, p=5)
+    joint = fg.GeneralizedRootModel(k=2, alpha=0.005, base="hurdle-negative-binomial", tol=1e-4)
+    alone = fg.GeneralizedRootModel(k=1, base="hurdle-negative-binomial", tol=1e-4)
+    good, poor = (model.fit(x).report(x, samples=1500) for model in (joint, alone))
+    assert good.spearman < 0.5 * poor.spearman
+    assert good.discrepancy < poor.discrepancy
+    np.testing.assert_allclose(good.samples["mean"], x.mean(axis=0), rtol=0.15)
+    np.testing.assert_allclose(good.samples["zeros"], (x == 0).mean(axis=0), atol=0.05)
+    assert len(str(good).splitlines()) == 7
+    assert report.spearman_difference(x, x) == 0.0
+    rows = joint.supporting_rows(x, ("x0", "x1"), 3)
+    assert x[rows[0], :2].prod() == x[:, :2].prod(axis=1).max()
+    with pytest.raises(InvalidInputError, match="no column"):
+        joint.supporting_rows(x, ("x0", "y"))
+
+
+def test_scores_and_names_follow_scikit_learn():
+    x = counts(p=4)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x)
+    assert model.score_samples(x).mean() / 4 == pytest.approx(model.score(x))
+    assert model.get_feature_names_out().tolist() == ["x0", "x1", "x2", "x3"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("base", list(BASES))
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_checks_of_scikit_learn_for_every_base(base, k):
+    from sklearn.utils.estimator_checks import check_estimator
+
+    expected = FRACTIONS if BASES[base].whole_numbers else {}
+    check_estimator(
+        fg.GeneralizedRootModel(k=k, base=base), on_skip=None, expected_failed_checks=expected
+    )
