@@ -3,8 +3,8 @@
 Reading order
 -------------
 - `measures`, `bounds` : piecewise-linear bounds of A(eta).
-- `base` : what a univariate family is; `tables`, `dispersion`, `count_families`, `continuous`,
-  `families` : the families.
+- `base` : what a univariate family is; `tables`, `dispersion`, `count_families`,
+  `finite_families`, `continuous`, `families` : the families.
 - `design` : the shared columns; `newton` : proximal Newton steps; `regression`, `joint` : one node,
   all nodes with tied parameters; `fitting`, `problem` : threads, checkpoints, the data of a fit.
 - `parameters` : a model; `conditionals`, `normalization`, `sampling`, `partition`, `report` : its

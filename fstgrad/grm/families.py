@@ -6,13 +6,12 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm.base import Base, Bounds, Method
 from fstgrad.grm.continuous import Exponential, Gaussian
 from fstgrad.grm.count_families import (
-    Bernoulli,
     CountBase,
-    FiniteCounts,
     Hurdle,
     NegativeBinomial,
     Poisson,
 )  # fmt: skip
+from fstgrad.grm.finite_families import Bernoulli, FiniteCounts
 
 __all__ = [
     "BASES", "Base", "Bernoulli", "Bounds", "CountBase", "Exponential", "FiniteCounts", "Gaussian",

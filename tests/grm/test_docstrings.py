@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 
-@pytest.mark.parametrize("module", ["base", "count_families", "model"])
+@pytest.mark.parametrize("module", ["base", "finite_families", "model"])
 def test_docstrings_run(module):
     found = importlib.import_module(f"fstgrad.grm.{module}")
     names = {"np": importlib.import_module("numpy"), **vars(found)}
