@@ -53,7 +53,7 @@ class Output(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Number(click.ParamType):
+class Number(click.ParamType):  # type: ignore[type-arg]
     """A number in a range; NaN is an error, infinity too unless it is allowed."""
 
     name = "float"
@@ -95,14 +95,17 @@ COST = Number(0, infinite=True)
 
 
 def _check_text(
-    kind: click.ParamType, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    kind: click.ParamType,
+    value: Any,
+    param: click.Parameter | None,
+    ctx: click.Context | None,  # type: ignore[type-arg]
 ) -> None:
     if not str(value) or "\0" in str(value):
         kind.fail(f"{value!r} is not a path", param, ctx)
 
 
 def _remember(
-    kind: click.ParamType,
+    kind: click.ParamType,  # type: ignore[type-arg]
     path: str,
     is_output: bool,
     param: click.Parameter | None,

@@ -38,6 +38,6 @@ def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> N
             "compare models that were trained on the same columns"
         )
     inputs, targets = columns(pairs, *models[0][1:])
-    predictions = [[list(y) for y in model.predict(inputs)] for model, *_ in models]
-    result = compared(*predictions, targets, resamples=resamples, rng=seed)
+    ours, theirs = ([list(y) for y in model.predict(inputs)] for model, *_ in models)
+    result = compared(ours, theirs, targets, resamples=resamples, rng=seed)
     echo(json.dumps(result._asdict()))

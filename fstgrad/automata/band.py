@@ -71,7 +71,7 @@ def barred_states(machine: TargetMachine, length: int, band: Band) -> BoolArray:
     read = np.arange(length, -1, -1)[:, None, None]
     below = machine.place[None, :, :, 1] - read < low
     above = machine.place[None, :, :, 0] - read > high
-    barred: BoolArray = (below | above).any(axis=2)
+    barred: BoolArray = np.logical_or.reduce(below | above, axis=2)
     return barred
 
 

@@ -245,7 +245,7 @@ def _text(path: pathlib.Path, delimiter: str) -> tuple[Any, list[str] | None]:
     lines = read_lines(path)
     first = next(csv.reader(lines[:1], delimiter=delimiter), [])
     try:
-        names = None if [float(cell) for cell in first] else []
+        names: list[str] | None = None if [float(cell) for cell in first] else []
     except ValueError:
         names = first
     body = lines[int(names is not None) :]

@@ -154,7 +154,9 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
     if not 0 <= used <= min(len(rows), len(values)):
         raise InvalidInputError(f"{used:,} entries of a sparse matrix with {len(values):,} values")
     try:
-        matrix = sparse.csc_matrix((values[:used], rows[:used], pointers), shape=shape)
+        matrix = sparse.csc_matrix(
+            (values[:used], rows[:used], pointers), shape=(shape[0], shape[1])
+        )
     except ValueError as error:
         raise InvalidInputError(f"a sparse matrix is damaged: {error}") from error
     return sparse_matrix("a sparse matrix", matrix)

@@ -280,7 +280,7 @@ def arcs_of_slots(
 ) -> ScoredArcs:
     """Return the arcs of a confusion network, slot by slot."""
     instance("alphabet", alphabet, Alphabet, "an Alphabet")
-    rows = []
+    rows: list[tuple[int, int, int, float]] = []
     for t, slot in enumerate(items("slots", slots)):
         for pair in items(f"slots[{t}]", slot):
             if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -290,8 +290,8 @@ def arcs_of_slots(
             rows.append((t, t + 1, label, score))
     if not rows:
         raise InvalidInputError("slots is empty; give at least one slot with an alternative")
-    source, nextstate, label, scores = zip(*rows, strict=True)
-    return ScoredArcs.checked(source, nextstate, label, scores, len(alphabet))
+    source, nextstate, labels, scores = map(list, zip(*rows, strict=True))
+    return ScoredArcs.checked(source, nextstate, labels, scores, len(alphabet))
 
 
 def fst_arrays(

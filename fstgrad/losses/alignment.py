@@ -64,10 +64,9 @@ class SmithWaterman(TransducerLoss):
         gap_open: float | None = None,
         gap_extend: float | None = None,
     ) -> None:
+        plain = np.where(np.eye(len(alphabet)) == 1, match, substitute).astype(np.float64)
+        costs = plain if matrix is None else -alignment_scores(matrix, alphabet)
         if gap_open is not None:
-            costs = -alignment_scores(matrix, alphabet) if matrix is not None else None
-            if costs is None:
-                costs = np.where(np.eye(len(alphabet)) == 1, match, substitute)
             fst = transducers.alignment_transducer.arrays(
                 alphabet,
                 costs,

@@ -333,7 +333,8 @@ class SumLoss(Loss):
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]
-        return np.sum(parts, axis=0)
+        total: FloatArray = np.sum(parts, axis=0)
+        return total
 
     def _unchecked(self, target: Target) -> SumTargetLoss:
         return SumTargetLoss(tuple(loss._unchecked(target) for loss in self.losses))

@@ -104,7 +104,12 @@ class Factors(NamedTuple):
         counts = np.bincount(members, minlength=num_nodes)
         return cls(
             np.concatenate(flat) if flat else np.empty(0),
-            *(np.array(x, np.int64) for x in (cell, first, scope, stride, size, owner)),
+            np.array(cell, np.int64),
+            np.array(first, np.int64),
+            members,
+            np.array(stride, np.int64),
+            np.array(size, np.int64),
+            np.array(owner, np.int64),
             np.argsort(members, kind="stable").astype(np.int64),
             np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         )

@@ -165,11 +165,12 @@ class MRFClassifier:
         chains = (
             [PersistentChains(self.graph, 5, random) for _ in X] if self.method == "pcd" else []
         )
-        options: list[dict[str, Any]] = {
+        by_method: dict[str, list[dict[str, Any]]] = {
             "hinge": [{}] * len(X),
             "cd": [{"rng": random}] * len(X),
             "pcd": [{"persistent": own} for own in chains],
-        }[self.method]
+        }
+        options = by_method[self.method]
         kind = "hinge" if self.method == "hinge" else "cd"
         total, kept, value = np.zeros_like(theta), 0, float("nan")
         for number in range(self.max_iter):

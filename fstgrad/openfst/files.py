@@ -156,18 +156,21 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
         start = _state(fields[0]) if start is None else start
     if start is None:
         raise FstError(f"{name} is empty; give the arcs of a transducer in AT&T text")
-    source, ilabel, olabel, weight, nextstate = ([arc[i] for arc in arcs] for i in range(5))
-    number = {state: i for i, state in enumerate(sorted({start, *final, *source, *nextstate}))}
-    ends = np.full(len(number), np.inf)
-    ends[[number[state] for state in final]] = list(final.values())
+    source, nextstate = [arc[0] for arc in arcs], [arc[4] for arc in arcs]
+    ilabel, olabel = [arc[1] for arc in arcs], [arc[2] for arc in arcs]
+    weight = [arc[3] for arc in arcs]
+    states = sorted({start, *final, *source, *nextstate})
+    rank = {state: i for i, state in enumerate(states)}
+    ends = np.full(len(rank), np.inf)
+    ends[[rank[state] for state in final]] = list(final.values())
     return FstArrays(
         arc_type="log64",
-        start=number[start],
+        start=rank[start],
         final=ends,
-        source=np.array([number[state] for state in source], dtype=np.int64),
+        source=np.array([rank[state] for state in source], dtype=np.int64),
         ilabel=np.array(ilabel, dtype=np.int64),
         olabel=np.array(olabel, dtype=np.int64),
-        nextstate=np.array([number[state] for state in nextstate], dtype=np.int64),
+        nextstate=np.array([rank[state] for state in nextstate], dtype=np.int64),
         weight=np.array(weight, dtype=np.float64),
         input_symbols=table.symbols,
         output_symbols=table.symbols,

@@ -9,7 +9,7 @@ from fstgrad.checks import IntArray
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.binary import Fst, from_arrays, to_arrays
-from fstgrad.openfst.library import pynini
+from fstgrad.openfst.library import pynini, pywrapfst
 
 Part = tuple[IntArray, bool]  # labels, and whether any number of them may follow each other
 Pair = tuple[Sequence[int], Sequence[int]]
@@ -75,10 +75,10 @@ def rewrite(
     FstError
         OpenFst cannot compile the rule.
     """
-    mode = "obl" if is_obligatory else "opt"
+    mode: Literal["obl", "opt"] = "obl" if is_obligatory else "opt"
     try:
         return pynini.cdrewrite(replacement, before, after, strings, direction=direction, mode=mode)
-    except (pynini.FstOpError, pynini.FstArgError) as error:
+    except (pywrapfst.FstOpError, pywrapfst.FstArgError) as error:
         raise FstError(f"the rule cannot be compiled ({error}); simplify its contexts") from error
 
 

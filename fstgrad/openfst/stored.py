@@ -17,7 +17,7 @@ table     magic, name, next free label, size; then symbols and labels
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -151,13 +151,13 @@ class _Reader:
             raise self.damaged(f"version {version} of type {kind!r}")
         inputs = self._table() if flags & _HAS_INPUTS else None
         outputs = self._table() if flags & _HAS_OUTPUTS else None
-        weight = WEIGHTS[cast(ArcType, arc_type)]
+        weight = WEIGHTS[arc_type]
         if kind == "const":
             is_aligned = version == 1 or bool(flags & _IS_ALIGNED)
             found = self._const(weight, states, arcs, is_aligned)
         else:
             found = self._vector(weight, states if states >= 0 or not is_alone else None)
-        return self._checked(cast(ArcType, arc_type), start, found, inputs, outputs)
+        return self._checked(arc_type, start, found, inputs, outputs)
 
     def listed(self) -> dict[str, FstArrays]:
         """Return the entries of an stlist from here on."""
@@ -215,7 +215,9 @@ class _Reader:
         width, arc = np.dtype(weight).itemsize, _packed(weight)
         if states is not None and not 0 <= states <= (len(self.data) - self.at) // (width + 8):
             raise self.damaged(f"{states:,} states")
-        finals, counts, pieces = [], [], []
+        finals: list[bytes] = []
+        counts: list[int] = []
+        pieces: list[bytes] = []
         while len(counts) < states if states is not None else self.at < len(self.data):
             begin = self.take(width + 8, "a state")
             finals.append(self.data[begin : begin + width])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton, is_complete, open_spread
-from fstgrad.automata.product import pair_levels
+from fstgrad.automata.product import PairLevels, pair_levels
 from fstgrad.checks import FloatArray, IntArray
 
 
@@ -58,7 +58,12 @@ def product_weights(weighing: LossAutomaton, measured: LossAutomaton) -> PathWei
     L1 is the loss of `weighing`, L2 that of `measured`.  States are the pairs that a common prefix
     reaches; classes are the pairs of classes that a symbol has.
     """
-    product = pair_levels(weighing, measured)
+    return _pair_weights(weighing, measured, pair_levels(weighing, measured))
+
+
+def _pair_weights(
+    weighing: LossAutomaton, measured: LossAutomaton, product: PairLevels
+) -> PathWeights:
     log = tuple(level.left_cost for level in product.levels)
     return PathWeights(
         product.class_of,
@@ -85,8 +90,9 @@ def beyond(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
         levels.append(Level(nextstate, np.zeros(nextstate.shape)))
     ends = np.append(np.ones_like(outside.final), 0.0)
     completed = LossAutomaton(outside.alphabet, outside.class_of, tuple(levels), 0.0, ends)
-    paths = product_weights(inside, completed)
-    lost = paths.tangent_final == 0
+    product = pair_levels(inside, completed)
+    paths = _pair_weights(inside, completed, product)
+    lost = completed.final[product.right] == 0.0
     if not lost.any():
         return None
     return PathWeights(

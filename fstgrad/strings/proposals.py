@@ -20,6 +20,7 @@ mixture  log mean_o exp(L_o), one band o    at most 0 (balance heuristic, Veach 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -214,7 +215,7 @@ class Choice:
         if self.compiled is not None:
             last = np.inf
             for band in range(1, _WIDEST_BAND + 1):
-                result = tried(lambda band=band: self.band(band))
+                result = tried(partial(self.band, band))
                 if result is None or result[0] > 0.9 * last:
                     break
                 last = result[0]
@@ -293,6 +294,6 @@ def _promised_width(log_weights: FloatArray, proposal: Proposal, samples: int) -
     mean = float(weights.mean())
     spread = _SPREAD * float(weights.std()) / mean / np.sqrt(samples)
     if not np.isfinite(proposal.high):
-        return spread * 4  # the tail is not known
+        return float(spread * 4)  # the tail is not known
     rare = _RARE * np.exp(min(proposal.high - largest, 700.0)) / mean / samples
     return float(np.log1p(spread + rare))

@@ -108,5 +108,5 @@ def _p_value(differences: FloatArray) -> float:
     drawn = differences[1:]
     if not differences.any():
         return 1.0
-    tail = min(np.mean(drawn <= 0), np.mean(drawn >= 0))
+    tail = min(float(np.mean(drawn <= 0)), float(np.mean(drawn >= 0)))
     return float(min(1.0, max(2 * tail, 1 / len(drawn))))

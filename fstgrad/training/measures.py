@@ -104,8 +104,10 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
         for operation in loss.align(list(prediction), list(target)).operations:
             if operation.kind in counts:
                 counts[operation.kind][operation.y, operation.target] += 1
-    found = [tuple(counts[kind].most_common()) for kind in ("substitute", "insert", "delete")]
-    return Errors(*found, sum(map(len, targets)))
+    substituted, inserted, deleted = (
+        tuple(counts[kind].most_common()) for kind in ("substitute", "insert", "delete")
+    )
+    return Errors(substituted, inserted, deleted, sum(map(len, targets)))
 
 
 def _unit_distance(sequences: Sequence[Symbols]) -> EditDistance:

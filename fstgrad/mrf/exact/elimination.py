@@ -117,7 +117,8 @@ class Elimination:
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield bucket k and P(node | separator), (separator states, labels), last one first."""
-        from fstgrad.mrf.kernels.buckets import conditional, most_blocks
+        from fstgrad.mrf.kernels.buckets import conditional
+        from fstgrad.mrf.kernels.tables import most_blocks
 
         messages, program = self._solved(keep=True)[1], self.wiring.program
         size = most_blocks(program)

@@ -150,4 +150,4 @@ def add_tree(
             for a in range(size):
                 for b in range(size):
                     edges[e, a, b] += np.exp(first[a] + p.edge[e, a, b] + second[b] - top) / norm
-    return value
+    return float(value)

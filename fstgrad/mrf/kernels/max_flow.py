@@ -8,7 +8,7 @@ node is FREE or in the tree of the source or of the sink; `parent` is the arc to
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Network
 
@@ -59,7 +59,7 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
 
 
 @kernel
-def push(i: int, queue: IntArray, queued: IntArray, ends: IntArray) -> None:
+def push(i: int, queue: IntArray, queued: BoolArray, ends: IntArray) -> None:
     """Put a node behind the others that wait to grow."""
     if not queued[i]:
         queued[i] = True
@@ -70,7 +70,7 @@ def push(i: int, queue: IntArray, queued: IntArray, ends: IntArray) -> None:
 @kernel
 def grow(
     i: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
-    distance: IntArray, stamp: IntArray, queue: IntArray, queued: IntArray, ends: IntArray,
+    distance: IntArray, stamp: IntArray, queue: IntArray, queued: BoolArray, ends: IntArray,
 ) -> int:  # fmt: skip
     """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
     own = tree[i]
@@ -166,7 +166,7 @@ def root_distance(
 @kernel
 def adopt(
     count: int, time: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
-    distance: IntArray, stamp: IntArray, queue: IntArray, queued: IntArray, ends: IntArray,
+    distance: IntArray, stamp: IntArray, queue: IntArray, queued: BoolArray, ends: IntArray,
     orphans: IntArray,
 ) -> None:  # fmt: skip
     """Give every orphan the nearest parent of its tree, or set it free and orphan its children."""

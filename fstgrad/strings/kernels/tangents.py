@@ -8,6 +8,7 @@ The twin in numpy is `fstgrad.strings.passes.Passes` with the algebra Real and D
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def tangent_pass(
 
 
 @inner_kernel
-def part(pair: Dual, start: int, stop: int) -> Dual:
+def part(pair: Dual, start: Any, stop: Any) -> Dual:
     """Return pair[start : stop]."""
     return Dual(pair.value[start:stop], pair.change[start:stop])
 
