@@ -18,7 +18,7 @@ from fstgrad.torch.operators import (
     widened,
 )
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.strings import IGNORE_INDEX
+from fstgrad.torch.strings import IGNORE_INDEX, integers
 from fstgrad.torch.threads import each
 
 SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
@@ -92,6 +92,7 @@ class CRF:
             Without a mask, positions of gold that hold it do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
+        gold = integers(gold).long()
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(
                 f"gold has the shape {tuple(gold.shape)}; emissions are "

@@ -8,7 +8,7 @@ import torch
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.torch.operators import (
@@ -100,6 +100,12 @@ def nbest_risk(
     losses = measured(keep(NbestLosses, loss), log_probs, [ids, golds, counts])
     scores = widened(log_probs).to(torch.float64)
     finite = losses.isfinite()
+    if not torch.compiler.is_compiling():
+        none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)
+        if bool(none.any()):
+            raise InfeasibleError(
+                f"log_probs[{int(none.nonzero()[0])}] is -inf for every hypothesis of finite loss"
+            )
     shares = torch.softmax(scores.masked_fill(~finite, -torch.inf), dim=1)
     found = (shares * losses.masked_fill(~finite, 0.0)).sum(dim=1).to(widened(log_probs).dtype)
     return found[0] if single and reduction == "none" else reduced(found, reduction)

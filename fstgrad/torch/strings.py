@@ -166,8 +166,7 @@ def _evaluated(
 def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
     """Return gold as ids (l,) or (B, L'), `IGNORED` where a position is left out."""
     if isinstance(gold, torch.Tensor):
-        if gold.dtype.is_floating_point or gold.dtype.is_complex or gold.dtype == torch.bool:
-            raise InvalidInputError(f"gold is {gold.dtype}; give integer ids")
+        gold = integers(gold)
         return torch.where(gold == ignore_index, IGNORED, torch.where(gold < 0, IGNORED - 1, gold))
     return _listed(gold, loss, is_batch=is_batch)
 
@@ -183,6 +182,13 @@ def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
     return torch.from_numpy(ids if is_batch else ids[0])
+
+
+def integers(gold: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of integers; InvalidInputError for another one."""
+    if gold.dtype.is_floating_point or gold.dtype.is_complex or gold.dtype == torch.bool:
+        raise InvalidInputError(f"gold is {gold.dtype}; give integer ids")
+    return gold
 
 
 def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:

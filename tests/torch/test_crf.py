@@ -127,6 +127,13 @@ def test_bits_do_not_depend_on_threads(monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_gold_of_any_integer_type(dtype):
+    emissions, transitions, *_ = parts()
+    expected = fgt.CRF(emissions, transitions, MASK).nll(GOLD)
+    assert fgt.CRF(emissions, transitions, MASK).nll(GOLD.to(dtype)).item() == expected.item()
+
+
 def test_one_symbol_one_position():
     crf = fgt.CRF(torch.full((1, 1, 1), 7.0), torch.zeros(1, 1))
     assert crf.log_partition().tolist() == [7.0]
@@ -147,6 +154,7 @@ def test_one_symbol_one_position():
         (lambda e, t: fgt.CRF(e, t).nll(GOLD[:2]), "gold has the shape"),
         (lambda e, t: fgt.CRF(e, t).nll(GOLD, reduction="max"), "none, mean, sum"),
         (lambda e, t: fgt.CRF(e, t).nbest(0), "k"),
+        (lambda e, t: fgt.CRF(e, t).nll(GOLD.float()), "gold is torch.float32"),
         (lambda e, t: fgt.CRF(e.long(), t), "floating-point"),
     ],
 )

@@ -106,6 +106,7 @@ def test_half_precision_and_a_whole_compiled_graph():
         (lambda s: fgt.nbest_risk(s, IDS, GOLD, EDIT, [0, 1]), r"lengths\[0\] is 0"),
         (lambda s: fgt.nbest_risk(s, IDS, GOLD + 2, EDIT), "the id 3|id 4"),
         (lambda s: fgt.nbest_risk(s, IDS, GOLD * 0 - 100, EDIT), r"references\[0\] is empty"),
+        (lambda s: fgt.nbest_risk(s - torch.inf, IDS, GOLD, EDIT), r"log_probs\[0\] is -inf"),
         (lambda s: fgt.nbest_risk(s[None], IDS, GOLD, EDIT), "log_probs has the shape"),
     ],
 )
