@@ -92,7 +92,7 @@ class SmithWaterman(TransducerLoss):
         self._affine: AffineScores | None = None
         if gap_open is not None:
             extend = gap_open if gap_extend is None else gap_extend
-            self._affine = affine_scores(-costs, gap_open, extend, "local")
+            self._affine = affine_scores(-np.asarray(costs), gap_open, extend, "local")
         elif insert == delete:
             scores = np.where(np.eye(len(alphabet)) == 1, -match, -substitute)
             self._affine = affine_scores(scores, insert, insert, "local")

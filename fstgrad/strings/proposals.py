@@ -290,9 +290,9 @@ def _promised_width(log_weights: FloatArray, proposal: Proposal, samples: int) -
     if len(finite) == 0:
         return np.inf
     largest = float(finite.max())
-    weights = np.where(log_weights > -np.inf, np.exp(log_weights - largest), 0.0)
+    weights: FloatArray = np.where(log_weights > -np.inf, np.exp(log_weights - largest), 0.0)
     mean = float(weights.mean())
-    spread = _SPREAD * float(weights.std()) / mean / np.sqrt(samples)
+    spread = float(_SPREAD * weights.std() / mean / np.sqrt(samples))
     if not np.isfinite(proposal.high):
         return float(spread * 4)  # the tail is not known
     rare = _RARE * np.exp(min(proposal.high - largest, 700.0)) / mean / samples
