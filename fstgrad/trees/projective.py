@@ -58,7 +58,9 @@ class ProjectiveSolution:
         """
         constants = self.relative.copy()
         regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
-        arcs, added, needed = self.masks
+        arcs, own, added, needed = self.masks
+        dropped = arcs & (needed == 0)[:, None, None] & (marginals > 0)
+        regrets = np.where(dropped, own, regrets)
         used = np.einsum("bij,bij->b", marginals, arcs)
         more = np.where(np.abs(used - needed) > ROUNDING * self.scores.shape[1], added, 0.0)
         constants -= more * needed
@@ -67,9 +69,13 @@ class ProjectiveSolution:
 
 
 class Masks(NamedTuple):
-    """Arcs (b, m+1, m+1) with masks for scores, what was added to them, how many a tree needs."""
+    """Arcs (b, m+1, m+1) with masks for scores, and how far these are below the columns' largest.
+
+    added, needed (b,) : what was added to the masks, and how many of them a tree needs.
+    """
 
     arcs: BoolArray
+    regrets: FloatArray
     added: FloatArray
     needed: IntArray
 
@@ -83,11 +89,13 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
     """
     items, size = scores.shape[:2]
     top = largest_into(scores)
-    arcs = (scores - top < MASK) & (scores > -np.inf)
+    below = scores - top
+    arcs = (below < MASK) & (scores > -np.inf)
+    regrets = np.where(arcs, -below, 0.0)
     added, needed = np.zeros(items), np.zeros(items, dtype=np.int64)
     masked = np.flatnonzero(arcs.any(axis=(1, 2)))
     if not len(masked):
-        return Masks(arcs, added, needed)
+        return Masks(arcs, regrets, added, needed)
     price = np.where(arcs, -1.0, np.where(scores > -np.inf, 0.0, -np.inf))
     heads = np.empty((items, size - 1), dtype=np.int64)
     found = np.empty(items, dtype=np.bool_)
@@ -104,7 +112,7 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
         if largest < -reach:
             scores[item][own] = scores[item][own] - largest - reach
             added[item] = -largest - reach
-    return Masks(arcs, added, needed)
+    return Masks(arcs, regrets, added, needed)
 
 
 def largest_into(scores: FloatArray) -> FloatArray:

@@ -181,3 +181,26 @@ def test_where_all_root_arcs_are_masked(mask, single_root, sd):
         assert trees.entropy() == pytest.approx(entropy, abs=GOAL)
         assert trees.log_partition() == pytest.approx(mask + np.logaddexp.reduce(totals), rel=1e-15)
         assert expected[trees.mode(), np.arange(1, n + 1)].min() > 0
+
+
+@families
+@pytest.mark.parametrize("own, own_root", FAMILIES)
+def test_divergence_from_a_masked_distribution_counts_the_masks(family, single_root, own, own_root):
+    """q makes the arc 1 -> 3 cost 1e6, which p does not mind."""
+    rng = np.random.default_rng(8)
+    p, q = rng.normal(size=(2, 5, 5))
+    q[1, 3] = -1e6
+    first, second = own(p, single_root=own_root), family(q, single_root=single_root)
+    logs = []
+    for scores, single, kind in ((p, own_root, own), (q, single_root, family)):
+        structures, tables = oracle.tables(
+            scores.shape, single_root=single, projective=kind is fg.ProjectiveTrees
+        )
+        totals = np.array([(t * scores).sum() for t in tables])
+        log_p = totals - np.logaddexp.reduce(totals)
+        logs.append({tuple(s): x for s, x in zip(structures, log_p, strict=True)})
+    expected = sum(
+        np.exp(x) * (x - logs[1][tree]) if tree in logs[1] else np.inf
+        for tree, x in logs[0].items()
+    )
+    assert first.kl(second) == pytest.approx(expected, rel=1e-12)

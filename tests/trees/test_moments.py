@@ -345,6 +345,22 @@ def test_covariances_of_ill_conditioned_tables():
 
 
 @both
+@pytest.mark.parametrize("height", [4, 6, 8, 9])
+def test_second_order_where_the_gradient_is_large(height, single_root):
+    """First-order digits last longer than second-order ones, which then come from elimination."""
+    rng = np.random.default_rng(18)
+    scores, v = rng.normal(size=(2, 6, 6))
+    scores[1, 2] += height
+    scores[2, 1] += height
+    log_z, mean, covariance = oracle.moments(scores, single_root=single_root)
+    distribution = trees(scores, single_root)
+    assert distribution.log_partition() == pytest.approx(log_z, abs=TIGHT)
+    np.testing.assert_allclose(distribution.marginals(), mean, atol=TIGHT)
+    product = distribution.covariance_product(v)
+    np.testing.assert_allclose(product, np.tensordot(covariance, v), atol=TIGHT)
+
+
+@both
 def test_covariances_of_a_batch(single_root):
     scores = np.random.default_rng(17).normal(size=(3, 5, 5))
     found = fg.SpanningTrees(scores, single_root=single_root, lengths=[4, 2, 3]).covariance_matrix()
