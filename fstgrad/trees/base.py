@@ -292,9 +292,8 @@ class TreeDistribution(MomentDistribution):
         wider = other.single_root <= self.single_root and other.projective <= self.projective
         if wider and not forbidden.any():
             return np.zeros(len(lengths), dtype=bool)
-        doubtful = arcs < support.DOUBTFUL
         return support.escapes(
-            arcs > 0, doubtful, forbidden, lengths, self._family(), other._family()
+            self._table.arcs, arcs, forbidden, lengths, self._family(), other._family()
         )
 
     def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
@@ -311,13 +310,13 @@ class TreeDistribution(MomentDistribution):
         )
 
     def _family(self) -> support.Family:
-        def count_log(tables: FloatArray, lengths: IntArray) -> FloatArray:
+        def log_partition(tables: FloatArray, lengths: IntArray) -> FloatArray:
             family = type(self)(
                 tables, single_root=self.single_root, lengths=lengths, labeled=False
             )
             return family._solve().log_partition
 
-        return support.Family(self.single_root, self.projective, self._find_best, count_log)
+        return support.Family(self.single_root, self.projective, self._find_best, log_partition)
 
     def _centered(self: Self) -> Self:
         """Return the same distribution on scores whose largest into each dependent is about 0.

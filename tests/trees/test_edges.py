@@ -128,6 +128,22 @@ def test_one_crossing_tree_among_many_is_found():
     assert spanning.kl(projective) == pytest.approx(0, abs=1e-12)
 
 
+def test_masked_second_roots_do_not_count():
+    """With all root arcs at -1e6 a second one has the probability exp(-1e6), which is 0."""
+    rng = np.random.default_rng(12)
+    scores, other = rng.normal(size=(2, 4, 4))
+    scores[0] -= 1e6
+    for family in (fg.SpanningTrees, fg.ProjectiveTrees):
+        many = family(scores, single_root=False)
+        one = family(scores, single_root=True)
+        q = fg.SpanningTrees(other, single_root=True)
+        assert many.kl(q) == pytest.approx(one.kl(q), abs=1e-9)
+        near = family(
+            np.where(np.arange(4)[:, None] == 0, scores + 1e6 - 30, scores), single_root=False
+        )
+        assert near.kl(q) == np.inf  # exp(-30) is rare, but not 0
+
+
 @both
 def test_divergences_need_the_same_words(single_root):
     p = fg.SpanningTrees(np.zeros((2, 4, 4)), single_root=single_root, lengths=[3, 2])
