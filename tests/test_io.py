@@ -82,7 +82,7 @@ def test_alphabet_file(tmp_path):
     "content, said",
     [
         ("a\n\nb\n", "abc.txt:2: an empty line"),
-        ("a\nb\na\n", "abc.txt:3: 'a' stands on line 1 already"),
+        ("a\nb\na\n", "abc.txt:3: 'a' is already on line 1"),
         ("", "abc.txt: symbols is empty"),
         ("<eps>\n", "abc.txt: symbols has '<eps>'"),
     ],

@@ -20,7 +20,7 @@ from fstgrad.openfst import Fst, FstArrays, from_arrays
 class Level:
     """The arcs that read one position: from S states over C symbol classes to S' states.
 
-    nextstate : (S, C) int64, the state of the next level, or -1 where no hypothesis goes on.
+    nextstate : (S, C) int64, the state of the next level, or -1 where no hypothesis continues.
     cost : (S, C) float64, loss in nats; 0 where dead.
     """
 

@@ -6,7 +6,7 @@ in it is executed, and sizes are compared with the bytes that are there.
 Index
 -----
 - `read_pairs` : the pairs of a TSV file; the first bad row ends it.
-- `read_rows`, `Row`, `located` : the same line by line, for a reader that goes on after a bad row.
+- `read_rows`, `Row`, `located` : the same line by line, for readers that continue after a bad row.
 - `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol a line.
 - `read_confusion` : a cost for pairs of symbols.

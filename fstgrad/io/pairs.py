@@ -179,7 +179,7 @@ def read_alphabet(path: Path) -> Alphabet:
             raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol a line")
         if symbol in symbols:
             raise AlphabetError(
-                f"{row.place}: {symbol!r} stands on line {symbols[symbol]} already; "
+                f"{row.place}: {symbol!r} is already on line {symbols[symbol]}; "
                 "list each symbol once"
             )
         symbols[symbol] = row.line

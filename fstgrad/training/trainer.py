@@ -51,7 +51,7 @@ Callback = Callable[[Epoch], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; what each number means stands in `SequenceModel`."""
+    """How to train; `SequenceModel` documents each number."""
 
     optimizer: Optimizer = "adam"
     epochs: int = 10

@@ -95,7 +95,7 @@ def alignment_transducer(
 
     Three states, as in Gotoh (1982): aligned (a:b), deleting (a:eps) and inserting (eps:b).  All
     three go on to aligned; deleting is entered from aligned, inserting from aligned and from
-    deleting.  So a gap in one string may stand beside a gap in the other, each with its own
+    deleting.  So a gap in one string may be adjacent to a gap in the other, each with its own
     `gap_open`, and a gap is never split in two: 3 states, 3 n^2 + 5 n arcs.  Where
     gap_open = gap_extend one state with n^2 + 2 n loops does the same.  With free ends a start
     state and states that skip stand before and after these, joined by eps:eps.

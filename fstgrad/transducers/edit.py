@@ -36,7 +36,7 @@ def edit_transducer(
         Costs >= 0, or inf to forbid.
     confusion : (n, n) float64, optional
         confusion[i, j] is the cost of writing symbol j for symbol i of y, the diagonal included;
-        it takes the place of `substitute_cost` and of the cost 0 of a match.
+        it replaces `substitute_cost` and the cost 0 of a match.
     arc_type : {"standard", "log64"}
         "standard" rounds costs to float32, "log64" keeps them.
 
@@ -81,7 +81,7 @@ def edit_factors(
 ) -> tuple[Fst, Fst]:
     """Return (T1, T2) with T1 o T2 = `edit_transducer`, each linear in the alphabet.
 
-    Three labels above those of the alphabet stand between the factors: i (insert), d (delete) and
+    Three labels above those of the alphabet connect the factors: i (insert), d (delete) and
     s (substitute).  T1 reads y and pays: a:a (cost 0), a:s, a:d, eps:i.  T2 writes the target for
     nothing: a:a, s:b, d:eps, i:b.  One state each, 3 n + 1 arcs each (Figure 4b of Cortes et al.
     2018).  Compose from the right, T1 o (T2 o Y_i), so that the n^2 arcs of the product are never
