@@ -33,7 +33,9 @@ def table(model, order, top, sign):
 def main(path, features=500, top=15):
     counts, words = read_table(path)
     start = time.perf_counter()
-    model = fg.GeneralizedRootModel(k=3, alpha=0.01, tol=1e-4, n_jobs=-1, verbose=True)
+    model = fg.GeneralizedRootModel(
+        k=3, alpha=0.01, tol=1e-4, symmetrize="average", n_jobs=-1, verbose=True
+    )
     model.fit(counts[:, :features], feature_names=words[:features])
     print(
         f"{model.n_candidates_:,} candidate sets, {time.perf_counter() - start:.1f} s, "
