@@ -128,7 +128,7 @@ class _Run:
     def __init__(self, journal: Journal, reading: Reading, skip_errors: bool) -> None:
         self.methods: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()  # why caps were not raised further
-        self.unreliable = 0
+        self.unreliable, self.why = 0, ""
         self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
         self._rows: deque[Row] = deque()  # those on the way to their results
 
@@ -176,6 +176,8 @@ class _Run:
                 self.methods[outcome.method] += 1
                 if outcome.method == "capped":
                     self.reasons.update([outcome.reason] if outcome.reason else [])
+                if outcome.method == "sampled" and not self.why:
+                    self.why = outcome.reason
                 self.unreliable += not outcome.is_reliable
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
@@ -239,7 +241,7 @@ def _chosen(problem: Problem, run: _Run) -> str:
     """Return what `auto` chose, as a method or as caps, and why."""
     function, text = problem.objective, ""
     if function.method == "auto" and run.methods:
-        why = f" (exact passes {function.max_states:,} states)"
+        why = f" ({run.why or f'exact passes {function.max_states:,} states'})"
         text = f" chose {_counts(run.methods)}{'' if set(run.methods) == {'exact'} else why}"
     return text + (f" (caps end by {_counts(run.reasons)})" if run.reasons else "")
 

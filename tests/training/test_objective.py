@@ -111,3 +111,53 @@ def test_a_cap_is_a_cap():
 def test_bad_input(call, said):
     with pytest.raises(fg.InvalidInputError, match=said):
         call(fg.QGramCounts(ABC, 2))
+
+
+def long_pair():
+    """Forty letters over ten, and weights without positions."""
+    alphabet = fg.Alphabet("abcdefghij")
+    y = "".join(alphabet.decode(np.random.default_rng(0).integers(10, size=40)))
+    w = np.random.default_rng(1).normal(size=(10, 10))
+    return alphabet, y, w
+
+
+def test_auto_beyond_exact_determinization():
+    """Exact would take more states than a second allows; the interval is as narrow as asked."""
+    alphabet, y, w = long_pair()
+    objective = fg.PairObjective(
+        fg.QGramCounts(alphabet, 2), fg.EditDistance(alphabet), method="auto"
+    )
+    part = objective(w, "x", y)
+    assert part.method == "sampled"
+    assert part.proposal.startswith("band")
+    assert part.reason.startswith("exact passes")
+    assert part.is_reliable
+    assert part.lower <= part.value <= part.upper <= part.lower + 0.07
+    again = objective(w, "x", y)
+    assert (again.value, again.lower) == (part.value, part.lower)
+    scores = objective.features.scores(w, "x", 40)
+    above, _ = fg.softmax_margin(scores, y, objective.loss.compile(y, band=2))
+    assert part.value <= above  # L_2 >= L
+
+
+def test_an_estimate_that_is_not_reliable_warns():
+    alphabet, y, w = long_pair()
+    objective = fg.PairObjective(
+        fg.QGramCounts(alphabet, 2),
+        fg.SmithWaterman(alphabet, match=-6.0),
+        method="sampled",
+        proposal="plain",
+    )
+    with pytest.warns(RuntimeWarning, match=r"not reliable: .* 95% in \["):
+        part = objective(w, "x", y)
+    assert not part.is_reliable
+    with fg.Batch(objective) as batch, pytest.warns(RuntimeWarning, match="not reliable") as seen:
+        batch.sums(w, [("x", y), ("x", y)])
+    assert len(seen) == 1
+
+
+def test_a_budget_is_above_zero():
+    alphabet, _, _ = long_pair()
+    for name in ("seconds", "memory", "width"):
+        with pytest.raises(fg.InvalidInputError, match=name):
+            fg.PairObjective(fg.QGramCounts(alphabet, 2), method="auto", **{name: 0.0})
