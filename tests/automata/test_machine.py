@@ -35,9 +35,9 @@ def test_costs_too_far_apart_are_refused_with_the_smallest_that_is_lost():
 
 
 def test_a_collision_of_hashes_is_seen_and_drawn_anew(monkeypatch):
-    """Under the first salt all arcs hash alike; the classes are those without a collision."""
-    source, nextstate = np.array([0, 0, 0, 1]), np.array([1, 1, 0, 0])
-    arcs, label = Arcs(source, nextstate, np.array([5, 5, 5, 7])), np.arange(4)
+    """Under the first salt all arcs hash alike, and they differ in one column only."""
+    source, nextstate = np.zeros(4, dtype=np.int64), np.array([1, 1, 0, 2])
+    arcs, label = Arcs(source, nextstate, np.array([5, 5, 5, 5])), np.arange(4)
     expected, classes = symbol_classes(arcs, label, 4)
     assert expected.tolist() == [0, 0, 1, 2]
     whole, salts = machines._mix, []
@@ -51,7 +51,7 @@ def test_a_collision_of_hashes_is_seen_and_drawn_anew(monkeypatch):
     assert salts == [1, 2]
     assert found.tolist() == expected.tolist()
     for a, b in zip(same, classes, strict=True):
-        assert a.weight.tolist() == b.weight.tolist()
+        assert a.nextstate.tolist() == b.nextstate.tolist()
 
 
 def paths_to(fst, state):
@@ -93,6 +93,7 @@ def test_states_that_skip_everything():
 def test_the_automaton_of_no_loss():
     b = LossAutomaton.trivial(fg.Alphabet("abc"), 4)
     assert (b.num_states, b.num_arcs, b.num_classes, b.length) == (5, 12, 1, 4)
+    assert all(level.cost.shape == level.nextstate.shape == (1, 1) for level in b.levels)
     assert {b.loss(np.array(y)) for y in itertools.product(range(3), repeat=4)} == {0.0}
 
 

@@ -63,10 +63,13 @@ def test_units_of_any_small_ratio_have_an_exact_one(ratio):
     assert float(product.value(row)[0]) * product.unit == pytest.approx(exact, rel=1e-14)
 
 
+@pytest.mark.parametrize("weight", [2**47, 2**58])
 @pytest.mark.parametrize("large", [0, 1])
-def test_either_side_may_have_the_large_weights(large):
-    machines = [one_symbol(2**58, 1 / 2), one_symbol(1, 1 / 3)]
+def test_either_side_may_have_the_large_weights(large, weight):
+    """Three times 2^47 passes 2^48, which leaves room for sums; then the smaller unit serves."""
+    machines = [one_symbol(weight, 1 / 2), one_symbol(1, 1 / 3)]
     product = product_machine(machines[large], machines[1 - large])
+    assert product.unit == 1 / 3
     row = product.advance(product.initial[:, None], 0)
     total = float(product.value(row)[0]) * product.unit
-    assert total == pytest.approx(2**57 + 1 / 3, rel=1e-12)
+    assert total == pytest.approx(weight / 2 + 1 / 3, rel=1e-12)
