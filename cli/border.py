@@ -95,17 +95,14 @@ COST = Number(0, infinite=True)
 
 
 def _check_text(
-    kind: click.ParamType,
-    value: Any,
-    param: click.Parameter | None,
-    ctx: click.Context | None,  # type: ignore[type-arg]
+    kind: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None
 ) -> None:
     if not str(value) or "\0" in str(value):
         kind.fail(f"{value!r} is not a path", param, ctx)
 
 
 def _remember(
-    kind: click.ParamType,  # type: ignore[type-arg]
+    kind: Any,
     path: str,
     is_output: bool,
     param: click.Parameter | None,

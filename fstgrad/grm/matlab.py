@@ -141,11 +141,11 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
 
     from fstgrad.checks import sparse_matrix
 
-    parts = []
+    read = []
     for _ in range(3):  # rows, pointers, values
         kind, content, at = _element(data, at, order)
-        parts.append(_numbers(kind, content, order))
-    rows, pointers, values = parts
+        read.append(_numbers(kind, content, order))
+    rows, pointers, values = read
     if rows.dtype.kind not in "iu" or pointers.dtype.kind not in "iu":
         raise InvalidInputError("indices that are no integers")
     if len(pointers) != shape[1] + 1 or len(pointers) == 0:

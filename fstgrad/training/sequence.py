@@ -306,7 +306,7 @@ class SequenceModel(Estimator):
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
-        targets = [y for _, y in self._pairs(X, Y)]
+        targets = [cast(Sequence[str], y) for _, y in self._pairs(X, Y)]
         return measures.evaluate(self.predict(X), targets, self.loss_)
 
     def score(

@@ -1,5 +1,7 @@
 """The Hamming distance as a transducer."""
 
+from typing import cast
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,5 +33,5 @@ def hamming_transducer(
     if np.ndim(cost) == 2:
         costs = checks.cost_array("cost", cost, (len(alphabet), len(alphabet)))
     else:
-        costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", cost))
+        costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", cast(float, cost)))
     return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])

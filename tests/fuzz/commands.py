@@ -9,8 +9,8 @@ import numpy as np
 
 from fstgrad.cli.main import fstgrad
 from tests.fuzz.mutations import NUMBERS, damaged
+from tests.fuzz.seeds import SMALL
 
-SMALL = "--max-states 3000"
 # {NAME} stands for a seed, {out} for a new file; each line runs without an error
 TEMPLATES = [
     "grad {pairs.tsv} --weights {weights.npz} -o {out}.npz {small}",
