@@ -16,8 +16,8 @@ from fstgrad.trees.kernels.dense import exponentiate, invert
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits: 1e-12 of a marginal.
 CONDITION_LIMIT = 1e4
-# The same for second-order quantities, which are products of two gradients.
-SECOND_LIMIT = 100.0
+# Above this the products of two gradients have an error beyond 1e-12.
+SECOND_LIMIT = 1e4
 # With root arcs so far from the others, marginals of 1e-17 in place of 0 would count, or digits of
 # the scores be lost.
 ROOT_LIMIT = 1e4
