@@ -257,7 +257,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
         except (ValueError, TypeError) as error:
-            raise InvalidInputError(f"X is no table of numbers: {error}") from error
+            raise preparation.NotNumbers(f"X is no table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
         x.eliminate_zeros()

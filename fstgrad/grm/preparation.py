@@ -14,6 +14,10 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm.base import Base
 
 
+class NotNumbers(InvalidInputError, TypeError):
+    """X has entries that are not numbers; scikit-learn expects a TypeError too."""
+
+
 def statistics(
     x: sparse.csr_matrix, varying: BoolArray, base: Base, k: int
 ) -> dict[int, sparse.csr_matrix]:
