@@ -140,6 +140,104 @@ def belief_propagation(quick):
         }
 
 
+def other_graphs(quick):
+    """Time a message on 8-connected grids and edge lists beside that of the 4-connected grid."""
+    side = 64 if quick else 128
+    for labels in (2, 10):
+        grid = model(side, labels)
+        scores = grid.scores
+        graphs = {
+            "4-connected grid": grid,
+            "8-connected grid": fg.PairwiseMRF.grid(side, side, *scores, connectivity=8),
+            "edge list": fg.PairwiseMRF(*scores, grid.graph.edges),
+        }
+        calls = {name: lambda g=g: g.infer("bp", max_iter=ITERATIONS, tol=0.0)
+                 for name, g in graphs.items()}  # fmt: skip
+        times = interleaved_medians(calls)
+        each = {n: times[n] / (ITERATIONS * 2 * g.graph.num_edges) for n, g in graphs.items()}
+        for name in graphs:
+            yield {
+                "case": f"BP on a {name}, {side} x {side}, {labels} labels, one thread",
+                "seconds a message": each[name],
+                "ratio 4-connected": each[name] / each["4-connected grid"],
+            }
+
+
+def cuts(quick):
+    """Time a minimum cut beside PyMaxflow."""
+    try:
+        import maxflow
+    except ImportError:
+        return
+    side = 64 if quick else 256
+    node = np.random.default_rng(0).normal(size=(side, side))
+    for coupling in (0.5, 1.0, 2.0):
+        scores = np.stack((-node, node), axis=-1)
+        grid = fg.PairwiseMRF.grid(side, side, scores, coupling * np.eye(2))
+
+        def peer(coupling=coupling):
+            graph = maxflow.GraphFloat()
+            ids = graph.add_grid_nodes((side, side))
+            graph.add_grid_edges(ids, coupling)
+            graph.add_grid_tedges(ids, node, -node)
+            graph.maxflow()
+            return graph.get_grid_segments(ids)
+
+        mine = grid.decode("graph_cut").labels.reshape(side, side)
+        assert np.array_equal(mine == 0, peer())
+        times = interleaved_medians({"mine": lambda g=grid: g.decode("graph_cut"), "peer": peer})
+        yield {
+            "case": f"minimum cut {side} x {side}, coupling {coupling}",
+            "seconds": times["mine"],
+            "seconds PyMaxflow": times["peer"],
+            "ratio PyMaxflow": times["peer"] / times["mine"],
+        }
+
+
+def edge_list_gibbs(quick):
+    """Time chromatic Gibbs sweeps of a random graph beside thrml, both on the CPU."""
+    try:
+        import jax
+        import thrml
+        from thrml.models import IsingEBM, IsingSamplingProgram, hinton_init
+    except ImportError:
+        return
+    nodes, sweeps = (2000, 50) if quick else (10_000, 100)
+    rng = np.random.default_rng(0)
+    pairs = np.unique(np.sort(rng.integers(nodes, size=(2 * nodes, 2)), axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    bias, weight = 0.3 * rng.normal(size=nodes), 0.3 * rng.normal(size=len(pairs))
+    spin = np.array([-1.0, 1.0])
+    mrf = fg.PairwiseMRF(bias[:, None] * spin, weight[:, None, None] * np.outer(spin, spin), pairs)
+    chain = Chain(mrf, "chromatic", np.zeros(nodes, np.int64), 1)
+    spins = [thrml.SpinNode() for _ in range(nodes)]
+    edges = [(spins[a], spins[b]) for a, b in pairs.tolist()]
+    ebm = IsingEBM(spins, edges, *(jax.numpy.array(x) for x in (bias, weight, 1.0)))
+    colour = mrf.graph.colour
+    blocks = [
+        thrml.Block([spins[v] for v in np.flatnonzero(colour == c)])
+        for c in range(colour.max() + 1)
+    ]
+    program = IsingSamplingProgram(ebm, blocks, [])
+    schedule = thrml.SamplingSchedule(sweeps, 1, 1)
+    start = hinton_init(jax.random.key(0), ebm, blocks, ())
+    everything = [thrml.Block(spins)]
+    run_peer = jax.jit(
+        lambda key: thrml.sample_states(key, program, schedule, start, [], everything)
+    )
+    calls = {
+        "mine": lambda: chain.advance(sweeps),
+        "thrml": lambda: jax.block_until_ready(run_peer(jax.random.key(1))),
+    }
+    times = interleaved_medians(calls)
+    yield {
+        "case": f"chromatic Gibbs, {nodes:,} nodes, {len(pairs):,} random edges",
+        "seconds a site": times["mine"] / (sweeps * nodes),
+        "seconds a site thrml": times["thrml"] / (sweeps * nodes),
+        "ratio thrml": times["thrml"] / times["mine"],
+    }
+
+
 def scaling(quick):
     for side in (64, 128, 256) if quick else (64, 128, 256, 512, 1024):
         grid = model(side, 4)
@@ -236,7 +334,10 @@ def pseudolikelihood(quick):
 
 def rows(quick):
     yield from belief_propagation(quick)
+    yield from other_graphs(quick)
     yield from scaling(quick)
+    yield from cuts(quick)
+    yield from edge_list_gibbs(quick)
     yield from sampling(quick)
     yield from pseudolikelihood(quick)
 

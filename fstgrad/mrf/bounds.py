@@ -25,13 +25,14 @@ from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.arcs import GraphMessages
-from fstgrad.mrf.messages.tree_weights import tree_cover
+from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
 from fstgrad.mrf.result import Bounds
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
 SWEEPS = 100
 SETTLED = 1e-4
+LOOK = 20  # sweeps between two bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +183,8 @@ def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
 
 def _bounded(given: Clamped, rest: ScoredGraph) -> Part:
     """Return the bounds of trees and of mean field."""
-    cover = tree_cover(rest.graph)
     try:
-        messages = GraphMessages(rest, 0, 1, cover.rho)
-        for _ in range(SWEEPS):
-            if messages.sweep(0.5) <= SETTLED:
-                break
-        found = messages.tree_bound(cover)
+        found = _best_of_trees(rest)
     except InfeasibleError:
         return _dead(given)
     upper = found.value + given.value
@@ -204,6 +200,23 @@ def _bounded(given: Clamped, rest: ScoredGraph) -> Part:
         gradient = given.table(Table(inner.node, inner.edge))
     below = np.minimum(given.expand(below, -np.inf, lower), above)
     return Part(given, lower, upper, below, above, gradient, given.table(found.marginals))
+
+
+def _best_of_trees(rest: ScoredGraph) -> TreeBound:
+    """Return the least bound of trees along the sweeps; parallel messages need not settle."""
+    cover = tree_cover(rest.graph)
+    messages = GraphMessages(rest, 0, 1, cover.rho)
+    best = messages.tree_bound(cover)
+    for sweep in range(1, SWEEPS + 1):
+        settled = messages.sweep(0.5) <= SETTLED
+        if settled or sweep % LOOK == 0:
+            found = messages.tree_bound(cover)
+            if found.value > best.value and not settled:
+                break
+            best = min(best, found, key=lambda bound: bound.value)
+        if settled:
+            break
+    return best
 
 
 def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:

@@ -91,8 +91,35 @@ def gibbs_sites(
         else:
             i = int(uniform(key, counter + 2 * t) * nodes)
             u = uniform(key, counter + 2 * t + 1)
+        if len(score) == 2:
+            gain = binary_gain(i, m, labels)
+            if gain == gain:  # not both labels forbidden by their neighbours
+                labels[i] = 0 if u * (1.0 + np.exp(gain)) < 1.0 else 1
+                continue
         site_scores(i, m, labels, score)
         labels[i] = choose(score, u)
+
+
+@kernel
+def binary_gain(i: int, m: Pieces, labels: IntArray) -> float:
+    """Return the score of label 1 of node i less that of label 0, given its neighbours."""
+    start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
+    own = len(m.edge) > 1
+    gain = m.node[i, 1] - m.node[i, 0]
+    for at in range(start[i], start[i + 1]):
+        arc = leaving[at]
+        other = labels[source[arc ^ 1]]
+        k = arc >> 1 if own else 0
+        if arc & 1:
+            gain += m.edge[k, other, 1] - m.edge[k, other, 0]
+        else:
+            gain += m.edge[k, 1, other] - m.edge[k, 0, other]
+    for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+        slot = m.factors.near[at]
+        cell = cell_without(m.factors, slot, labels)
+        if m.factors.size[slot] == 2:
+            gain += m.factors.table[cell + m.factors.stride[slot]] - m.factors.table[cell]
+    return gain
 
 
 @kernel

@@ -148,7 +148,10 @@ def _run(
     value = nodes[1] + messages.log_pairs() + log_factors + model.offset
     kind: Kind = "bethe"
     if cover is not None and isinstance(messages, GraphMessages):
-        value, kind = messages.tree_bound(cover).value + model.offset, "upper bound"
+        value, kind = messages.tree_bound(cover).value, "upper bound"
+        if residuals[-1] > settings.tol:  # what has not settled may do worse than no message
+            value = min(value, GraphMessages(inner, 0, 1, rho).tree_bound(cover).value)
+        value += model.offset
     if maximum:
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
     node = nodes[0]
