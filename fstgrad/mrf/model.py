@@ -207,7 +207,10 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
             )
         if np.isnan(node).any() or np.isnan(edge).any():
             raise InvalidInputError(f"{name} has NaN; give numbers")
-        return Table(node, edge)
+        larger = checked(f"{name}.factors", table.factors, self.factors.table.shape)
+        if np.isnan(larger).any():
+            raise InvalidInputError(f"{name} has NaN; give numbers")
+        return Table(node, edge, larger)
 
     def __repr__(self) -> str:
         return (
