@@ -217,7 +217,7 @@ class Faults:
         if done.returncode or len(done.stderr.splitlines()) > 3:
             raise Failure(f"no folder for kernels: {done.returncode}, {done.stderr!r}")
         long = self.folder / "long.tsv"
-        long.write_text("x\t" + "abcdefghijklmnopqrst" * 3 + "\n")
+        long.write_text("x\t" + "abcdefghijklmnopqrst" * 2 + "\n")
         for engine in ("layered", "openfst"):
             done = self.run("grad", long, "--engine", engine, "--max-states", 2**31 - 1,
                             preexec_fn=_limit_memory)  # fmt: skip

@@ -49,7 +49,8 @@ class Fuzzer:
     def __init__(self, seed: int, folder: pathlib.Path) -> None:
         self.seed, self.seeds, self.work = seed, folder / "seeds", folder / "work"
         for made in (self.seeds, self.work):
-            made.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir(parents=True)
         self.root = os.getcwd()
         self.code: object = 0
         self.said = ""
