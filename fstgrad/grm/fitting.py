@@ -44,13 +44,15 @@ class Checkpoint:
     """Finished nodes in a file that is replaced as a whole, so that it is always readable.
 
     fingerprint : str, of the data and the settings; a file of another fit is refused.
-    features, terms : the number of columns and the terms of the model.
+    features, terms, intercepts : the number of columns, the terms of the model, and how many
+        intercepts a node has.
     """
 
     path: pathlib.Path
     fingerprint: str
     features: int
     terms: Sequence[Term]
+    intercepts: int
 
     def load(self) -> dict[int, NodeFit]:
         """Return the finished nodes, none where there is no file."""
@@ -67,7 +69,7 @@ class Checkpoint:
                 "another path"
             )
         try:
-            check_keys(arrays, self.features, self.terms)
+            check_keys(arrays, self.features, self.terms, self.intercepts)
             return unpack(arrays)
         except InvalidInputError as error:
             raise InvalidInputError(
@@ -138,7 +140,9 @@ def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
     }
 
 
-def check_keys(arrays: dict[str, Any], features: int, terms: Sequence[Term]) -> None:
+def check_keys(
+    arrays: dict[str, Any], features: int, terms: Sequence[Term], intercepts: int
+) -> None:
     """Raise where arrays of `pack` name a column, a term or a set that a model does not have.
 
     Raises
@@ -162,7 +166,7 @@ def check_keys(arrays: dict[str, Any], features: int, terms: Sequence[Term]) -> 
     limits = np.array([min(limit, 2**63 - 1) for limit in blocks], dtype=np.int64)
     if arrays["key"].size and (arrays["key"] >= limits[arrays["term"]]).any():
         raise InvalidInputError(f"its keys number sets that {features} columns do not have")
-    if arrays["node_intercepts"].shape[1] != sum(term.size == 1 for term in terms):
+    if arrays["node_intercepts"].shape[1] != intercepts:
         raise InvalidInputError("its intercepts are those of another model")
 
 

@@ -209,4 +209,6 @@ def checkpoint_of(
     x = problem.x
     arrays = [x.data, x.indices, x.indptr, problem.weights, problem.offset]
     digest = fitting.fingerprint(arrays, described)
-    return fitting.Checkpoint(where, digest, shape[1], problem.terms)
+    return fitting.Checkpoint(
+        where, digest, shape[1], problem.terms, problem.intercepts.coordinates.size
+    )

@@ -141,11 +141,16 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
         raise InvalidInputError(f"members has columns outside 0 .. {features - 1}")
     if (np.diff(members, axis=1) <= 0)[there[:, 1:]].any():
         raise InvalidInputError("members has a set that is not ascending")
-    fitting.check_keys(arrays, features, terms_of(k, model.interactions))
+    terms = terms_of(k, model.interactions)
+    free = model.families_[0].free(k)
+    intercepts = len(set(free) | {term.root - 1 for term in terms if term.size == 1})
+    fitting.check_keys(arrays, features, terms, intercepts)
 
 
 def plain(value: object) -> object:
-    """Turn numpy scalars and arrays into what JSON knows."""
+    """Turn numpy scalars, arrays and families into what JSON knows."""
+    if isinstance(value, Base):
+        return to_description(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | set | frozenset):

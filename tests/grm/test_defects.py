@@ -191,3 +191,19 @@ def test_sparse_and_dense_agree_for_every_base():
             for data in (x, sparse.csr_matrix(x))
         ]
         assert models[0].score(x) == pytest.approx(models[1].score(sparse.csr_matrix(x)), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [*families.BASES, families.FiniteCounts(np.zeros(40)), families.NegativeBinomial(1.0, 2.0)],
+    ids=str,
+)
+def test_models_of_every_base_are_saved(base, tmp_path):
+    x = np.random.default_rng(0).poisson(1.0, (60, 3))
+    settings = {"k": 2, "base": base, "alpha": 0.05, "tol": 1e-3}
+    model = fg.GeneralizedRootModel(**settings, checkpoint=tmp_path / "kept.npz").fit(x)
+    assert fg.GeneralizedRootModel(**settings, checkpoint=tmp_path / "kept.npz").fit(x)
+    model.save(tmp_path / "model.npz")
+    loaded = fg.GeneralizedRootModel.load(tmp_path / "model.npz")
+    assert loaded.score(x) == model.score(x)
+    assert loaded.families_ == model.families_
