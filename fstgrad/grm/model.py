@@ -252,8 +252,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
-        if sparse.issparse(X):
-            checks.sparse_matrix("X", X)
+        preparation.check_kind(X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
         except (ValueError, TypeError) as error:

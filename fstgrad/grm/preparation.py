@@ -18,6 +18,14 @@ class NotNumbers(InvalidInputError, TypeError):
     """X has entries that are not numbers; scikit-learn expects a TypeError too."""
 
 
+def check_kind(x: object) -> None:
+    """Raise where X is a damaged sparse matrix, or masks values that would be read all the same."""
+    if sparse.issparse(x):
+        checks.sparse_matrix("X", x)
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise InvalidInputError("X masks values; fill them or leave their rows out")
+
+
 def statistics(
     x: sparse.csr_matrix, varying: BoolArray, base: Base, k: int
 ) -> dict[int, sparse.csr_matrix]:

@@ -207,3 +207,9 @@ def test_models_of_every_base_are_saved(base, tmp_path):
     loaded = fg.GeneralizedRootModel.load(tmp_path / "model.npz")
     assert loaded.score(x) == model.score(x)
     assert loaded.families_ == model.families_
+
+
+def test_masked_values_are_refused():
+    x = np.random.default_rng(0).poisson(1.0, (30, 3))
+    with pytest.raises(InvalidInputError, match="masks"):
+        fg.GeneralizedRootModel(k=2).fit(np.ma.masked_array(x, x > 2))
