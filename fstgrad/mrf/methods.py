@@ -32,7 +32,7 @@ def exact_inference(model: ScoredGraph, *, max_bytes: int | None = None) -> Infe
     Parameters
     ----------
     max_bytes : int
-        Limit on the tables of elimination (default 4 GiB); forests need none.
+        Limit on the tables of elimination (default 7 GiB); forests need none.
     """
     begun = time.perf_counter()
     if max_bytes is None or model.is_forest:

@@ -12,7 +12,7 @@ import numpy as np
 from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf.graph import Graph
 
-DEFAULT_BYTES = 4 << 30
+DEFAULT_BYTES = 7 << 30
 # A search takes about as long as this many cells for each node: below, it does not pay.
 CELLS_A_SEARCH = 2000
 LARGEST_BITS = 8192  # nodes whose sets of neighbours are held as bits
