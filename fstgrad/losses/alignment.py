@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import one_of
+from fstgrad.checks import instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
 from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
@@ -64,6 +64,7 @@ class SmithWaterman(TransducerLoss):
         gap_open: float | None = None,
         gap_extend: float | None = None,
     ) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         plain = np.where(np.eye(len(alphabet)) == 1, match, substitute).astype(np.float64)
         costs = plain if matrix is None else -alignment_scores(matrix, alphabet)
         if gap_open is not None:

@@ -63,6 +63,7 @@ def test_findings_of_one_cause_look_alike():
         lambda: fg.EditDistance(AB) + 1.0,
         lambda: fg.Hamming(AB, np.zeros(3)),
         lambda: fg.NGram(3),
+        lambda: fg.SmithWaterman(True),
         lambda: fg.SmithWaterman(3, matrix=np.eye(2), gap_open=1.0),
         lambda: fg.TransducerLoss(fg.Hamming(AB).transducer, len),
         lambda: fg.StringDistribution(np.zeros((2, 2)), np.zeros(3)),
