@@ -248,6 +248,8 @@ class TransducerLoss(Loss):
 
     def _checked_factors(self, parts: Sequence[Fst | FstArrays]) -> tuple[FstArrays, ...]:
         """Return the factors in "log64", outer labels being those of the alphabet."""
+        if not parts:
+            raise FstError("fst is an empty sequence; give at least one transducer")
         arrays = [part if isinstance(part, FstArrays) else to_arrays(part) for part in parts]
         for left, right in pairwise(arrays):
             check_symbols(left.output_symbols, right.input_symbols)

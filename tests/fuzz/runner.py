@@ -30,7 +30,7 @@ from tests.fuzz.seeds import write_seeds
 TIMEOUT = 60.0  # seconds of one case
 MEMORY = 6 * 2**30  # bytes of addresses of a process
 CHUNK = 200  # cases of one process
-_NAN = re.compile(r"\bnan\b|NaN|Infinity")
+_NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
 _NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
 
 
