@@ -173,6 +173,8 @@ class TargetMachine:
 
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
+        if not math.isfinite(cost / self.unit):
+            raise InvalidInputError("it is more than a float can count of the other costs' unit")
         finite = self._finite_weights()
         unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
         return self.rescale(round(self.unit / unit), unit)

@@ -62,3 +62,5 @@ def test_caps_of_any_size(cap):
 def test_caps_beyond_all_costs(cap):
     with pytest.raises(fg.InvalidInputError, match=r"cap is 1e.*leave it out"):
         fg.EditDistance(AB).compile("abb", cap=cap)
+    with pytest.raises(fg.InvalidInputError, match=r"cap is 1e.*leave it out"):
+        fg.EditDistance(AB, substitute_cost=0.5).compile("abb", cap=cap)
