@@ -166,7 +166,7 @@ class JointRegression:
         """Return the largest violation of the conditions of each node, (p,)."""
         nodes = len(self.solver.families)
         heads = play.term < 0
-        worst = slopes[heads].reshape(nodes, -1).max(axis=1)
+        worst: FloatArray = slopes[heads].reshape(nodes, -1).max(axis=1)
         scale = play.penalty[~heads] / self.alpha
         every = (
             (play.term[~heads], play.key[~heads], slopes[~heads] / np.maximum(scale, 1e-300)),

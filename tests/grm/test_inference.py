@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, partition
 from fstgrad.grm.design import Term
 from fstgrad.grm.normalization import is_normalizable
@@ -204,7 +204,7 @@ def test_normalizable_triples():
 
 def test_a_model_without_normalizer_cannot_be_drawn():
     model = parameters("exponential", [[1.0, 0.0]] * 2, ((2, 2), {(0, 1): 1.0}))
-    with pytest.raises(NotSupportedError, match="is_normalizable"):
+    with pytest.raises(InfeasibleError, match="is_normalizable"):
         gibbs(model, 2, 0, burn_in=1, thin=1, chains=1)
 
 

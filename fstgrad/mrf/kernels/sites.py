@@ -105,7 +105,7 @@ def binary_gain(i: int, m: Pieces, labels: IntArray) -> float:
     """Return the score of label 1 of node i less that of label 0, given its neighbours."""
     start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
     own = len(m.edge) > 1
-    gain = m.node[i, 1] - m.node[i, 0]
+    gain: float = m.node[i, 1] - m.node[i, 0]
     for at in range(start[i], start[i + 1]):
         arc = leaving[at]
         other = labels[source[arc ^ 1]]
