@@ -57,6 +57,7 @@ def train(rank: int, port_file: str, result: str, epochs: int) -> None:
         with torch.no_grad():
             right = model.module(words).argmax(dim=2) == tags
         torch.save(right.float().mean(), result)
+    del model, optimizer  # DDP may wait forever for its own threads if it outlives the group
     dist.destroy_process_group()
 
 

@@ -203,6 +203,7 @@ def trained(rank, port, results):
         model([torch.randn(*shape[:-1], 5) for shape in shapes]).backward()
         found[name] = [p.grad.tolist() for p in model.parameters()]
     results[rank] = found
+    del model  # DDP may wait forever for its own threads if it outlives the group
     torch.distributed.destroy_process_group()
 
 
