@@ -5,6 +5,7 @@ import collections
 import contextlib
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -307,14 +308,18 @@ def fuzz(
     *,
     say: Callable[[str], None],
     kinds: Collection[str] = ("command", "call", "sweep"),
+    cases: float = math.inf,
 ) -> int:
-    """Run all kinds of cases in turn for some seconds; return the number of findings."""
+    """Run all kinds of cases in turn for some seconds, or up to a number of cases of each kind.
+
+    Returns the number of findings.
+    """
     fuzzer = Fuzzer(seed, folder)
     makers = {"command": fuzzer.command, "call": fuzzer.call, "sweep": fuzzer.sweep}
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
     found = 0
-    while time.monotonic() - begun < seconds:
+    while time.monotonic() - begun < seconds and max(counts.values(), default=0) < cases:
         for kind in kinds:
             make = makers[kind]
             numbers = range(counts[kind], counts[kind] + CHUNK)
