@@ -12,6 +12,7 @@ AB = fg.Alphabet("ab")
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # as on a command line
 def test_three_thousand_cases_of_each_kind_find_nothing(tmp_path):
     """The cases are counted, not timed, so that a slow machine runs the same ones."""
     said = []
