@@ -61,7 +61,7 @@ faults: $(VENV)/.dev
 
 # The suite with every index of a kernel checked; takes several times as long.
 bounds: $(VENV)/.dev
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/bounds $(BIN)/python -m pytest -n $(WORKERS) -q \
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR="$(CURDIR)/build/bounds" $(BIN)/python -m pytest -n $(WORKERS) -q \
 	    tests/automata tests/losses tests/strings tests/lattices tests/training tests/grm \
 	    tests/mrf tests/trees tests/reference
 
