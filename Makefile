@@ -47,7 +47,7 @@ mutants: $(VENV)/.dev
 # The tests as where pynini cannot be installed.
 test-without-openfst: $(VENV)/.dev
 	FSTGRAD_WITHOUT=pynini $(BIN)/python -m pytest -n $(WORKERS) tests/automata tests/lattices \
-	    tests/losses tests/strings tests/training tests/cli tests/torch
+	    tests/losses tests/strings tests/training tests/torch
 
 # The fuzzer: prints what it finds and keeps the inputs in build/fuzz/findings.
 SECONDS ?= 120
