@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test clean
+.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test docs docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -84,7 +84,7 @@ bench-readme: $(VENV)/.dev
 	for name in compile engines chain risk trees grid torch_overhead; do \
 	    $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# The learning experiments of docs/learning.md.
+# The learning experiments of docs/performance/learning.md.
 learning-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/learning.py --quick
 
@@ -95,6 +95,21 @@ learning-genomes learning-phones: learning-%: $(VENV)/.dev
 learning: $(VENV)/.dev
 	mkdir -p build
 	$(BIN)/python benchmarks/learning.py --json build/learning.json
+
+# The site, into build/docs/html: the tutorials and the examples are run; a warning is an error.
+$(VENV)/.docs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs
+	mkdir -p build
+	$(BIN)/codespell --toml pyproject.toml README.md CONTRIBUTING.md docs examples
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	    $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html
+	$(BIN)/python docs/check_site.py build/docs/html
+
+docs-clean:
+	rm -rf build/docs docs/gallery docs/api/generated docs/jupyter_execute
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev

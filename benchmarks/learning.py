@@ -2,7 +2,7 @@
 
     python benchmarks/learning.py [genomes] [phones] [--quick] [--json FILE]
 
-What the tables mean, and every choice behind them: docs/learning.md.
+What the tables mean, and every choice behind them: docs/performance/learning.md.
 """
 
 import json

@@ -17,7 +17,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("data/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("data/*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -106,16 +106,16 @@ def test_the_readme_lists_every_loss_of_the_command_line():
 
 
 def test_notation_names_what_is_there():
-    """Every row of docs/notation.md links to a file, and the names of the row occur in it."""
+    """Every row of the notation links to a file, and the names of the row occur in it."""
     rows = [
         row
-        for row in (ROOT / "docs/notation.md").read_text(encoding="utf-8").splitlines()
-        if row.startswith("| ") and "](../" in row
+        for row in (ROOT / "docs/internals/notation.md").read_text(encoding="utf-8").splitlines()
+        if row.startswith("| ") and "](../../" in row
     ]
     assert len(rows) > 50
     for row in rows:
         *_, names, link = re.split(r"(?<!\\)\|", row.strip("| "))
-        path = ROOT / "docs" / re.search(r"\]\((.*?)\)", link)[1]
+        path = ROOT / "docs/internals" / re.search(r"\]\((.*?)\)", link)[1]
         assert path.is_file(), row
         text = path.read_text(encoding="utf-8")
         for name in re.findall(r"`(\w+)", names):

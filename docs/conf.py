@@ -1,0 +1,107 @@
+"""Sphinx's settings: `make docs` builds the site of docs/ into build/docs/html."""
+
+import pathlib
+import shutil
+import sys
+from importlib import metadata
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+project = "fstgrad"
+author = "fstgrad developers"
+release = version = metadata.version("fstgrad")
+language = "en"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_click",
+    "sphinx_copybutton",
+    "sphinx_design",
+    # "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints", "jupyter_execute"]
+templates_path = ["_templates"]
+suppress_warnings = ["config.cache"]  # the scraper and the sorter of the gallery are functions
+
+# Markdown and the executed tutorials
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+myst_dmath_double_inline = True
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+# Formulas without the network: MathJax of a Python package, copied into the site
+_MATHJAX = next(
+    path.locate()
+    for path in metadata.files("django-static-mathjax") or ()
+    if path.match("es5/tex-svg.js")
+)
+mathjax_path = "tex-svg.js"
+mathjax3_config = {"svg": {"fontCache": "global"}, "options": {"enableMenu": False}}
+
+# The reference of the library
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's sections tell the types
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": True}
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+# The gallery
+from site_parts import figures, order, plain_options, plain_text
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"(torch_ddp|vowels)\.py$",
+    "image_scrapers": (figures,),
+    "within_subsection_order": order,
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "min_reported_time": 10_000,
+    "download_all_examples": False,
+    "copyfile_regex": r".*\.rules",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "fstgrad"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "fstgrad"},
+    "show_nav_level": 1,
+    "navigation_depth": 3,
+    "header_links_before_dropdown": 7,
+    "navbar_align": "left",
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+}
+html_sidebars = {"index": [], "install": [], "start": [], "which": [], "faq": [], "citing": []}
+copyright = "fstgrad developers, Apache-2.0"
+
+
+def _copy_mathjax(app, _exception=None):
+    static = pathlib.Path(app.outdir) / "_static"
+    static.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(_MATHJAX, static / "tex-svg.js")
+
+
+def setup(app):
+    """Copy MathJax once the pages are written; take help texts of commands as they are."""
+    for part in ("description", "epilog"):
+        app.connect(f"sphinx-click-process-{part}", plain_text)
+    app.connect("sphinx-click-process-options", plain_options)
+    app.connect("build-finished", _copy_mathjax)

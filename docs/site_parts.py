@@ -1,0 +1,61 @@
+"""Parts of the site: figures and order of the gallery, and help texts of commands as pages."""
+
+import pathlib
+
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst
+
+_ORDER = [
+    "minimum_risk", "spelling", "homologs", "dependency_parser", "denoise", "segmentation",
+    "classic3", "torch_mwer", "torch_ctc_lattice", "torch_rerank", "torch_tagger",
+    "torch_rare_tags", "torch_finetune", "torch_parser", "torch_pixels", "torch_segmentation",
+]  # fmt: skip
+_SHOWN: set[int] = set()
+
+
+def figures(_block, block_vars, gallery_conf):
+    """Return the pictures of an example: matplotlib's figures among its global names."""
+    names = []
+    for value in block_vars["example_globals"].values():
+        for figure in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(figure, Figure) and id(figure) not in _SHOWN:
+                _SHOWN.add(id(figure))
+                path = next(block_vars["image_path_iterator"])
+                figure.savefig(path, dpi=120, bbox_inches="tight")
+                names.append(path)
+    return figure_rst(names, gallery_conf["src_dir"])
+
+
+def order(name: str) -> tuple[int, str]:
+    """Return the place of an example."""
+    stem = pathlib.Path(name).stem
+    return (_ORDER.index(stem) if stem in _ORDER else len(_ORDER), stem)
+
+
+def plain_text(_app, _context, lines):
+    """Show what a command says of itself as it is: no markup, indented parts as code."""
+    text = "\n".join(line.removeprefix("| ").replace("\b", "") for line in lines)
+    text = text.replace("\\b\n", "\n")
+    shown: list[str] = []
+    for paragraph in text.split("\n\n"):
+        rows = paragraph.strip("\n").split("\n")
+        if any(row.startswith(" ") for row in rows):
+            shown += ["::", "", *("    " + row for row in rows), ""]
+        else:
+            shown += [*(_escaped(row) for row in rows), ""]
+    lines[:] = shown
+
+
+def plain_options(_app, _context, lines):
+    """Escape what reads as markup in the help of options."""
+    lines[:] = [line if _is_field(line) else _escaped(line) for line in lines]
+
+
+def _is_field(line):
+    return line.lstrip().startswith((":", ".. "))
+
+
+def _escaped(line):
+    for mark in "\\*|`":
+        line = line.replace(mark, "\\" + mark)
+    return line.replace("_ ", "\\_ ")
