@@ -42,7 +42,7 @@ test-slow: $(VENV)/.dev
 # Small defects in 300 places: does a test notice each?  Half an hour or more.
 SAMPLE ?= 300
 mutants: $(VENV)/.dev
-	$(BIN)/python tests/mutants.py --sample $(SAMPLE)
+	$(BIN)/python -m tests.mutants --sample $(SAMPLE) --seed $(SEED)
 
 # The tests as where pynini cannot be installed.
 test-without-openfst: $(VENV)/.dev

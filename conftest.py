@@ -1,4 +1,4 @@
-"""Binds cli/ and grammars/ to their installed names when fstgrad itself is not installed.
+"""Binds cli/ and grammars/ to their installed names when fstgrad is not installed from here.
 
 With FSTGRAD_WITHOUT=pynini the tests run as where pynini cannot be installed: test modules that
 import it are left out, and what raises the error of a missing pynini is skipped.
@@ -10,6 +10,7 @@ import pathlib
 import re
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 
 import pytest
 
@@ -28,9 +29,15 @@ def _bind(folder: str, name: str) -> None:
     spec.loader.exec_module(module)
 
 
+def _is_here(spec: ModuleSpec) -> bool:
+    """Return whether a package is the one beside this file, and not that of another checkout."""
+    return spec.origin is not None and pathlib.Path(spec.origin).is_relative_to(ROOT)
+
+
 sys.path.insert(0, str(ROOT))
 for folder, name in (("cli", "fstgrad.cli"), ("grammars", "fstgrad.grammars")):
-    if importlib.util.find_spec(name) is None:
+    found = importlib.util.find_spec(name)
+    if found is None or not _is_here(found):
         _bind(folder, name)
 
 HIDDEN = os.environ.get("FSTGRAD_WITHOUT", "")
