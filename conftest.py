@@ -27,6 +27,7 @@ def _bind(folder: str, name: str) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    setattr(importlib.import_module("fstgrad"), folder, module)
 
 
 def _is_here(spec: ModuleSpec) -> bool:
