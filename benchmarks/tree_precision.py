@@ -50,7 +50,7 @@ def cases():
     worst = np.argsort(pruned[:, 1:], axis=0)[:-4]
     for d in range(1, N + 1):
         pruned[np.setdiff1d(worst[:, d - 1], best[d - 1]), d] = -np.inf
-    yield "four heads a word, -inf", pruned
+    yield "four heads per word, -inf", pruned
     yield "four heads, -1e9", np.where(pruned == -np.inf, -1e9, pruned)
     yield "four heads, float32 min", np.where(pruned == -np.inf, FLOAT32_MIN, pruned)
 
