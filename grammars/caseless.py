@@ -1,4 +1,4 @@
-"""Edit distance that takes no notice of case and punctuation.
+"""Edit distance that ignores case and punctuation.
 
 Letters that differ in case only are the same, punctuation may come and go for nothing; any other
 edit costs 1.

@@ -1,4 +1,4 @@
-"""Edits of source code, token by token: a name for another costs little, a keyword much.
+"""Edits of source code by token: replacing a name costs little, a keyword much.
 
 Symbols are tokens.  Among names, among numbers and among strings a substitution costs 0.25, among
 operators of one group 0.5, any other 1; a bracket, comma, semicolon or end of a line that only one

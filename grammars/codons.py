@@ -1,4 +1,4 @@
-"""Protein against DNA by codons: an amino acid stands for the three bases that code for it.
+"""Protein against DNA by codons: an amino acid matches the three bases that code for it.
 
 The hypothesis has amino acids (capitals, * for a stop), the target bases (a c g t).  An amino acid
 for a codon costs half for each base in which the codon differs from the nearest of its own; an

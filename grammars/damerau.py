@@ -1,4 +1,4 @@
-"""Edit distance with transpositions: two neighbours that change places are one error.
+"""Edit distance with transpositions: swapping two adjacent symbols is one error.
 
 Insertion, deletion, substitution and the transposition of two neighbouring symbols cost 1 each; no
 symbol takes part in two edits (optimal string alignment).

@@ -1,4 +1,4 @@
-"""Mutations of DNA: transitions cost half of transversions, gaps are affine.
+"""Mutations of DNA: transitions cost half as much as transversions; gaps are affine.
 
 A transition (A with G, C with T) costs 0.5, a transversion 1, a gap 1.5 for its first base and 0.5
 for each further one.  U is read as T, small letters as capitals, N as any base (0.25).

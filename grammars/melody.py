@@ -1,4 +1,4 @@
-"""Distance of melodies as intervals, so that a transposed tune is the same.
+"""Distance of melodies as intervals: a transposed tune is the same.
 
 Symbols are intervals in semitones, from -12 to +12.  An interval for another costs 0.125 for each
 semitone of difference, at least 0.25 where the direction changes, at most 1; an octave apart it

@@ -1,4 +1,4 @@
-"""Forms of one word: edits at the end are cheap, at the beginning dear.
+"""Forms of one word: edits at the end cost little, at the beginning much.
 
 The first two steps are the beginning: an edit costs 1.5 there.  The last four may be the end, where
 it costs 0.25.  Between them, where stems change, a vowel for a vowel costs 0.5, any other edit 1.

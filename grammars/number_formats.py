@@ -1,4 +1,4 @@
-"""Edit distance of numbers that takes no notice of how they are written.
+"""Edit distance of numbers, regardless of notation.
 
 Free are: a leading plus, leading zeros, separators of groups of digits (a comma, a space, an
 apostrophe), point or comma as the decimal mark, and zeros that end the decimals, with the mark if

@@ -1,4 +1,4 @@
-"""Misread characters: shapes that look alike cost less, also one for two.
+"""Misread characters: similar shapes cost less, also one character for two.
 
 Reading one of a group of alike shapes for another costs 0.25, one character for two that join to it
 (m for rn) 0.5, any other edit 1.

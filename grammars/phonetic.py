@@ -1,4 +1,4 @@
-"""Confusion of phones by articulation: phones that share features cost less.
+"""Confusion of phones: phones that share features of articulation cost less.
 
 Phones are those of ARPAbet as CMUdict writes them, with or without stress.  A substitution costs a
 quarter for each feature in which two consonants differ (voicing, place, manner) or two vowels do

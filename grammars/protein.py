@@ -1,4 +1,4 @@
-"""Alignment of proteins: residues of one class are near, gaps are affine.
+"""Alignment of proteins: residues of one class are similar; gaps are affine.
 
 Aligning a residue with one of its class costs 0.5, with another 1; a gap costs 1.5 for its first
 residue and 0.25 for each further one.

@@ -1,4 +1,4 @@
-"""Edits of molecules written in SMILES, token by token.
+"""Edits of molecules in SMILES notation, by token.
 
 Symbols are tokens.  An aromatic for the aliphatic atom of the same element costs 0.25, one ring
 number for another 0.25, one bond or one halogen for another 0.5, any other substitution 1; a bond

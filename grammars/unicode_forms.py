@@ -1,4 +1,4 @@
-"""Letters in other forms: width costs nothing, case little, diacritics a little more.
+"""Letters in other forms: width is free, case costs little, diacritics a little more.
 
 Compatibility forms (full width, ligatures of one letter, superscripts) cost 0, another case 0.125,
 another or no diacritic 0.25, both 0.375, a combining mark that only one side has 0.25; any other
