@@ -3,6 +3,7 @@
 import click
 
 from fstgrad.cli.border import COUNT
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import Reading, pairs_argument, reading_options
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
@@ -10,7 +11,7 @@ from fstgrad.io import read_pairs
 from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @click.option(
     "--max-x", type=COUNT, default=2, show_default=True, help="Most symbols of x on one link."

@@ -81,14 +81,23 @@ class Number(click.ParamType):  # type: ignore[type-arg]
         return number
 
 
+class Whole(click.IntRange):
+    """Integers in a range that help does not show: what 32 or 63 bits hold."""
+
+    name = "integer"
+
+    def _describe_range(self) -> str:
+        return ""
+
+
 def whole(minimum: int) -> click.IntRange:
     """Return the type of integers from `minimum` to what 32 bits hold."""
-    return click.IntRange(minimum, 2**31 - 1)
+    return Whole(minimum, 2**31 - 1)
 
 
 COUNT = whole(1)
-INTEGER = click.IntRange(-(2**31), 2**31 - 1)
-SEED = click.IntRange(0, 2**63 - 1)
+INTEGER = Whole(-(2**31), 2**31 - 1)
+SEED = Whole(0, 2**63 - 1)
 POSITIVE = Number(0, strict=True)
 NOT_NEGATIVE = Number(0)
 COST = Number(0, infinite=True)

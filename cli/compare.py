@@ -5,6 +5,7 @@ import json
 import click
 
 from fstgrad.cli.border import COUNT, SEED, Input
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.models import columns, open_model
 from fstgrad.cli.options import pairs_argument
 from fstgrad.cli.text import echo
@@ -12,7 +13,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.training.comparison import compare as compared
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("first", type=Input())
 @click.argument("second", type=Input())
 @pairs_argument

@@ -10,6 +10,7 @@ import numpy as np
 
 from fstgrad._version import __version__
 from fstgrad.alphabet import Alphabet
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstError, MissingDependencyError
 from fstgrad.losses import EditDistance
@@ -118,7 +119,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 }
 
 
-@click.command()
+@click.command(cls=Command)
 def doctor() -> int:
     """Print versions, and test on this machine what OpenFst is known to get wrong silently."""
     echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")

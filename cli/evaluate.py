@@ -6,6 +6,7 @@ import math
 import click
 
 from fstgrad.cli.border import Input
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, model_loss_options
 from fstgrad.cli.models import columns, model_loss, open_model
 from fstgrad.cli.options import pairs_argument
@@ -13,7 +14,7 @@ from fstgrad.cli.text import echo
 from fstgrad.training import measures
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model", type=Input())
 @pairs_argument
 @model_loss_options

@@ -11,6 +11,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.cli.border import whole
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
@@ -36,7 +37,7 @@ from fstgrad.training.batch import Batch, Item, Outcome, Sums
 from fstgrad.training.objective import KINDS, Kind
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @click.option(
     "--objective",

@@ -17,6 +17,7 @@ from fstgrad.cli.grammar_options import (
     symbols_option,
 )
 from fstgrad.cli.grammar_test import explain, test
+from fstgrad.cli.grouping import Group
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, MissingDependencyError
 from fstgrad.grammars import NAMES, Grammar
@@ -26,7 +27,7 @@ from fstgrad.openfst import Fst, dot_source, write_archive, write_file
 _DRAWN_ARCS = 400
 
 
-@click.group()
+@click.group(cls=Group)
 def grammar() -> None:
     """Losses written as grammars: rules, or programs in pynini.
 

@@ -14,7 +14,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.cli import report
 from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
-from fstgrad.cli.grouping import group
+from fstgrad.cli.grouping import Command, group
 from fstgrad.cli.text import echo
 from fstgrad.costs import CostFit, LearnedCosts, Schedule, aligner_of, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (
@@ -92,10 +92,11 @@ learning_options = group(
     click.option("--restarts", type=click.IntRange(1, 1000), default=1, show_default=True),
     click.option("--iterations", type=click.IntRange(1, 10**6), default=100, show_default=True),
     click.option("--seed", type=SEED, default=0, show_default=True),
+    heading="Learning",
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @reference_argument
 @click.argument("pairs", type=Input(dash=True))
 @click.option(
@@ -167,7 +168,7 @@ def fit(
         echo(f"wrote {output}; use it with --loss {entry}")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("first")
 @click.argument("second")
 @click.argument("pairs", type=Input(dash=True))

@@ -4,12 +4,13 @@ import pathlib
 
 import click
 
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.grammars.templates import TEMPLATES, TEST
 from fstgrad.io import check_writable, write_text
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("name")
 @click.option(
     "--template",

@@ -1,13 +1,25 @@
 """What the commands of `fstgrad grammar` share: how a grammar and its alphabet are named."""
 
 import click
+from click.shell_completion import CompletionItem
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.border import Input
-from fstgrad.grammars import Grammar
+from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 
-reference_argument = click.argument("reference", metavar="FILE_OR_NAME")
+
+def complete_reference(
+    _context: click.Context, _argument: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the grammars and files whose names begin so, for a shell."""
+    names = [name for name in NAMES if name.startswith(incomplete)]
+    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
+reference_argument = click.argument(
+    "reference", metavar="FILE_OR_NAME", shell_complete=complete_reference
+)
 alphabet_option = click.option(
     "--alphabet",
     type=Input(),

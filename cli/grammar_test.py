@@ -10,6 +10,7 @@ from fstgrad.cli.grammar_options import (
     reference_argument,
     symbols_option,
 )
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.costs import aligner_of
 from fstgrad.costs.explain import explained
@@ -21,7 +22,7 @@ from fstgrad.io import write_text
 _MOST_NAMES = 8
 
 
-@click.command()
+@click.command(cls=Command)
 @reference_argument
 @alphabet_option
 @symbols_option
@@ -87,7 +88,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
-@click.command()
+@click.command(cls=Command)
 @reference_argument
 @click.argument("hypothesis")
 @click.argument("target")

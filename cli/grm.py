@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from fstgrad.cli.border import COUNT, INTEGER, POSITIVE, SEED, Input, Output, whole
+from fstgrad.cli.grouping import Group
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.families import BASES, resolve
@@ -18,7 +19,7 @@ from fstgrad.io import replacing, write_text
 INPUT, OUTPUT = Input(), Output()
 
 
-@click.group()
+@click.group(cls=Group)
 def grm() -> None:
     """Generalized root models: k-wise graphical models of counts."""
 
@@ -29,7 +30,8 @@ def grm() -> None:
 @click.option("--alpha", type=POSITIVE, default=0.01, show_default=True, help="The l1 penalty.")
 @click.option(
     "--base", type=click.Choice(list(BASES)), default="poisson",
-    show_default=True, help="The family of one column given the others.",
+    show_default=True, metavar="FAMILY",
+    help=f"The family of one column given the others: {', '.join(BASES)}.",
 )  # fmt: skip
 @click.option("--features", type=COUNT, help="Keep the columns with the largest totals.")
 @click.option("--variable", help="Which array of an .npz or .mat file.")

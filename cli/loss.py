@@ -4,6 +4,7 @@ import math
 
 import click
 
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Reading, pairs_argument, reading_options, skip_errors
@@ -13,7 +14,7 @@ from fstgrad.cli.text import echo
 from fstgrad.io import Row
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @loss_options
 @reading_options

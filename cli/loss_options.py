@@ -3,11 +3,16 @@
 import dataclasses
 
 import click
+from click.shell_completion import CompletionItem
 
 from fstgrad.cli.border import COST, COUNT, NOT_NEGATIVE, POSITIVE, Input, Number, whole
 from fstgrad.cli.grouping import group
 
 FILE = Input(dash=True)
+LOSS_NAMES = (
+    "edit", "edit-factored", "osa", "lcs", "wer", "cer", "smith-waterman", "alignment", "ngram",
+    "ngram-sum", "gappy", "mismatch", "hamming", "none",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +41,24 @@ class LossChoice:
     log: bool | None
 
 
+def complete_loss(
+    _context: click.Context, _option: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the losses, grammars and files whose names begin so, for a shell."""
+    from fstgrad.grammars import NAMES
+
+    names = [name for name in (*LOSS_NAMES, *NAMES) if name.startswith(incomplete)]
+    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
 _parameters = (
     click.option(
         "--loss",
         default="edit",
         show_default=True,
-        help="edit, edit-factored, osa, lcs, wer, cer, hamming, smith-waterman, alignment, ngram, "
-        "ngram-sum, gappy, mismatch or none; a grammar (fstgrad grammar list, PATH.py:BUILDER); a "
-        "transducer in a file (x.far:NAME, x.fst, x.txt).",
+        shell_complete=complete_loss,
+        help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (fstgrad grammar list, "
+        "PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
     click.option("--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
     click.option("--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
@@ -93,7 +108,7 @@ _parameters = (
         "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
     ),
 )
-loss_options = group("choice", LossChoice, *_parameters)
+loss_options = group("choice", LossChoice, *_parameters, heading="Loss")
 MODEL_LOSS = "model"
 model_loss_options = group(
     "choice",
@@ -102,8 +117,10 @@ model_loss_options = group(
         "--loss",
         default=MODEL_LOSS,
         show_default=True,
+        shell_complete=complete_loss,
         help="model: what it was trained with.  A loss from a file of yours is not in the model: "
         "give it as in fstgrad train.",
     ),
     *_parameters[1:],
+    heading="Loss",
 )

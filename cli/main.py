@@ -16,8 +16,11 @@ from types import FrameType
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fstgrad._version import __version__
+from fstgrad.cli.epilogs import with_examples
+from fstgrad.cli.grouping import Group
 from fstgrad.cli.text import visible
 from fstgrad.errors import FstgradError
 
@@ -36,6 +39,7 @@ COMMANDS = {
         "fstgrad.cli.compare",
         "Two models on the same pairs: error rates with intervals.",
     ),
+    "completion": ("fstgrad.cli.completion", "Completion for bash, zsh and fish."),
     "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),
     "mrf": ("fstgrad.cli.mrf", "Markov random fields in UAI files and on images."),
@@ -43,11 +47,15 @@ COMMANDS = {
 }
 
 
+# raised by newer versions of click where a group is called without a command
+_NO_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+
 class _Held(Exception):
     """Carries an exception past click."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported on use; a wrong name gets the near ones."""
 
     def __init__(self, table: dict[str, tuple[str, str]], **settings: object) -> None:
@@ -63,7 +71,13 @@ class LazyGroup(click.Group):
         if name not in self.table:
             return None
         command: click.Command = getattr(importlib.import_module(self.table[name][0]), name)
-        return command
+        return with_examples(command, name)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the names of commands, from the table, and the options that begin so."""
+        names = [name for name in self.table if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=self.table[name][1]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -127,6 +141,9 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
         try:
             status = fstgrad.main(args=args, prog_name="fstgrad", standalone_mode=False)
             return (status if isinstance(status, int) else 0), ""
+        except _NO_ARGUMENTS as error:
+            click.echo(error.ctx.get_help())
+            return 0, ""
         except click.ClickException as error:
             return error.exit_code, error.format_message()
         except SystemExit as error:

@@ -5,6 +5,7 @@ from itertools import islice
 import click
 
 from fstgrad.cli.border import COUNT, whole
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import ProblemOptions, output_npz, pairs_argument, problem_options
 from fstgrad.cli.problem import open_problem
 from fstgrad.cli.report import largest, qgram
@@ -13,7 +14,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import located, write_arrays
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @click.option("--line", type=COUNT, default=1, show_default=True, help="The line of the pair.")
 @problem_options

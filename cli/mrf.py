@@ -11,7 +11,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, SEED, Input, Output, whole
-from fstgrad.cli.grouping import group
+from fstgrad.cli.grouping import Group, group
 from fstgrad.cli.text import echo
 from fstgrad.mrf import uai
 from fstgrad.mrf.decode import DECODERS
@@ -63,6 +63,7 @@ run_options = group(
     click.option("--chains", type=COUNT, help="Independent chains."),
     click.option("--threads", type=COUNT, help="Threads; they do not change the result."),
     click.option("--max-gib", type=POSITIVE, help="Memory limit of method exact, in GiB."),
+    heading="Iterations, draws, limits",
 )
 model_argument = click.argument("model", type=FILE)
 evidence_option = click.option(
@@ -78,11 +79,12 @@ def method_option(names: list[str]) -> Callable[..., Any]:
         type=click.Choice(names),
         default="exact",
         show_default=True,
-        help="Inference method.",
+        metavar="METHOD",
+        help=f"One of {', '.join(names)}.",
     )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 def mrf() -> None:
     """Markov random fields: UAI models (.uai, .evid) and images."""
 
@@ -240,7 +242,8 @@ def sample(
 )  # fmt: skip
 @click.option(
     "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
-    help="Marginals by inference, or a labeling of high score.",
+    metavar="METHOD", help=f"A labeling of high score by {', '.join(LABELINGS)}; or marginals by "
+    f"{', '.join(ESTIMATES)}.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=Output(), required=True, help="PNG of the labels' gray levels."

@@ -2,7 +2,7 @@
 
 A command takes a group as one argument:
 
-    @click.command()
+    @click.command(cls=Command)
     @reading_options
     def loss(reading: Reading) -> None: ...
 """
@@ -99,6 +99,7 @@ def nats(text: str) -> float | Literal["auto"]:
     return number
 
 
+EXACTNESS = "Exact, capped or sampled"
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE)
@@ -137,6 +138,7 @@ reading_options = group(
         type=FILE,
         help="One symbol a line.  [default: the symbols in the data]",
     ),
+    heading="How the pairs are read",
 )
 
 cap_options = (
@@ -173,6 +175,7 @@ compile_options = group(
         show_default=True,
         help="Fail beyond this many states.",
     ),
+    heading=EXACTNESS,
 )
 
 method_options = group(
@@ -192,6 +195,7 @@ method_options = group(
         help="sampled: strings drawn for each pair.",
     ),
     click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: the draws."),
+    heading=EXACTNESS,
 )
 
 
@@ -231,6 +235,7 @@ running_options = group(
         help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
         "FILE.jsonl.npz holds the sums so far.",
     ),
+    heading="Processes and continued runs",
 )
 
 weight_options = group(
@@ -255,6 +260,7 @@ weight_options = group(
         metavar="SEED",
         help="Independent standard normal weights.",
     ),
+    heading="Weights of the q-grams",
 )
 
 problem_options = group(
@@ -283,4 +289,5 @@ lattice_options = group(
         metavar="FILE.far",
         help="With --lattices: write the gradient in the scores of the arcs as FSTs.",
     ),
+    heading="Lattices",
 )

@@ -4,13 +4,14 @@ import click
 
 from fstgrad.cli.border import COUNT, Input
 from fstgrad.cli.examples import columns_of, read_input
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import open_model
 from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("model", type=Input())
 @click.argument("input", type=FILE)
 @click.option(

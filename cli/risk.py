@@ -3,6 +3,7 @@
 import click
 
 from fstgrad.cli.grad import mean_gradient
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
     Estimation,
@@ -20,7 +21,7 @@ from fstgrad.cli.options import (
 from fstgrad.cli.problem import open_problem
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @problem_options
 @method_options

@@ -10,7 +10,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Output, whole
 from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
 from fstgrad.cli.examples import examples
-from fstgrad.cli.grouping import Decorator, group
+from fstgrad.cli.grouping import Command, Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.models import about, columns
@@ -86,6 +86,7 @@ model_options = group(
     _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", NOT_NEGATIVE),
     *cap_options,
     _number("--max-states", 2_000_000, "Fail beyond this many states."),
+    heading="Model",
 )
 
 training_options = group(
@@ -96,10 +97,11 @@ training_options = group(
     _number("--batch-size", 64, "Pairs in one step of adam and sgd."),
     _number("--learning-rate", 0.05, "Of adam and sgd.", POSITIVE),
     click.option("--patience", type=COUNT, help="Stop after so many epochs without a gain."),
+    heading="Training",
 )
 
 
-@click.command()
+@click.command(cls=Command)
 @pairs_argument
 @model_options
 @training_options

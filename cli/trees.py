@@ -12,7 +12,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.cli.border import COUNT, SEED, Input, Number, Output
 from fstgrad.cli.effects import without_effect
-from fstgrad.cli.grouping import group
+from fstgrad.cli.grouping import Group, group
 from fstgrad.cli.options import output_npz
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
@@ -49,6 +49,7 @@ family_options = group(
         help="Exactly one arc leaves the root, or at least one.",
     ),
     click.option("--projective", is_flag=True, help="Only trees without crossing arcs."),
+    heading="Which trees",
 )
 
 
@@ -78,6 +79,7 @@ treebank_options = group(
         help="Write the trees of these sentences to --output, as CoNLL-U.",
     ),
     click.option("--labels", type=FILE, help="A relation a line, in the order of the label axis."),
+    heading="Treebank",
 )
 output_conllu = click.option(
     "-o", "--output", type=Output(), metavar="OUT.conllu", help="Where --conllu writes."
@@ -93,7 +95,7 @@ decode_option = click.option(
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")
 
 
-@click.group()
+@click.group(cls=Group)
 def trees() -> None:
     """Spanning trees: marginals, entropy, decoding, sampling.
 

@@ -1,0 +1,129 @@
+"""Help: printed as help, in sections, with examples that run; completion in a shell."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+
+from fstgrad.cli.epilogs import EXAMPLES
+from fstgrad.cli.grouping import Command, Group
+from fstgrad.cli.loss_options import LOSS_NAMES
+from fstgrad.cli.losses import LOSSES
+from fstgrad.cli.main import fstgrad
+
+
+def leaves(command=fstgrad, name=""):
+    """Yield every command that is no group, with its full name."""
+    if not isinstance(command, click.Group):
+        yield name, command
+        return
+    assert isinstance(command, Group)
+    context = click.Context(command)
+    for part in command.list_commands(context):
+        yield from leaves(command.get_command(context, part), f"{name} {part}".strip())
+
+
+LEAVES = dict(leaves())
+MAIN = '-c "from fstgrad.cli.main import main; main()"'
+
+
+@pytest.mark.parametrize("command", [(), ("grammar",), ("trees",), ("mrf",), ("grm",)])
+def test_a_group_alone_prints_its_help_as_help(run, command):
+    code, out, err = run(*command)
+    assert (code, err) == (0, "")
+    assert out == run(*command, "--help")[1]
+    assert len(out.splitlines()) > 5
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_has_sections_and_an_example(run, name):
+    code, out, _ = run(*name.split(), "--help")
+    assert code == 0
+    assert isinstance(LEAVES[name], Command)
+    assert f"  Examples:\n    {EXAMPLES[name][0]}" in out
+    assert max(map(len, out.split("Examples:")[0].splitlines())) <= 80
+    assert str(2**31 - 1) not in out
+
+
+def test_examples_are_those_of_commands():
+    assert EXAMPLES.keys() == LEAVES.keys()
+
+
+def test_the_names_of_losses():
+    assert tuple(LOSSES) == LOSS_NAMES
+
+
+def test_options_are_in_sections(run):
+    _, out, _ = run("grad", "--help")
+    sections = re.findall(r"^(\w.*):$", out, re.MULTILINE)
+    assert sections == [
+        "Options", "Loss", "Exact, capped or sampled", "Weights of the q-grams",
+        "How the pairs are read", "Lattices", "Processes and continued runs",
+    ]  # fmt: skip
+    assert "--insert-cost" in out.split("\nLoss:")[1].split("\nExact, capped")[0]
+    assert "PAIRS" not in out.split("\nOptions:")[1].split("\nLoss:")[0]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """A folder with `fstgrad` and the `python3` that runs it."""
+    folder = tmp_path_factory.mktemp("bin")
+    for name, arguments in (("fstgrad", MAIN), ("python3", "")):
+        file = folder / name
+        file.write_text(f'#!/bin/sh\nexec {sys.executable} {arguments} "$@"\n')
+        file.chmod(0o755)
+    return folder
+
+
+def shell(program, lines, folder, **more):
+    root = pathlib.Path(__file__).parent.parent.parent
+    environment = os.environ | {
+        "PATH": f"{program}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+    }
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder, env=environment | more, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_examples_run(name, program, tmp_path):
+    if name == "mrf denoise":
+        pytest.importorskip("PIL")
+    done = shell(program, EXAMPLES[name], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or list(tmp_path.iterdir())
+
+
+def completed(program, folder, words):
+    done = shell(
+        program, ["fstgrad"], folder,
+        _FSTGRAD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")),
+    )  # fmt: skip
+    return [line.partition(",")[2] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("fstgrad gra", ["grad", "grammar"]),
+        ("fstgrad grad --obj", ["--objective"]),
+        ("fstgrad grad --objective r", ["risk"]),
+        ("fstgrad loss pairs.tsv --loss smi", ["smith-waterman", "smiles", "smi"]),
+        ("fstgrad grammar show key", ["keyboard", "key"]),
+    ],
+)
+def test_a_shell_completes(program, tmp_path, words, expected):
+    assert completed(program, tmp_path, words) == expected
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_the_script_of_completion(run, name):
+    code, out, _ = run("completion", name)
+    assert code == 0
+    assert f"_FSTGRAD_COMPLETE={name}_complete" in out
