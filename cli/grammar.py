@@ -1,8 +1,6 @@
 """`fstgrad grammar`: losses written as grammars: list, show, build, draw, and what others give."""
 
 import pathlib
-import shutil
-import subprocess
 
 import click
 
@@ -19,12 +17,12 @@ from fstgrad.cli.grammar_options import (
 from fstgrad.cli.grammar_test import explain, test
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstgradError, MissingDependencyError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import write_bytes, write_text
-from fstgrad.openfst import Fst, dot_source, write_archive, write_file
+from fstgrad.openfst import write_archive, write_file
+from fstgrad.plot import automaton_source, render
 
-_DRAWN_ARCS = 400
+_PICTURES = (".svg", ".pdf", ".png", ".dot")
 
 
 @click.group(cls=Group)
@@ -95,53 +93,32 @@ def build(reference: str, output: str, alphabet: str | None, symbols: str | None
     "--output",
     type=Output(),
     metavar="FILE",
-    help="x.svg (by graphviz) or x.dot.  [default: DOT text to standard output]",
+    help="x.svg, x.pdf or x.png (by graphviz), or x.dot.  [default: DOT text to standard output]",
 )
 @alphabet_option
 @symbols_option
 def draw(reference: str, output: str | None, alphabet: str | None, symbols: str | None) -> None:
-    """Draw a grammar with its symbols; choose a few of them, as grammars are large."""
-    if output is not None and pathlib.Path(output).suffix not in (".svg", ".dot"):
-        raise click.UsageError(f"--output is {output!r}; give a name that ends in .svg or .dot")
+    """Draw a grammar: one edge for each pair of states, its symbols grouped by cost."""
+    ending = ".dot" if output is None else pathlib.Path(output).suffix
+    if ending not in _PICTURES:
+        raise click.UsageError(
+            f"--output is {output!r}; give a name that ends in {', '.join(_PICTURES)}"
+        )
     found = Grammar.load(reference)
     _check_builder(found)
     fst = found.build(named_alphabet(found, alphabet, symbols))
-    source = dot_source(_drawable(fst), title=found.name)
+    source = automaton_source(fst, title=found.name)
     if output is None:
         echo(source, nl=False)
-    elif output.endswith(".dot"):
+    elif ending == ".dot":
         write_text(output, source)
     else:
-        write_bytes(output, _svg(source))
+        write_bytes(output, render(source, ending[1:]))
 
 
 def _check_builder(found: Grammar) -> None:
     if not found.takes_alphabet:
         without_effect(("alphabet", "symbols"), f"on {found.name}, whose builder takes none")
-
-
-def _drawable(fst: Fst) -> Fst:
-    arcs = sum(fst.num_arcs(state) for state in fst.states())
-    if arcs > _DRAWN_ARCS:
-        raise click.UsageError(
-            f"the grammar has {arcs} arcs, too many to read; draw it over a few symbols, as in "
-            "--symbols abc"
-        )
-    return fst
-
-
-def _svg(source: str) -> bytes:
-    """Return the drawing that graphviz makes of DOT text."""
-    program = shutil.which("dot")
-    if program is None:
-        raise MissingDependencyError(
-            "SVG needs the program dot of graphviz, which is not installed (apt install graphviz); "
-            "or write DOT text: -o x.dot"
-        )
-    done = subprocess.run([program, "-Tsvg"], input=source.encode(), capture_output=True)
-    if done.returncode != 0:
-        raise FstgradError(f"dot failed: {done.stderr.decode(errors='replace')}")
-    return done.stdout
 
 
 for command in (test, explain, new, fit, compare):

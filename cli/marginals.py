@@ -4,7 +4,8 @@ from itertools import islice
 
 import click
 
-from fstgrad.cli.border import COUNT, whole
+from fstgrad import plot
+from fstgrad.cli.border import COUNT, Output, whole
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import ProblemOptions, output_npz, pairs_argument, problem_options
 from fstgrad.cli.problem import open_problem
@@ -20,13 +21,25 @@ from fstgrad.io import located, write_arrays
 @problem_options
 @output_npz
 @click.option("--top", type=whole(0), default=20, show_default=True, help="Rows of the table.")
-def marginals(pairs: str, line: int, options: ProblemOptions, output: str | None, top: int) -> None:
+@click.option(
+    "--plot",
+    "picture",
+    type=Output(),
+    metavar="FILE.svg|png|pdf",
+    help="Draw the table with the target marked (needs matplotlib).",
+)
+def marginals(
+    pairs: str, line: int, options: ProblemOptions, output: str | None, top: int,
+    picture: str | None,
+) -> None:  # fmt: skip
     """Gradient terms Q(z, s) of one pair: the probability that the q-gram z ends at position s.
 
     The distribution is exp(loss + score) / Z; with --loss none it is exp(score) / Z.  The most
     probable entries go to standard output (position TAB q-gram TAB probability; positions count
     from 1, ^ stands before the start), the whole array to --output.
     """
+    if picture is not None:
+        plot.check_name(picture)
     problem = open_problem(pairs, options)
     row = next(islice(problem.rows, line - 1, None), None)
     if row is None:
@@ -36,6 +49,8 @@ def marginals(pairs: str, line: int, options: ProblemOptions, output: str | None
         distribution = problem.objective.distribution(problem.weights, *pair)
         table = distribution.marginals()
         log_z = distribution.log_partition()
+    if picture is not None:
+        plot.save(plot.marginals(table, problem.alphabet, target=pair[1]), picture)
     if output is not None:
         write_arrays(
             output,

@@ -1,3 +1,6 @@
+from . import jax as jax
+from . import plot as plot
+from . import torch as torch
 from ._version import __version__ as __version__
 from .alphabet import Alphabet as Alphabet
 from .automata.automaton import LossAutomaton as LossAutomaton

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad import plot
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.layout import DEAD as DEAD
 from fstgrad.automata.layout import Layout
@@ -267,6 +268,8 @@ class LossAutomaton:
             weight=np.concatenate(weights),
             nextstate=np.concatenate(nextstates),
         )
+
+    _repr_svg_ = plot.notebook(plot.automaton_svg, lambda self: self.num_states <= 60)
 
     def _layout(self, *, bigram: bool) -> Layout:
         nextstates = [level.nextstate for level in self.levels]

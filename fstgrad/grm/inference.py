@@ -10,6 +10,7 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import conditionals, normalization, partition, report, sampling
+from fstgrad.plot.counts import add_word_graph
 
 if TYPE_CHECKING:
     from fstgrad.grm.parameters import Parameters
@@ -160,18 +161,12 @@ class InferenceMixin:
         return graph
 
     def plot(self, top: int = 30, ax: Any = None) -> Any:
-        """Draw the graph of the strongest sets; return the matplotlib axes."""
-        networkx = checks.extra("networkx", "grm", "plot")
+        """Draw the graph of the strongest sets, as `fstgrad.plot.word_graph`; return the axes."""
+        checks.extra("networkx", "grm", "plot")
         pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
         graph = self.to_networkx(top)
-        graph.remove_nodes_from(list(networkx.isolates(graph)))
         axes = pyplot.subplots()[1] if ax is None else ax
-        colors = [_edge_color(data) for *_, data in graph.edges(data=True)]
-        networkx.draw_networkx(
-            graph, networkx.spring_layout(graph, seed=0), ax=axes, node_size=60, font_size=8,
-            edge_color=colors,
-        )  # fmt: skip
-        axes.set_axis_off()
+        add_word_graph(axes, graph.edge_subgraph(graph.edges))
         return axes
 
     def _of_order(self, parameters: "Parameters", order: int) -> tuple[Any, FloatArray]:
@@ -190,10 +185,3 @@ class InferenceMixin:
 
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
         return self.parameters_
-
-
-def _edge_color(edge: dict[str, Any]) -> str:
-    """Return blue for a positive pair, red for a negative one, grey where only larger sets act."""
-    if edge["weight"] == 0.0:
-        return "tab:gray"
-    return "tab:red" if edge["weight"] < 0 else "tab:blue"

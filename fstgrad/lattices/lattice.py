@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
+from fstgrad import checks, plot
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer, renamed_arguments
@@ -71,6 +71,7 @@ class Lattice(ArrayDistribution):
     ends: npt.NDArray[np.bool_]
 
     event_ndim = 1
+    _repr_svg_ = plot.notebook(plot.confusion_network, lambda self: self.num_arcs <= 300)
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""

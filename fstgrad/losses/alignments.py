@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from fstgrad import plot
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
@@ -113,6 +114,8 @@ class Alignment:
         """Return the alignment with its costs multiplied."""
         operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
         return replace(self, loss=factor * self.loss, operations=operations)
+
+    _repr_svg_ = plot.notebook(plot.alignment, lambda self: len(self.operations) <= 200)
 
     def __str__(self) -> str:
         columns = [

@@ -16,7 +16,7 @@ Index
 - `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
   text.
 - `IS_INSTALLED`, `missing` : whether pynini is there, and the error where it is not.
-- `dot_source` : drawings.  `caught_messages` : the reasons that OpenFst gives on standard error.
+- `caught_messages` : the reasons that OpenFst gives on standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.
 - `is_acceptor`, `is_acyclic`, `is_empty`, `string_lengths` : questions.
@@ -35,7 +35,7 @@ from fstgrad.openfst.binary import (
     with_character_symbols,
     with_symbols,
 )
-from fstgrad.openfst.files import dot_source, read_collection, read_file, write_archive, write_file
+from fstgrad.openfst.files import read_collection, read_file, write_archive, write_file
 from fstgrad.openfst.library import IS_INSTALLED, missing
 from fstgrad.openfst.messages import caught_messages
 from fstgrad.openfst.operations import (
@@ -64,7 +64,7 @@ from fstgrad.openfst.symbols import (
 __all__ = [
     "IS_INSTALLED",
     "ArcType", "Fst", "FstArrays", "Symbols", "arc_sort", "caught_messages", "check_symbols",
-    "compose", "connect", "determinize", "dot_source", "from_arrays", "is_acceptor", "is_acyclic",
+    "compose", "connect", "determinize", "from_arrays", "is_acceptor", "is_acyclic",
     "is_empty", "minimize", "missing", "over_alphabet", "project", "prune", "read",
     "read_collection",
     "read_file", "remove_epsilons", "shortest_distance", "string_lengths", "symbol_table",

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import tempfile
 
 import numpy as np
 
@@ -89,21 +88,6 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
 def write_file(path: str | os.PathLike[str], fst: Fst) -> None:
     """Write an FST in OpenFst's binary form, whole or not at all."""
     write_bytes(path, fst.write_to_string())
-
-
-def dot_source(fst: Fst, *, title: str = "") -> str:
-    """Return an FST as text of the DOT language, with its symbols, for graphviz."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "fst.dot")
-        fst.draw(
-            str(path),
-            isymbols=fst.input_symbols(),
-            osymbols=fst.output_symbols(),
-            title=title,
-            portrait=True,
-            precision=6,
-        )
-        return path.read_text(encoding="utf-8")
 
 
 def read_symbols(path: str | os.PathLike[str]) -> Symbols:

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad import plot
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import (
@@ -73,6 +74,11 @@ class StringDistribution(ArrayDistribution):
         self.event_ndim = self.scores.ndim
         self.b = b
         self.automaton = b if b is not None else no_loss(self.scores.shape[-1], self.length)
+
+    _repr_svg_ = plot.notebook(
+        lambda self: plot.marginals(self.marginals(), self.automaton.alphabet),
+        lambda self: max(self.length, self.scores.shape[-1]) <= 60,
+    )
 
     @property
     def length(self) -> int:

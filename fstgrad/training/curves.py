@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from fstgrad import checks
+from fstgrad import plot
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import replacing, write_text
+from fstgrad.io import write_text
 from fstgrad.training.trainer import Epoch
 
 
@@ -42,18 +42,4 @@ def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None
     write_text(target.with_suffix(".json"), numbers + "\n")
     if target.suffix == ".json":
         return
-    checks.extra("matplotlib", "plot", "a picture of learning curves")
-    from matplotlib.figure import Figure
-
-    curves = {
-        "objective (nats)": [epoch.objective for epoch in history],
-        "gradient norm": [epoch.gradient_norm for epoch in history],
-    }
-    if history and history[0].validation is not None:
-        curves["validation error rate"] = [epoch.validation or 0.0 for epoch in history]
-    figure = Figure(figsize=(3.4 * len(curves), 2.8), layout="constrained")
-    for axes, (name, values) in zip(figure.subplots(1, len(curves)), curves.items(), strict=True):
-        axes.plot([epoch.epoch for epoch in history], values, marker=".")
-        axes.set(xlabel="epoch", ylabel=name)
-    with replacing(target) as stream:
-        figure.savefig(stream, format=target.suffix[1:])
+    plot.save(plot.learning(history), target)

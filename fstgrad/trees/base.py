@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad import checks
+from fstgrad import checks, plot
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.distribution import Distribution, Scalar
 from fstgrad.errors import InvalidInputError, NotSupportedError
@@ -60,6 +60,11 @@ class TreeDistribution(MomentDistribution):
     # What is computed on first use.
     _solved: Solved | None = None
     _marginals: FloatArray | None = None
+
+    _repr_svg_ = plot.notebook(
+        lambda self: plot.trees(self.marginals()),
+        lambda self: not (self.labeled or self.batch_shape) and self.lengths.max() <= 40,
+    )
 
     def __init__(
         self,

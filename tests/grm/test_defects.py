@@ -136,13 +136,6 @@ def test_few_effective_samples_are_announced():
         partition.annealed(model, samples=40, steps=1, rng=0)
 
 
-def test_the_plot_tells_pairs_from_larger_sets():
-    from fstgrad.grm.inference import _edge_color
-
-    colors = [_edge_color({"weight": w}) for w in (0.5, -0.5, 0.0)]
-    assert colors == ["tab:blue", "tab:red", "tab:gray"]
-
-
 @pytest.mark.parametrize(
     "base",
     [families.NegativeBinomial(3.0, 0.5), families.Hurdle(families.NegativeBinomial(800.0, 2.0)),

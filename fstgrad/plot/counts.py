@@ -1,0 +1,110 @@
+"""Root models of counts: the strongest sets of words as a graph."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fstgrad.checks import extra
+from fstgrad.errors import InvalidInputError
+from fstgrad.plot.look import PALETTE, canvas, look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_POSITIVE, _NEGATIVE, _LARGER = PALETTE[0], PALETTE[5], PALETTE[7]
+
+
+def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
+    """Return the graph of a root model: what occurs together, and what keeps apart.
+
+    Lines are as wide as the parameter of the pair is large, dashed where it is negative, and grey
+    and dotted where only a set of three or more words holds the two together.
+
+    Parameters
+    ----------
+    graph : networkx.Graph
+        As `GeneralizedRootModel.to_networkx(top)` gives it; words without a line are left out.
+    seed : int
+        Of the layout.
+
+    Raises
+    ------
+    InvalidInputError
+        The graph has no edge.
+    """
+    drawn = graph.edge_subgraph(graph.edges)
+    if not drawn.number_of_edges():
+        raise InvalidInputError(
+            "the graph has no edge; fit with a smaller alpha, or take more sets"
+        )
+    chosen = look(dark)
+    size = min(14.0, 3.5 + 0.9 * drawn.number_of_nodes() ** 0.5)
+    figure, axes = canvas(1.35 * size, size, chosen)
+    add_word_graph(axes, drawn, dark=dark, seed=seed)
+    return figure
+
+
+def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 0) -> None:
+    """Draw a graph as `word_graph` does, into axes."""
+    networkx = extra("networkx", "grm", "fstgrad.plot.word_graph")
+    effects = extra("matplotlib.patheffects", "plot", "fstgrad.plot")
+    chosen = look(dark)
+    axes.set_axis_off()
+    if not drawn.number_of_nodes():
+        return
+    place = _layout(networkx, drawn, seed)
+    weights = [abs(data["weight"]) for *_, data in drawn.edges(data=True)]
+    largest = max(weights, default=0.0) or 1.0
+    kinds = set()
+    for a, b, data in drawn.edges(data=True):
+        weight = data["weight"]
+        kind = "larger set" if weight == 0 else ("together" if weight > 0 else "apart")
+        kinds.add(kind)
+        color, dash = _STYLE[kind]
+        axes.plot(
+            *zip(place[a], place[b], strict=True), color=color, linestyle=dash, alpha=0.75,
+            linewidth=1.0 if weight == 0 else 0.8 + 5.2 * abs(weight) / largest,
+            solid_capstyle="round", zorder=1,
+        )  # fmt: skip
+    xy = np.array(list(place.values()))
+    axes.scatter(xy[:, 0], xy[:, 1], s=26, color=chosen.ink, zorder=2)
+    halo = [effects.withStroke(linewidth=3, foreground=chosen.paper)]
+    for word, (x, y) in place.items():
+        axes.annotate(
+            word, (x, y), xytext=(0, 6), textcoords="offset points", ha="center", fontsize=9,
+            color=chosen.ink, path_effects=halo, zorder=3,
+        )  # fmt: skip
+    for kind in ("together", "apart", "larger set"):
+        if kind in kinds:
+            axes.plot([], [], color=_STYLE[kind][0], linestyle=_STYLE[kind][1], label=_SAID[kind])
+    axes.margins(0.12)
+    axes.legend(loc="lower left", fontsize=8, framealpha=0.9)
+    chosen.style(axes)
+
+
+_STYLE = {"together": (_POSITIVE, "-"), "apart": (_NEGATIVE, "--"), "larger set": (_LARGER, ":")}
+_SAID = {
+    "together": "occur together (positive)",
+    "apart": "keep apart (negative)",
+    "larger set": "in a set of three or more",
+}
+
+
+def _layout(networkx: Any, graph: Any, seed: int) -> dict[Any, Any]:
+    """Lay out the components on their own and put them on a grid, the largest first."""
+    parts = sorted(networkx.connected_components(graph), key=len, reverse=True)
+    columns = max(1, round(len(parts) ** 0.5))
+    place, x, y, row_height = {}, 0.0, 0.0, 0.0
+    for number, part in enumerate(parts):
+        if number and number % columns == 0:
+            x, y, row_height = 0.0, y - row_height, 0.0
+        width = 0.6 + len(part) ** 0.5
+        near = networkx.spring_layout(
+            graph.subgraph(part), seed=seed, weight=None, k=2.2 / len(part) ** 0.5, iterations=200
+        )
+        for word, (dx, dy) in near.items():
+            place[word] = (x + width * (1 + dx) / 2, y - width * (1 - dy) / 2)
+        x += 1.15 * width
+        row_height = max(row_height, 1.15 * width)
+    return place

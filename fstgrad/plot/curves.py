@@ -1,0 +1,196 @@
+"""Lines and bars: benchmarks, epochs of training, bounds of caps."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fstgrad.checks import float_array
+from fstgrad.errors import InvalidInputError
+from fstgrad.plot.look import MARK, MARKERS, blank, look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Series = tuple[Sequence[float], Sequence[float]]
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, Series]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    log: bool = True,
+    dark: bool = False,
+) -> "Figure":
+    """Return one panel for each title, with a line for each named series (x, y).
+
+    Parameters
+    ----------
+    panels : {title: {name: (x, y)}}
+        A name has the same colour in all panels.
+    log : bool
+        Whether the y axis is logarithmic.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> series = {"exact": ([2, 4], [0.1, 0.3]), "sampled": ([2, 4], [0.2, 0.2])}
+    >>> figure = fg.plot.curves({"edit": series}, xlabel="length", ylabel="seconds")
+    >>> len(figure.axes[0].lines)
+    2
+    """
+    if not panels:
+        raise InvalidInputError("panels is empty; give at least one title with its series")
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    chosen = look(dark)
+    figure = blank(4.2 * len(panels), 3.6, chosen)
+    plots = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (title, series) in zip(plots, panels.items(), strict=True):
+        for name, (x, y) in series.items():
+            number = names.index(name)
+            axes.plot(
+                x, y, f"{MARKERS[number % len(MARKERS)]}-", color=chosen.color(number), ms=4,
+                label=name,
+            )  # fmt: skip
+        axes.set(title=title, xlabel=xlabel, yscale="log" if log else "linear")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+        chosen.style(axes)
+    plots[0].set_ylabel(ylabel)
+    chosen.style(plots[0])
+    return figure
+
+
+def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
+    """Return the objective, the gradient norm and the validation error over the epochs.
+
+    The epoch of the least validation error (without one: of the least objective) is marked.
+
+    Parameters
+    ----------
+    history : sequence of Epoch
+        As `SequenceModel.history_`.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no epoch.
+    """
+    if not history:
+        raise InvalidInputError("history has no epoch; fit the model first")
+    tables = {
+        "objective (nats)": [epoch.objective for epoch in history],
+        "gradient norm": [epoch.gradient_norm for epoch in history],
+    }
+    judge = tables["objective (nats)"]
+    if all(epoch.validation is not None for epoch in history):
+        judge = tables["validation error rate"] = [epoch.validation for epoch in history]
+    best = int(np.argmin(judge))
+    chosen = look(dark)
+    figure = blank(3.4 * len(tables), 2.8, chosen)
+    plots = figure.subplots(1, len(tables), squeeze=False)[0]
+    epochs = [epoch.epoch for epoch in history]
+    for axes, (name, values) in zip(plots, tables.items(), strict=True):
+        axes.plot(epochs, values, marker=".", color=chosen.color(0))
+        axes.plot(epochs[best], values[best], "o", color=MARK, ms=7, mfc="none", mew=2)
+        axes.set(xlabel="epoch", ylabel=name)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+        chosen.style(axes)
+    plots[-1].set_title(f"best: epoch {epochs[best]}", fontsize=9, loc="right", color=MARK)
+    return figure
+
+
+def bounds(
+    caps: Sequence[float],
+    lower: Sequence[float],
+    upper: Sequence[float],
+    *,
+    exact: float | None = None,
+    ylabel: str = "log Z (nats)",
+    dark: bool = False,
+) -> "Figure":
+    """Return certified bounds that close as the cap rises.
+
+    Parameters
+    ----------
+    caps, lower, upper : (k,) floats, nats
+    exact : float, optional
+        The value without a cap.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> figure = fg.plot.bounds([1, 2, 3], [4.0, 4.5, 4.6], [6.0, 5.0, 4.7], exact=4.63)
+    >>> figure.axes[0].get_xlabel()
+    'cap (nats)'
+    """
+    x, low, high = (
+        float_array(name, values)
+        for name, values in (("caps", caps), ("lower", lower), ("upper", upper))
+    )
+    if not (x.ndim == 1 and x.size and x.shape == low.shape == high.shape):
+        raise InvalidInputError(
+            f"caps, lower and upper have the shapes {x.shape}, {low.shape}, {high.shape}; give "
+            "one bound each for at least one cap"
+        )
+    chosen = look(dark)
+    figure = blank(5.0, 3.2, chosen)
+    axes = figure.add_subplot()
+    axes.fill_between(x, low, high, color=chosen.color(4), alpha=0.35, linewidth=0)
+    axes.plot(x, high, "v-", color=chosen.color(0), ms=4, label="upper bound")
+    axes.plot(x, low, "^-", color=chosen.color(2), ms=4, label="lower bound")
+    if exact is not None:
+        axes.axhline(exact, color=MARK, linestyle="--", label="exact")
+    axes.set(xlabel="cap (nats)", ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    chosen.style(axes)
+    return figure
+
+
+def bars(
+    groups: Mapping[str, Mapping[str, float]], *, xlabel: str, log: bool = True, dark: bool = False
+) -> "Figure":
+    """Return horizontal bars in groups, for instance seconds of every library by task.
+
+    Parameters
+    ----------
+    groups : {group: {name: value}}
+        A name has the same colour in all groups; values above 0.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> figure = fg.plot.bars({"trees": {"fstgrad": 0.7, "torch": 4.6}}, xlabel="ms")
+    >>> len(figure.axes[0].patches)
+    2
+    """
+    if not any(groups.values()):
+        raise InvalidInputError("groups is empty; give at least one group with a value")
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    chosen = look(dark)
+    count = sum(map(len, groups.values()))
+    figure = blank(7.0, 0.9 + 0.25 * count + 0.25 * len(groups), chosen)
+    axes = figure.add_subplot()
+    place, ticks = 0.0, []
+    for title, group in groups.items():
+        start = place
+        for name, value in group.items():
+            axes.barh(place, value, 0.85, color=chosen.color(names.index(name)))
+            axes.annotate(
+                f"{name}  {value:.3g}", (value, place), xytext=(4, 0), va="center", fontsize=8,
+                textcoords="offset points", color=chosen.ink,
+            )  # fmt: skip
+            place += 1
+        ticks.append(((start + place - 1) / 2, title))
+        place += 1
+    axes.set_yticks(*zip(*ticks, strict=True))
+    axes.invert_yaxis()
+    axes.set(xlabel=xlabel, xscale="log" if log else "linear")
+    axes.margins(x=0.35)
+    axes.grid(axis="x", alpha=0.3)
+    chosen.style(axes)
+    return figure

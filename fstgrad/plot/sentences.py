@@ -1,0 +1,190 @@
+"""Sentences: spanning trees as arcs over the words, lattices as confusion networks."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import extra, float_array
+from fstgrad.errors import InvalidInputError
+from fstgrad.plot.look import MARK, canvas, look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_WORDS = 80
+
+
+def trees(
+    marginals: npt.ArrayLike,
+    words: Sequence[str] | None = None,
+    *,
+    heads: Sequence[int] | None = None,
+    threshold: float = 0.05,
+    dark: bool = False,
+) -> "Figure":
+    """Return the arcs of a sentence, from head to dependent, as thick as they are probable.
+
+    Parameters
+    ----------
+    marginals : (n+1, n+1) float64
+        Arc probabilities [head, dependent] with the root at 0, as `SpanningTrees.marginals`.
+    words : n strings, optional
+        The default are their numbers.
+    heads : (n,) ints, optional
+        A tree to mark, for instance the gold one.
+    threshold : float
+        Arcs below it are left out.
+
+    Raises
+    ------
+    InvalidInputError
+        The sizes differ, or there are more than 80 words.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> q = fg.SpanningTrees(np.zeros((3, 3)), single_root=True).marginals()
+    >>> figure = fg.plot.trees(q, ["she", "sleeps"], heads=[2, 0])
+    >>> len(figure.axes[0].patches)  # two arcs of the root, two between the words
+    4
+    """
+    table = float_array("marginals", marginals)
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        raise InvalidInputError(
+            f"marginals has shape {table.shape}; give the (n+1, n+1) table of one sentence"
+        )
+    n = len(table) - 1
+    names = [str(i + 1) for i in range(n)] if words is None else list(words)
+    gold = None if heads is None else np.asarray(heads)
+    if len(names) != n or (gold is not None and gold.shape != (n,)):
+        raise InvalidInputError(
+            f"marginals is of {n} words; words has {len(names)}"
+            + ("" if gold is None else f" and heads has shape {gold.shape}")
+        )
+    if n > _MOST_WORDS:
+        raise InvalidInputError(f"the sentence has {n} words; at most {_MOST_WORDS} can be read")
+    chosen = look(dark)
+    shown = ["root", *names]
+    x = _places(shown)
+    figure, axes = canvas(max(3.0, 0.105 * x[-1] + 0.8), 1.2 + 0.35 * min(n, 8), chosen)
+    patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
+    top = 0.0
+    for head, dependent in np.argwhere(table >= threshold):
+        if dependent == 0 or head == dependent:
+            continue
+        is_gold = gold is not None and gold[dependent - 1] == head
+        height = _add_arc(axes, patches, x[head], x[dependent], float(table[head, dependent]),
+                          MARK if is_gold else chosen.strong)  # fmt: skip
+        top = max(top, height)
+    for place, name in zip(x, shown, strict=True):
+        axes.text(
+            place, -0.6, name, ha="center", va="top", fontsize=9,
+            color=chosen.ink if place else chosen.faint,
+        )  # fmt: skip
+    axes.set(xlim=(x[0] - 4, x[-1] + 4), ylim=(-3.2, top + 1.5))
+    if gold is not None:
+        axes.set_title("orange: the given tree", fontsize=9, loc="left", color=MARK)
+    return figure
+
+
+def _places(words: Sequence[str]) -> list[float]:
+    """Return the centres of the words, in widths of a letter."""
+    places, edge = [], 0.0
+    for word in words:
+        places.append(edge + len(word) / 2)
+        edge += len(word) + 2.5
+    return places
+
+
+def _add_arc(axes: Any, patches: Any, start: float, end: float, p: float, color: str) -> float:
+    """Add an arrow from the head to the dependent; return its height."""
+    height: float = 0.9 + 0.30 * abs(end - start) ** 0.85
+    shift = 0.35 if start < end else -0.35
+    path = extra("matplotlib.path", "plot", "fstgrad.plot").Path(
+        [(start + shift, 0), (start + shift, 4 * height / 3), (end, 4 * height / 3), (end, 0)],
+        [1, 4, 4, 4],
+    )
+    axes.add_patch(
+        patches.FancyArrowPatch(
+            path=path, arrowstyle="-|>", mutation_scale=7, linewidth=0.5 + 3 * p, color=color,
+            alpha=0.25 + 0.75 * p,
+        )
+    )  # fmt: skip
+    if p >= 0.15:
+        axes.text(
+            (start + end) / 2, height + 0.15, f"{p:.2f}".lstrip("0"), ha="center", va="bottom",
+            fontsize=7, color=color,
+        )  # fmt: skip
+    return height
+
+
+def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Figure":
+    """Return the words of a lattice by place, the likeliest at the top, shaded by posterior.
+
+    The place of an arc is the largest number of words before it, so that no path has two words at
+    one place; "–" is the probability that a path has none there.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    top : int
+        Rows: the most words that are shown of a place.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> abc = fg.Alphabet(["a", "an", "old", "cold"])
+    >>> lattice = fg.Lattice.from_nbest([["a", "cold"], ["an", "old"]], [0.0, 0.0], abc)
+    >>> figure = fg.plot.confusion_network(lattice)
+    >>> sorted(text.get_text().split()[0] for text in figure.axes[0].texts)[:4]
+    ['a', 'an', 'cold', 'old']
+    """
+    slots = _slots(lattice)
+    if not slots:
+        raise InvalidInputError("the lattice has no word; there is nothing to draw")
+    chosen = look(dark)
+    rows = min(top, max(map(len, slots)))
+    widths = [max(len(word) for word, _ in slot[:rows]) for slot in slots]
+    edges = np.concatenate([[0.0], np.cumsum([max(5, w + 5) for w in widths])])
+    figure, axes = canvas(min(0.105 * edges[-1] + 0.4, 40.0), 0.32 * rows + 0.5, chosen)
+    patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
+    shades = chosen.shades()
+    for left, right, slot in zip(edges[:-1], edges[1:], slots, strict=True):
+        for row, (word, p) in enumerate(slot[:rows]):
+            axes.add_patch(
+                patches.Rectangle(
+                    (left + 0.15, -row - 0.45), right - left - 0.3, 0.9, facecolor=shades(p),
+                    edgecolor=chosen.faint, linewidth=0.5,
+                )
+            )  # fmt: skip
+            axes.text(
+                (left + right) / 2, -row, f"{word}  {p:.2f}", ha="center", va="center",
+                fontsize=8, color=chosen.on(p),
+            )  # fmt: skip
+    axes.set(xlim=(-0.5, edges[-1] + 0.5), ylim=(-rows + 0.4, 0.6))
+    return figure
+
+
+def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
+    """Return (word, posterior) of each place, likeliest first."""
+    posterior = lattice.marginals()
+    graph, label = lattice.graph, lattice.label
+    depth = [0] * graph.num_states
+    for source, nextstate, reads in zip(
+        graph.source.tolist(), graph.nextstate.tolist(), (label >= 0).tolist(), strict=True
+    ):
+        depth[nextstate] = max(depth[nextstate], depth[source] + reads)
+    tables: list[dict[str, float]] = [{} for _ in range(max(depth))]
+    for i in np.flatnonzero(label >= 0).tolist():
+        table = tables[depth[graph.source[i]]]
+        word = lattice.alphabet.symbols[label[i]]
+        table[word] = table.get(word, 0.0) + float(posterior[i])
+    found = []
+    for table in tables:
+        rest = 1.0 - sum(table.values())
+        if rest > 5e-3:
+            table["–"] = rest
+        found.append(sorted(table.items(), key=lambda item: -item[1]))
+    return found

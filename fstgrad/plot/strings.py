@@ -1,0 +1,160 @@
+"""Strings: the gradient terms as a map, and alignments."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.checks import extra, real_array
+from fstgrad.errors import InvalidInputError
+from fstgrad.plot.look import MARK, blank, canvas, look
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NUMBERS = 12  # cells of a map so narrow have their number
+_KINDS = {  # kind of an operation -> (number of a colour, letter)
+    "match": (-1, ""), "substitute": (1, "S"), "delete": (5, "D"), "insert": (2, "I"),
+    "transpose": (3, "T"), "skip": (-1, ""),
+}  # fmt: skip
+
+
+def marginals(
+    table: npt.ArrayLike,
+    alphabet: Alphabet,
+    *,
+    target: SequenceLike | None = None,
+    dark: bool = False,
+) -> "Figure":
+    """Return a map of the gradient terms: positions from left to right, symbols from top to bottom.
+
+    Parameters
+    ----------
+    table : (l, n), (l, n+1, n), ... float64
+        Q, as `StringDistribution.marginals` gives it; contexts are summed out.
+    alphabet : Alphabet of n symbols
+    target : string of length l, optional
+        Its cells are framed.
+
+    Raises
+    ------
+    InvalidInputError
+        The table does not fit the alphabet, or the target is not as long as the table.
+
+    Examples
+    --------
+    >>> import fstgrad as fg, numpy as np
+    >>> abc = fg.Alphabet("ab")
+    >>> q = fg.StringDistribution(np.zeros((3, 2))).marginals()
+    >>> figure = fg.plot.marginals(q, abc, target="aba")
+    >>> len(figure.axes[0].patches)  # the framed cells
+    3
+    """
+    values = real_array("table", table)
+    n = len(alphabet)
+    if values.ndim < 2 or values.shape[-1] != n:
+        raise InvalidInputError(
+            f"table has shape {values.shape}; for {n} symbols the last of two or more axes has {n}"
+        )
+    ids = None if target is None else alphabet.encode(target)
+    if ids is not None and len(ids) != len(values):
+        raise InvalidInputError(
+            f"target has {len(ids)} symbols, the table {len(values)} positions; give equal lengths"
+        )
+    by_symbol = values.sum(axis=tuple(range(1, values.ndim - 1))).T
+    chosen = look(dark)
+    width, height = 0.42 * len(values) + 1.9, 0.32 * n + 1.1
+    figure = blank(min(width, 24.0), min(height, 16.0), chosen)
+    axes = figure.add_subplot()
+    image = axes.imshow(by_symbol, aspect="auto", cmap=chosen.shades(), vmin=0, vmax=1)
+    axes.set_yticks(range(n), alphabet.symbols)
+    axes.set_xticks(*_positions(len(values)))
+    axes.set_xlabel("position")
+    axes.set_ylabel("symbol")
+    if len(values) <= _NUMBERS:
+        for (row, column), p in np.ndenumerate(by_symbol):
+            if p >= 0.005:
+                axes.text(
+                    column, row, f"{p:.2f}".lstrip("0"), ha="center", va="center", fontsize=7,
+                    color=chosen.on(float(p)),
+                )  # fmt: skip
+    patches = extra("matplotlib.patches", "plot", "fstgrad.plot")
+    for position, symbol in enumerate([] if ids is None else ids):
+        axes.add_patch(
+            patches.Rectangle(
+                (position - 0.46, symbol - 0.46),
+                0.92,
+                0.92,
+                fill=False,
+                edgecolor=MARK,
+                linewidth=2,
+            )
+        )
+    bar = figure.colorbar(image, ax=axes, label="probability", pad=0.02)
+    chosen.style(axes)
+    chosen.style(bar.ax)
+    if ids is not None:
+        axes.set_title("framed: the target", fontsize=9, loc="left", color=MARK)
+    return figure
+
+
+def alignment(found: Any, *, dark: bool = False) -> "Figure":
+    """Return the strings of an alignment one above the other, with the operation between them.
+
+    Parameters
+    ----------
+    found : Alignment
+        As `loss.align(y, target)` gives it.
+
+    Examples
+    --------
+    >>> import fstgrad as fg
+    >>> found = fg.EditDistance(fg.Alphabet("abc")).align("abc", "acc")
+    >>> figure = fg.plot.alignment(found)
+    >>> [text.get_text() for text in figure.axes[0].texts][:3]
+    ['y', 'target', 'a']
+    """
+    operations = found.operations
+    if not operations:
+        raise InvalidInputError("the alignment is empty; there is nothing to draw")
+    widest = max(len(s or "") for op in operations for s in (op.y, op.target))
+    step = 0.34 + 0.09 * max(0, widest - 1)
+    chosen = look(dark)
+    figure, axes = canvas(min(step * len(operations) + 1.0, 40.0), 1.5, chosen)
+    for name, height in (("y", 1.0), ("target", 0.0)):
+        axes.text(-0.8, height, name, ha="right", va="center", color=chosen.ink, fontsize=9)
+    for place, op in enumerate(operations):
+        number, letter = _KINDS[op.kind]
+        color = chosen.faint if number < 0 else chosen.color(number)
+        for symbol, height in ((op.y, 1.0), (op.target, 0.0)):
+            outside = op.kind == "skip"
+            axes.text(
+                place, height, symbol or "–", ha="center", va="center", fontsize=11,
+                color=chosen.faint if outside or symbol is None else chosen.ink,
+                bbox=None if number < 0 or symbol is None else {
+                    "boxstyle": "round,pad=0.25", "facecolor": "none", "edgecolor": color,
+                },
+            )  # fmt: skip
+        if op.kind != "skip" and op.y is not None and op.target is not None:
+            axes.plot([place, place], [0.28, 0.72], color=color, linewidth=1.2)
+        if letter:
+            axes.text(place + 0.12, 0.5, letter, ha="left", va="center", fontsize=8, color=color)
+    axes.set(xlim=(-2.2, len(operations)), ylim=(-0.5, 1.5))
+    axes.set_title(_summary(found), fontsize=9, color=chosen.ink, loc="left")
+    return figure
+
+
+def _summary(found: Any) -> str:
+    names = {
+        "match": "matches", "substitute": "substitutions (S)", "delete": "deletions (D)",
+        "insert": "insertions (I)", "transpose": "transpositions (T)",
+    }  # fmt: skip
+    shown = [f"{found.counts[kind]} {name}" for kind, name in names.items() if found.counts[kind]]
+    return f"loss {found.loss:.6g}: " + ", ".join(shown)
+
+
+def _positions(length: int) -> tuple[list[int], list[str]]:
+    step = max(1, -(-length // 30))
+    places = list(range(0, length, step))
+    return places, [str(place + 1) for place in places]

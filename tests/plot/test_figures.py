@@ -1,0 +1,220 @@
+"""Figures: what they show, and that nothing global is touched."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad import plot
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def test_marginals_sum_the_contexts_out():
+    d = fg.StringDistribution(np.random.default_rng(0).normal(size=(4, 3, 2)))
+    figure = plot.marginals(d.marginals(), fg.Alphabet("ab"))
+    axes = figure.axes[0]
+    image = axes.images[0].get_array()
+    assert image.shape == (2, 4)
+    np.testing.assert_allclose(image.sum(axis=0), 1)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+
+
+def test_curves_have_a_colour_for_each_name():
+    panels = {
+        "edit": {"naive": ([2, 3], [1.0, 10.0]), "ours": ([2, 3], [0.1, 0.2])},
+        "bigram": {"ours": ([2], [0.1])},
+    }
+    figure = plot.curves(panels, xlabel="l", ylabel="seconds")
+    first, second = figure.axes
+    assert (first.get_title(), second.get_yscale()) == ("edit", "log")
+    assert first.lines[1].get_color() == second.lines[0].get_color() != first.lines[0].get_color()
+    assert first.lines[0].get_ydata().tolist() == [1, 10]
+
+
+@pytest.mark.parametrize(
+    "name, start", [("f.png", b"\x89PNG"), ("f.svg", b"<?xml"), ("f.pdf", b"%PDF")]
+)
+def test_files(tmp_path, name, start):
+    plot.save(plot.curves({"a": {"b": ([1], [1])}}, xlabel="x", ylabel="y"), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_bad_input(tmp_path):
+    figure = plot.curves({"a": {"b": ([1], [1])}}, xlabel="x", ylabel="y")
+    with pytest.raises(fg.InvalidInputError, match="png, svg, pdf"):
+        plot.save(figure, tmp_path / "f.doc")
+    with pytest.raises(fg.InvalidInputError, match="panels is empty"):
+        plot.curves({}, xlabel="x", ylabel="y")
+    with pytest.raises(fg.InvalidInputError, match="for 3 symbols"):
+        plot.marginals(np.zeros((2, 2)), fg.Alphabet("abc"))
+
+
+def test_pyplot_is_not_loaded():
+    code = (
+        "import sys; from fstgrad import plot;"
+        "plot.curves({'a': {'b': ([1], [1])}}, xlabel='x', ylabel='y');"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_target_is_framed():
+    d = fg.StringDistribution(np.random.default_rng(0).normal(size=(3, 2)))
+    figure = plot.marginals(d.marginals(), fg.Alphabet("ab"), target="aba")
+    corners = [patch.get_xy() for patch in figure.axes[0].patches]
+    np.testing.assert_allclose(corners, [(-0.46, -0.46), (0.54, 0.54), (1.54, -0.46)])
+    with pytest.raises(fg.InvalidInputError, match="target has 2 symbols, the table 3 positions"):
+        plot.marginals(d.marginals(), fg.Alphabet("ab"), target="ab")
+
+
+def test_an_alignment_says_its_operations():
+    found = fg.EditDistance(fg.Alphabet("abcd")).align("abcd", "acc")
+    figure = plot.alignment(found)
+    assert figure.axes[0].get_title(loc="left") == (
+        "loss 2: 2 matches, 1 substitutions (S), 1 deletions (D)"
+    )
+    shown = texts(figure)
+    assert [shown.count(letter) for letter in "SDI"] == [1, 1, 0]
+    assert shown.count("–") == 1
+
+
+def test_arcs_of_a_sentence():
+    table = np.array([[0, 0.9, 0.1], [0, 0, 0.9], [0, 0.1, 0]])
+    figure = plot.trees(table, ["go", "home"], heads=[0, 1])
+    widths = sorted(patch.get_linewidth() for patch in figure.axes[0].patches)
+    np.testing.assert_allclose(widths, [0.8, 0.8, 3.2, 3.2])  # 0.5 + 3 p
+    assert texts(figure) == [".90", ".90", "root", "go", "home"]
+    assert len(plot.trees(table, threshold=0.5).axes[0].patches) == 2
+    with pytest.raises(fg.InvalidInputError, match="of 2 words; words has 1"):
+        plot.trees(table, ["go"])
+    with pytest.raises(fg.InvalidInputError, match=r"give the .* table of one sentence"):
+        plot.trees(np.zeros((2, 3, 3)))
+    with pytest.raises(fg.InvalidInputError, match="at most 80"):
+        plot.trees(np.zeros((300, 300)))
+
+
+def test_a_lattice_as_a_confusion_network():
+    abc = fg.Alphabet(["a", "b", "c"])
+    lattice = fg.Lattice.from_nbest([["a", "b"], ["c"]], np.log([3.0, 1.0]), abc)
+    figure = plot.confusion_network(lattice)
+    assert texts(figure) == ["a  0.75", "c  0.25", "b  0.75", "–  0.25"]
+    with pytest.raises(fg.InvalidInputError, match="no word"):
+        plot.confusion_network(fg.Lattice.from_nbest([[]], [0.0], abc))
+
+
+def test_panels_of_a_grid():
+    labels = np.array([[0, 1], [1, 0]])
+    figure = plot.strip({"before": labels, "P(y)": labels / 2, "after": labels == 1})
+    images = [axes.images[0] for axes in figure.axes[:3]]
+    assert [image.get_cmap().name for image in images] == ["gray", "cividis", "gray"]
+    for bad in ({}, {"a": np.zeros(3)}, {"a": np.full((2, 2), 1.5)}):
+        with pytest.raises(fg.InvalidInputError):
+            plot.strip(bad)
+
+
+def test_a_word_graph_tells_pairs_from_larger_sets():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.Graph()
+    graph.add_edge("heat", "transfer", weight=2.0, sets=[])
+    graph.add_edge("heat", "cell", weight=-0.5, sets=[])
+    graph.add_edge("cell", "bone", weight=0.0, sets=[(("cell", "bone", "x"), 0.5)])
+    graph.add_node("alone")
+    axes = plot.word_graph(graph).axes[0]
+    lines = [(line.get_linestyle(), line.get_linewidth()) for line in axes.lines[:3]]
+    assert lines == [("-", 6.0), ("--", 2.1), (":", 1.0)]
+    assert len({line.get_color() for line in axes.lines[:3]}) == 3
+    assert "alone" not in [text.get_text() for text in axes.texts]
+    assert len(axes.get_legend().get_texts()) == 3
+    with pytest.raises(fg.InvalidInputError, match="no edge"):
+        plot.word_graph(networkx.Graph())
+
+
+class Epoch:
+    def __init__(self, epoch, objective, validation):
+        self.epoch, self.objective, self.validation = epoch, objective, validation
+        self.gradient_norm = 1.0
+
+
+def test_the_best_epoch_is_marked():
+    history = [Epoch(1, 3.0, 0.5), Epoch(2, 2.0, 0.2), Epoch(3, 1.0, 0.4)]
+    figure = plot.learning(history)
+    assert [axes.lines[1].get_xdata()[0] for axes in figure.axes] == [2, 2, 2]
+    without = plot.learning([Epoch(1, 3.0, None), Epoch(2, 2.0, None), Epoch(3, 1.0, None)])
+    assert [axes.lines[1].get_xdata()[0] for axes in without.axes] == [3, 3]
+    with pytest.raises(fg.InvalidInputError, match="no epoch"):
+        plot.learning([])
+
+
+def test_bounds_and_bars_need_values():
+    with pytest.raises(fg.InvalidInputError, match="one bound each"):
+        plot.bounds([1, 2], [0.0], [1.0])
+    with pytest.raises(fg.InvalidInputError, match="groups is empty"):
+        plot.bars({"a": {}}, xlabel="s")
+
+
+def test_dark_figures_have_dark_paper_and_light_labels():
+    figure = plot.curves({"a": {"b": ([1], [1])}}, xlabel="x", ylabel="y", dark=True)
+    assert sum(figure.get_facecolor()[:3]) < 0.5
+    label = figure.axes[0].xaxis.label.get_color()
+    assert sum(matplotlib.colors.to_rgb(label)) > 2.5
+
+
+def test_one_edge_for_each_pair_of_states():
+    b = fg.Hamming(fg.Alphabet("abcdefghijkl")).compile("ab")
+    source = plot.automaton_source(b, title='say "ab"')
+    assert source.count("->") == 3  # that of the start too
+    assert '0 -> 1 [label="a\\nb–l / 1"];' in source
+    assert 'label="say \\"ab\\""' in source
+    assert "start -> 0;" in source
+    with pytest.raises(fg.InvalidInputError, match="too many to read"):
+        plot.automaton_source(b, max_edges=1)
+
+
+def test_the_empty_symbol_is_a_letter():
+    from fstgrad.transducers import edit_transducer
+
+    abc = fg.Alphabet("ab")
+    source = plot.automaton_source(edit_transducer(abc), abc)
+    assert '[label="a, b\\na:b, b:a, a:ε, b:ε, ε:a, ε:b / 1"]' in source
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is not installed")
+@pytest.mark.parametrize("form, start", [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")])
+def test_dot_draws(form, start):
+    b = fg.EditDistance(fg.Alphabet("ab")).compile("ab")
+    assert plot.render(plot.automaton_source(b), form).startswith(start)
+
+
+def test_notebooks_show_what_fits():
+    abc = fg.Alphabet("ab")
+    small = [
+        fg.StringDistribution(np.zeros((3, 2))),
+        fg.Lattice.from_nbest(["ab", "b"], [0.0, 0.0], abc),
+        fg.SpanningTrees(np.zeros((4, 4)), single_root=True),
+        fg.EditDistance(abc).align("ab", "b"),
+    ]
+    assert all("<svg" in shown._repr_svg_() for shown in small)
+    large = [
+        fg.StringDistribution(np.zeros((61, 2))),
+        fg.SpanningTrees(np.zeros((2, 4, 4)), single_root=True, labeled=False),
+        fg.EditDistance(abc).compile("ab" * 20, cap=3),
+    ]
+    assert [shown._repr_svg_() for shown in large] == [None] * 3
+    assert fg.SpanningTrees(np.full((3, 3), -np.inf), single_root=True)._repr_svg_() is None
+
+
+def test_subpackages_are_loaded_on_use():
+    code = (
+        "import sys, fstgrad; assert 'plot' in dir(fstgrad) and 'plot' not in fstgrad.__all__;"
+        "assert not {'torch', 'matplotlib', 'fstgrad.plot'} & set(sys.modules);"
+        "fstgrad.plot.curves; assert 'fstgrad.plot' in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
