@@ -8,6 +8,8 @@ Newton steps as in QUIC: a quadratic model on the parameters in play, solved by 
 and a line search on the true objective.  A is evaluated once for each step.  Where the line search
 finds no descent within a few halvings, the curvature of A along the step is far from the one at
 eta, and the step is taken again with a multiple of the mean curvature added (Levenberg, Marquardt).
+Where A is flat along a parameter (where its column is not 0, the variable has one value for
+certain), a quadratic model says nothing: that parameter moves alone, until its slope changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +32,9 @@ MOST_DAMPING = 1e12
 MOST_SWEEPS = 100
 MOST_DENSE = 400  # non-zero parameters of a Newton system that is solved densely
 ARMIJO = 1e-4
+FLAT = 1e-8  # curvature over the square of the slope, in 1 / nats: the step promises 5e7 nats
+MOST_TRIALS = 200  # points that a search along a flat parameter looks at
+MOST_STALLED = 10  # steps in a row that lower neither the objective nor the worst violation
 Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
 
 
@@ -114,16 +119,19 @@ class NewtonSolver:
 
         Returns the residuals w (E[t] - t), (q, n, c), the violations (m,) and the objective.
         """
-        from fstgrad.grm.kernels.descent import gradients
-
         state = self._first_state(play)
-        damping = 0.0
+        damping, stalled, least = 0.0, 0, np.inf
         for _ in range(most_steps):
-            gradient = gradients(play.slots, self._residual(state)) + play.ridge * play.coef
+            gradient = self._gradient(play, state, play.coef)
             slopes = violations(gradient, play.coef, play.penalty)
             worst = float(slopes.max(initial=0.0))
-            if worst <= target or damping > MOST_DAMPING:
+            if worst <= target or damping > MOST_DAMPING or stalled >= MOST_STALLED:
                 break
+            after = self._off_a_plateau(play, state, np.where(slopes > target, slopes, 0.0))
+            if after is not None:
+                self.steps += 1
+                play.coef, state = after
+                continue
             curved = state.covariance
             if damping:
                 spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
@@ -136,10 +144,52 @@ class NewtonSolver:
                 continue
             damping = 0.0 if damping < 1e-3 else damping / 5.0
             self.steps += 1
+            stalled = 0 if after[1].objective < state.objective or worst < least else stalled + 1
+            least = min(least, worst)
             play.coef, state = after
-        residual = self._residual(state)
-        gradient = gradients(play.slots, residual) + play.ridge * play.coef
-        return residual, violations(gradient, play.coef, play.penalty), state.objective
+        gradient = self._gradient(play, state, play.coef)
+        slopes = violations(gradient, play.coef, play.penalty)
+        return self._residual(state), slopes, state.objective
+
+    def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
+        """Return the derivative of the objective without its penalty at `coef`."""
+        from fstgrad.grm.kernels.descent import gradients
+
+        return gradients(play.slots, self._residual(state)) + play.ridge * coef
+
+    def _off_a_plateau(
+        self, play: Play, state: State, slopes: FloatArray
+    ) -> tuple[FloatArray, State] | None:
+        """Return the coefficients and the state after a move along a flat parameter, or None.
+
+        slopes : (m,), the violations that matter.  The parameter with the largest slope moves
+        until its slope has fallen by at least a tenth and not changed its sign: there the
+        objective, which is convex, is lower, and has a curvature.
+        """
+        from fstgrad.grm.kernels.descent import add_columns, curvatures
+
+        curvature = curvatures(play.slots, state.covariance) + play.ridge
+        flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
+        m = int(flat.argmax())
+        if flat[m] == 0:
+            return None
+        unit, moved = np.zeros(play.coef.shape), np.zeros(state.eta.shape)
+        slope = self._gradient(play, state, play.coef)[m]
+        unit[m] = -np.sign(slope + play.penalty[m] * np.sign(play.coef[m]))
+        add_columns(play.slots, unit, moved)
+        size, least, most = 1.0 / float(np.abs(moved).max(initial=1e-300)), 0.0, np.inf
+        for _ in range(MOST_TRIALS):
+            coef = play.coef + size * unit
+            after = self._state(state.eta + size * moved, coef, play)
+            fall = np.inf
+            if np.isfinite(after.objective):
+                now = self._gradient(play, after, coef)[m] + play.penalty[m] * np.sign(coef[m])
+                fall = 1.0 + now * unit[m] / flat[m]
+            if 0.1 <= fall <= 1.0 and after.objective < state.objective:
+                return coef, after
+            least, most = (size, most) if fall < 0.1 else (least, size)
+            size = 0.5 * (least + most) if np.isfinite(most) else 4.0 * size
+        return None
 
     def _first_state(self, play: Play) -> State:
         """Return the state of play.coef; a start that is worse than no sets at all is left.

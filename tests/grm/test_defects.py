@@ -8,8 +8,10 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.grm import families, measures, partition
+from fstgrad.grm import families, measures, newton, partition
 from fstgrad.grm.bounds import log_moment
+from fstgrad.grm.kernels import counts
+from fstgrad.grm.kernels.moments import empty_moments
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_inference import parameters
 
@@ -206,3 +208,31 @@ def test_masked_values_are_refused():
     x = np.random.default_rng(0).poisson(1.0, (30, 3))
     with pytest.raises(InvalidInputError, match="masks"):
         fg.GeneralizedRootModel(k=2).fit(np.ma.masked_array(x, x > 2))
+
+
+@pytest.mark.parametrize("largest", [0, 10, 589_826, 1_000_000])
+def test_the_work_of_a_fit_does_not_grow_with_the_largest_count(monkeypatch, largest):
+    """Coefficients that have no curvature, for a count is 0 for certain, stalled every step."""
+    x = np.array([[2, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 1], [0, 2, 2], [3, 2, 1], [3, 3, 3],
+                  [3, 0, 2], [1, 1, 2], [1, largest, 0], [1, 0, 2], [0, 0, 1]])  # fmt: skip
+    states, evaluate = [], newton.NewtonSolver._state
+
+    def counted(*arguments):
+        states.append(evaluate(*arguments))
+        return states[-1]
+
+    monkeypatch.setattr(newton.NewtonSolver, "_state", counted)
+    model = fg.GeneralizedRootModel(k=2, base="poisson", alpha=0.1).fit(x)
+    assert model.kkt_.max() <= model.tol
+    assert len(states) < 400  # 100 scans of 200 steps each
+
+
+def test_counts_are_added_one_by_one_near_the_highest_only(monkeypatch):
+    """Panels on the way up to the mode bend, and are negligible beside it."""
+    added = []
+    monkeypatch.setattr(counts, "add_counts", lambda *arguments: added.append(arguments[2]))
+    monkeypatch.setattr(counts, "add_panel", counts.add_panel.py_func)
+    table, moments = families.Poisson().table(2), empty_moments(2)
+    room = np.empty(counts.NODES), np.empty(2)
+    counts.sum_counts.py_func(np.array([350.0, -57_213.0]), table, *room, moments)
+    assert len(added) <= 20  # of 2,000 panels, half a million counts

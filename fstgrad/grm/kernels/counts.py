@@ -165,18 +165,24 @@ def add_panel(
     eta: FloatArray,
     table: Table,
     panel: int,
+    best: float,
     heights: FloatArray,
     at: FloatArray,
     moments: Moments,
 ) -> None:
-    """Add a panel by its points."""
+    """Add a panel by its points; `best` is about the highest log term of the whole sum.
+
+    Within DEPTH of `best` few panels bend: a bend of BENDING nats a panel leaves that depth, or
+    came from it, after about sqrt(2 DEPTH / BENDING) panels.  So the counts that are added one by
+    one are some panels' worth, however many the table has.
+    """
     first = table.singles + panel * NODES
     top = -np.inf
     for i in range(NODES):
         heights[i] = log_term(eta, table, first + i)
         top = max(top, heights[i])
     bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
-    if top > moments.height[0] - DEPTH and bend > BENDING:
+    if top > best - DEPTH and bend > BENDING:
         add_counts(eta, table, panel, heights, at, moments)
         return
     for i in range(NODES):
@@ -227,8 +233,9 @@ def sum_counts(
             return True
         q += 1
     panel = (q - table.singles) // NODES
+    best = log_term(eta, table, peak)
     while q < count:
-        add_panel(eta, table, panel, heights, at, moments)
+        add_panel(eta, table, panel, max(best, moments.height[0]), heights, at, moments)
         q += NODES
         panel += 1
         if ends(eta, table, q - 1, heights[NODES - 1], moments):
