@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import check_writable
@@ -31,6 +32,30 @@ class Input(click.Path):
         path = super().convert(value, param, ctx)
         _remember(self, str(path), False, param, ctx)
         return path
+
+
+class Named(Input):
+    """A file, or one of some names; such a name comes before a file, if `first`."""
+
+    def __init__(self, names: Sequence[str], *, first: bool, dash: bool = False) -> None:
+        super().__init__(dash=dash)
+        self.names, self.first = tuple(names), first
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the name, or the path after a look at it."""
+        known = str(value) if self.first else str(value).upper().replace(".", "")
+        if known in self.names and (self.first or not os.path.exists(value)):
+            return value
+        if not os.path.exists(value) and value != "-":
+            self.fail(f"{value!r} is no file, and none of {', '.join(self.names)}", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names and files that begin so."""
+        names = [name for name in self.names if name.lower().startswith(incomplete.lower())]
+        return [*map(CompletionItem, names), *super().shell_complete(ctx, param, incomplete)]
 
 
 class Output(click.Path):

@@ -28,6 +28,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         _PAIRS,
         "fstgrad loss pairs.tsv --align",
         r"printf 'K AE T\tK AA T S\n' | fstgrad loss - --tokens-x words --tokens-y words",
+        r"printf '>a\nHEAGAWGHEE\n>b\nPAWHEAE\n' > ab.fasta",
+        "fstgrad loss ab.fasta --loss smith-waterman --matrix BLOSUM62 --gap-open 11",
     ),
     "marginals": (_PAIRS, "fstgrad marginals pairs.tsv --line 2 --top 5"),
     "align": (_WORDS, "fstgrad align words.tsv --tokens-y words --max-x 1 --posteriors"),

@@ -7,7 +7,7 @@ from typing import Any
 from fstgrad.alphabet import EPSILON
 from fstgrad.cli.options import Reading
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import Row, located, read_rows, tokenize
+from fstgrad.io import Row, located, read_table, tokenize
 from fstgrad.training.templates import Tagged
 
 Example = tuple[Any, tuple[str, ...]]
@@ -21,7 +21,7 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
     RowError
         A row has another number of columns, is not UTF-8, or has an empty y or the symbol "<eps>".
     """
-    for row in read_rows(path):
+    for row in read_table(path, named_columns(("x", "y"), tags)):
         with located(row):
             texts = columns_of(row, ("x", "y"), tags)
             example = read_input(texts, reading), tokenize(texts["y"], reading.tokens_y)
@@ -38,19 +38,30 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
     InvalidInputError
         The row has another number of columns, or there is no such column.
     """
-    order = list(names)
-    if tags is not None:
-        if not 1 <= tags <= len(names) + 1:
-            raise InvalidInputError(
-                f"tags are in column {tags}, but a row has {len(names) + 1} columns: "
-                f"{', '.join(names)} and the tags; count from 1"
-            )
-        order.insert(tags - 1, "tags")
+    order = named_columns(names, tags)
     texts = dict(zip(order, row.columns(order), strict=True))
     for name in names:
         if EPSILON in texts[name].split():
             raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
     return texts
+
+
+def named_columns(names: tuple[str, ...], tags: int | None) -> tuple[str, ...]:
+    """Return the names of the columns in their order; `tags` is the column of the side symbols.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such column.
+    """
+    if tags is None:
+        return names
+    if not 1 <= tags <= len(names) + 1:
+        raise InvalidInputError(
+            f"tags are in column {tags}, but a row has {len(names) + 1} columns: "
+            f"{', '.join(names)} and the tags; count from 1"
+        )
+    return (*names[: tags - 1], "tags", *names[tags - 1 :])
 
 
 def read_input(texts: dict[str, str], reading: Reading) -> Any:

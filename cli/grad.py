@@ -32,6 +32,7 @@ from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, RowError
+from fstgrad.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
 from fstgrad.training.batch import Batch, Item, Outcome, Sums
 from fstgrad.training.objective import KINDS, Kind
@@ -66,9 +67,9 @@ def grad(
 ) -> None:
     """Gradient of the mean objective of the pairs in the weights of q-gram counts.
 
-    PAIRS is a TSV file of x TAB y, or - for standard input.  One JSON line for each pair goes to
-    standard output as soon as its block of 16 is done; the largest entries of the gradient go to
-    standard error.
+    PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  One JSON
+    line for each pair goes to standard output as soon as its block of 16 is done; the largest
+    entries of the gradient go to standard error.
 
     With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
     scores of the arcs of each lattice.
@@ -130,6 +131,7 @@ class _Run:
         self.methods: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()  # why caps were not raised further
         self.unreliable, self.why = 0, ""
+        self.effective: list[float] = []  # effective samples of the estimates below `RELIABLE`
         self._journal, self._reading, self._skip_errors = journal, reading, skip_errors
         self._rows: deque[Row] = deque()  # those on the way to their results
 
@@ -155,8 +157,14 @@ class _Run:
             journal.close()
         _report_failures(journal.sums)
         if self.unreliable:
+            few = (
+                f"; {len(self.effective):,} have fewer than {RELIABLE:g} effective samples, the "
+                f"least {min(self.effective):.1f}"
+                if self.effective
+                else ""
+            )
             echo(
-                f"fstgrad: {self.unreliable:,} estimates are not reliable (too few effective "
+                f"fstgrad: {self.unreliable:,} estimates are not reliable{few} (too few effective "
                 'samples, or a wide interval: "reliable" is false); raise --samples or '
                 "--max-states, give a --cap, or shorten the strings",
                 err=True,
@@ -180,6 +188,8 @@ class _Run:
                 if outcome.method == "sampled" and not self.why:
                     self.why = outcome.reason
                 self.unreliable += not outcome.is_reliable
+                if outcome.effective_samples < RELIABLE:
+                    self.effective.append(outcome.effective_samples)
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
                 echo(f"fstgrad: {row.place}: {outcome.error}", err=True)

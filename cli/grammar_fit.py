@@ -29,7 +29,7 @@ from fstgrad.costs.ranking import (
 )
 from fstgrad.errors import FstgradError, InvalidInputError, RowError
 from fstgrad.grammars import Grammar
-from fstgrad.io import located, read_alphabet, read_lines, read_rows
+from fstgrad.io import located, read_alphabet, read_lines, read_table
 from fstgrad.losses import EditDistance, TransducerLoss
 
 Words = list[tuple[Sequence[str], Sequence[str]]]
@@ -280,7 +280,7 @@ def _pairs(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[str]
     """Return the rows of a file of pairs as symbols."""
     tokens = "words" if is_words else "chars"
     rows: list[tuple[Sequence[str], Sequence[str]]] = []
-    for row in read_rows(path):
+    for row in read_table(path):
         with located(row):
             pair = row.pair(tokens, tokens)  # type: ignore[arg-type]
         rows.append((pair.x, pair.y))

@@ -3,8 +3,8 @@
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import Input
+from fstgrad.alphabet import STANDARD, Alphabet
+from fstgrad.cli.border import Named
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 
@@ -22,8 +22,9 @@ reference_argument = click.argument(
 )
 alphabet_option = click.option(
     "--alphabet",
-    type=Input(),
-    help="One symbol a line.  [default: the grammar's own]",
+    type=Named(tuple(STANDARD), first=True),
+    metavar="FILE|NAME",
+    help=f"One symbol a line; or {', '.join(STANDARD)}.  [default: the grammar's own]",
 )
 symbols_option = click.option(
     "--symbols", help="The alphabet here: characters, or words between spaces."

@@ -15,11 +15,11 @@ from fstgrad.checks import FloatArray
 from fstgrad.cli.effects import OF_LOSSES, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
-from fstgrad.cli.pairs import RowLoop
+from fstgrad.cli.pairs import RowLoop, tell_alphabet
 from fstgrad.cli.report import progress
 from fstgrad.cli.text import echo
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import Row, read_alphabet, read_rows, tokenize
+from fstgrad.io import Row, read_alphabet, read_table, tokenize
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
 from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
@@ -50,7 +50,7 @@ def lattice_objective(
     without_effect(_OF_PAIRS, "with --lattices")
     _check_loss_options(kind, options)
     found = read_collection(str(lattices.source))
-    rows = list(read_rows(pairs))
+    rows = list(read_table(pairs))
     alphabet = _alphabet(found, rows, options)
     loss = build_loss(options.choice, alphabet)
     if kind == "risk" and loss is None:
@@ -133,7 +133,9 @@ def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -
             symbols |= set(tokenize(row.columns()[1], options.reading.tokens_y))
         except InvalidInputError:
             continue  # told when its turn comes
-    return Alphabet(sorted(symbols - {EPSILON}))
+    alphabet = Alphabet(sorted(symbols - {EPSILON}))
+    tell_alphabet(alphabet)
+    return alphabet
 
 
 def _json_line(row: Row, result: LatticeResult) -> str:

@@ -27,8 +27,8 @@ from fstgrad.io import Row
 def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, align: bool) -> None:
     """Print the loss of column 1 (hypothesis) against column 2 (target), one number a line.
 
-    PAIRS is a TSV file, or - for standard input.  The numbers are in nats; inf where the transducer
-    has no path, nan for a row that --skip-errors skipped.
+    PAIRS is TSV, CSV with a header or FASTA, or - for standard input.  The numbers are in nats; inf
+    where the transducer has no path, nan for a row that --skip-errors skipped.
 
     With --align three lines follow each loss, and an empty one: . match, S substituted, D deleted
     (a symbol of y), I inserted (one of the target), T transposed, blank outside a local alignment.

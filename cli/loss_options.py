@@ -5,8 +5,9 @@ import dataclasses
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.cli.border import COST, COUNT, NOT_NEGATIVE, POSITIVE, Input, Number, whole
+from fstgrad.cli.border import COST, COUNT, NOT_NEGATIVE, POSITIVE, Input, Named, Number, whole
 from fstgrad.cli.grouping import group
+from fstgrad.losses.matrices import MATRICES
 
 FILE = Input(dash=True)
 LOSS_NAMES = (
@@ -76,8 +77,10 @@ _parameters = (
     click.option("--transpose-cost", type=COST, help="osa.  [default: 1]"),
     click.option(
         "--matrix",
-        type=Input(),
-        help="smith-waterman, alignment: scores in NCBI text format, such as BLOSUM62.",
+        type=Named(MATRICES, first=False),
+        metavar="NAME|FILE",
+        help=f"smith-waterman, alignment: scores of {', '.join(MATRICES)}; or a file in the text "
+        "format of NCBI.",
     ),
     click.option(
         "--gap-open",

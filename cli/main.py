@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
 from fstgrad.cli.grouping import Group
-from fstgrad.cli.text import visible
+from fstgrad.cli.text import NOTES, echo, visible
 from fstgrad.errors import FstgradError
 
 # name of the command -> (module, one line of help); the object in the module has the same name.
@@ -91,7 +91,10 @@ class LazyGroup(Group):
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; what click would make an exit code of comes out as it is."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            for line in ctx.meta.get(NOTES, ()):
+                echo(line, err=True)
+            return result
         except (OSError, EOFError, KeyboardInterrupt) as error:
             raise _Held from error
 

@@ -12,11 +12,13 @@ from typing import Literal
 
 import click
 
+from fstgrad.alphabet import STANDARD
 from fstgrad.cli.border import (
     COUNT,
     NOT_NEGATIVE,
     SEED,
     Input,
+    Named,
     Output,
     whole,
 )
@@ -100,6 +102,7 @@ def nats(text: str) -> float | Literal["auto"]:
 
 
 EXACTNESS = "Exact, capped or sampled"
+ALPHABET = Named(tuple(STANDARD), first=True, dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE)
@@ -135,8 +138,9 @@ reading_options = group(
     ),
     click.option(
         "--alphabet",
-        type=FILE,
-        help="One symbol a line.  [default: the symbols in the data]",
+        type=ALPHABET,
+        metavar="FILE|NAME",
+        help=f"One symbol a line; or {', '.join(STANDARD)}.  [default: the symbols in the data]",
     ),
     heading="How the pairs are read",
 )

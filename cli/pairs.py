@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.options import Reading
-from fstgrad.cli.text import echo
+from fstgrad.cli.text import echo, note
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
-from fstgrad.io import Pair, Row, located, read_alphabet, read_rows
+from fstgrad.io import Pair, Row, located, read_alphabet, read_table
 
 Result = TypeVar("Result")
 
@@ -35,10 +35,10 @@ def rows_and_alphabet(
                 f"{reading.alphabet}: {alphabet!r} is not the alphabet of the weights, {known!r}; "
                 "leave --alphabet out"
             )
-        return read_rows(pairs), alphabet
+        return read_table(pairs), alphabet
     if known is not None:
-        return read_rows(pairs), known
-    rows = list(read_rows(pairs))
+        return read_table(pairs), known
+    rows = list(read_table(pairs))
     symbols = sorted(
         {symbol for pair in _well_formed(rows, reading) for i in columns for symbol in pair[i]}
     )
@@ -47,7 +47,15 @@ def rows_and_alphabet(
             with located(row):
                 row.pair(reading.tokens_x, reading.tokens_y)
         raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
-    return rows, Alphabet(symbols)
+    alphabet = Alphabet(symbols)
+    tell_alphabet(alphabet)
+    return rows, alphabet
+
+
+def tell_alphabet(alphabet: Alphabet) -> None:
+    """Say at the end, on standard error, that the alphabet is that of the data."""
+    count = len(alphabet)
+    note(f"fstgrad: alphabet: {count:,} symbol{'s' * (count != 1)} of the data")
 
 
 def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:

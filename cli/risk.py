@@ -40,8 +40,9 @@ def risk(
 ) -> None:
     """Give the expected loss of the model against each target, and its gradient.
 
-    PAIRS is a TSV file of x TAB y, or - for standard input; with --lattices, of the name of a
-    lattice TAB its target.  One JSON line for each goes to standard output as soon as it is done.
+    PAIRS has rows x TAB y (or is CSV with a header, or FASTA); - is standard input.  With
+    --lattices the rows are the name of a lattice TAB its target.  One JSON line for each goes to
+    standard output as soon as it is done.
     """
     if lattices.source is not None:
         lattice_objective(pairs, "risk", options, lattices, skip_errors)

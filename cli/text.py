@@ -4,6 +4,8 @@ import sys
 
 import click
 
+NOTES = "fstgrad.notes"  # in the context: lines for the end
+
 
 def visible(text: str) -> str:
     """Return a text in which control characters but tab and newline are escaped."""
@@ -12,6 +14,13 @@ def visible(text: str) -> str:
     return "".join(
         c if c.isprintable() or c in "\t\n" else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def note(text: str) -> None:
+    """Write a line to standard error at the end of a command that succeeds."""
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.meta.setdefault(NOTES, []).append(text)
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:

@@ -23,6 +23,7 @@ from fstgrad.cli.options import (
     pairs_argument,
     reading_options,
 )
+from fstgrad.cli.pairs import tell_alphabet
 from fstgrad.cli.text import echo
 from fstgrad.io import read_alphabet
 from fstgrad.training.curves import check_name, write_curves
@@ -148,19 +149,19 @@ def train(
 ) -> None:
     """Train a sequence model and write it to a file.
 
-    PAIRS is a TSV file of x TAB y, with --tags also of a column of side symbols.  Where x and y
-    differ in length, they are aligned first, and outputs have any length.  One line for each epoch
-    goes to standard error.
+    PAIRS is TSV, CSV with a header or FASTA of x and y, with --tags also of a column of side
+    symbols.  Where x and y differ in length, they are aligned first, and outputs have any length.
+    One line for each epoch goes to standard error.
     """
     _check_effects(model, training, choice, estimation, validation)
     if curves is not None:
         check_name(curves)
     read = list(examples(pairs, reading, tags))
-    alphabet = (
-        Alphabet.from_sequences(y for _, y in read)
-        if reading.alphabet is None
-        else read_alphabet(reading.alphabet)
-    )
+    if reading.alphabet is None:
+        alphabet = Alphabet.from_sequences(y for _, y in read)
+        tell_alphabet(alphabet)
+    else:
+        alphabet = read_alphabet(reading.alphabet)
     checkpoint = pathlib.Path(f"{output}.checkpoint")
     fitted = SequenceModel(
         build_loss(choice, alphabet),

@@ -14,6 +14,13 @@ from fstgrad.checks import IntArray
 from fstgrad.errors import AlphabetError
 
 EPSILON = "<eps>"
+# the alphabets that have a name: amino acids, nucleotides, the letters of English
+STANDARD = {
+    "protein": "ACDEFGHIKLMNPQRSTVWY",
+    "dna": "ACGT",
+    "rna": "ACGU",
+    "latin": "abcdefghijklmnopqrstuvwxyz",
+}
 SequenceLike = str | Sequence[str] | Sequence[int] | npt.NDArray[np.integer]
 
 
@@ -60,6 +67,24 @@ class Alphabet:
     def from_sequences(cls, sequences: Iterable[str | Sequence[str]]) -> "Alphabet":
         """Return the sorted alphabet of all symbols in `sequences`."""
         return cls(sorted({symbol for sequence in sequences for symbol in sequence}))
+
+    @classmethod
+    def named(cls, name: str) -> "Alphabet":
+        """Return a standard alphabet: protein, dna, rna (capital letters) or latin (a to z).
+
+        Raises
+        ------
+        AlphabetError
+            No alphabet has this name.
+
+        Examples
+        --------
+        >>> Alphabet.named("dna")
+        Alphabet('ACGT')
+        """
+        if name not in STANDARD:
+            raise AlphabetError(f"no alphabet {name!r}; there are {', '.join(STANDARD)}")
+        return cls(STANDARD[name])
 
     @cached_property
     def is_characters(self) -> bool:

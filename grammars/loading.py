@@ -147,20 +147,27 @@ class Grammar(ABC):
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
         """Return the loss over an alphabet; over that of the grammar if left out.
 
+        A grammar that names none has the characters of its examples.
+
         Raises
         ------
         FstError
             As in `build`, or the grammar has no symbol of that name.
         InvalidInputError
-            Neither the caller nor the grammar names an alphabet.
+            Neither the caller nor the grammar names an alphabet, and there are no examples.
         """
-        abc = alphabet or self.alphabet
+        abc = alphabet or self.alphabet or self._alphabet_of_examples()
         if abc is None:
             raise InvalidInputError(
                 f"the grammar {self.name!r} has no ALPHABET; name the symbols: an alphabet here, "
                 "or ALPHABET in its module"
             )
         return TransducerLoss(self.build(abc), abc, semiring=self.semiring)
+
+    def _alphabet_of_examples(self) -> Alphabet | None:
+        """Return the characters of the examples; None where there are none."""
+        symbols = {symbol for y, target, _ in self.examples for symbol in y + target}
+        return Alphabet(sorted(symbols)) if symbols else None
 
     def __call__(self, y: str, target: str) -> float:
         """Return the loss of a hypothesis against a target, written as in the examples."""

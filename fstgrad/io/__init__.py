@@ -5,8 +5,9 @@ in it is executed, and sizes are compared with the bytes that are there.
 
 Index
 -----
-- `read_pairs` : the pairs of a TSV file; the first bad row ends it.
-- `read_rows`, `Row`, `located` : the same line by line, for readers that continue after a bad row.
+- `read_pairs` : the pairs of a file in TSV, CSV or FASTA; the first bad row ends it.
+- `read_table`, `Row`, `located` : the same row by row, for readers that continue after a bad row.
+- `read_rows` : the lines of any text.
 - `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
 - `read_alphabet` : one symbol a line.
 - `read_confusion` : a cost for pairs of symbols.
@@ -43,15 +44,15 @@ from fstgrad.io.pairs import (
     read_bytes,
     read_confusion,
     read_lines,
-    read_pairs,
     read_rows,
     read_weights,
     tokenize,
 )
+from fstgrad.io.tables import read_pairs, read_table
 
 __all__ = [
     "Field", "Pair", "Path", "Row", "Tokens", "check_writable", "json_object", "load_array",
     "load_arrays", "located", "memory_limit", "read_alphabet", "read_arrays", "read_bytes",
-    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_weights", "replacing", "shown",
-    "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
+    "read_confusion", "read_lines", "read_pairs", "read_rows", "read_table", "read_weights",
+    "replacing", "shown", "tokenize", "write_arrays", "write_bytes", "write_npz", "write_text",
 ]  # fmt: skip

@@ -1,19 +1,22 @@
-"""Text files, line by line: pairs in TSV, alphabets, costs; and weights in npz.
+"""Text files, line by line, compressed by gzip or not: rows, alphabets, costs; weights in npz.
 
 Every error names the file and, where there is one, the line.
 """
 
+import gzip
+import io
 import os
 import pathlib
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.alphabet import EPSILON, STANDARD, Alphabet
 from fstgrad.checks import FloatArray, cost_array
 from fstgrad.errors import (
     AlphabetError,
@@ -85,22 +88,6 @@ def located(row: Row) -> Iterator[None]:
         raise RowError(f"{row.place}: {error}") from error
 
 
-def read_pairs(
-    path: Path, *, tokens_x: Tokens = "chars", tokens_y: Tokens = "chars"
-) -> Iterator[Pair]:
-    """Yield the pairs of a TSV file, or of standard input where `path` is "-".
-
-    Raises
-    ------
-    RowError
-        A row is not UTF-8 or does not have two columns.
-    """
-    for row in read_rows(path):
-        with located(row):
-            pair = row.pair(tokens_x, tokens_y)
-        yield pair
-
-
 def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
     """Return the symbols of a text: its code points, or its words between white space."""
     return tuple(text.split() if tokens == "words" else text)
@@ -115,6 +102,8 @@ def read_rows(path: Path) -> Iterator[Row]:
     ------
     RowError
         A line of more than 2^26 bytes.
+    InvalidInputError
+        Data in gzip format that are damaged.
     """
     name = "<stdin>" if str(path) == "-" else str(path)
     with _binary(path) as lines:
@@ -164,11 +153,15 @@ def read_bytes(path: Path) -> bytes:
 def read_alphabet(path: Path) -> Alphabet:
     """Return the alphabet of a file: one symbol a line, in the order of the file.
 
+    `path` may also be one of the names of `Alphabet.named`; a file of such a name is ./dna.
+
     Raises
     ------
     AlphabetError
         An empty line, a repeated or reserved symbol, no symbols.
     """
+    if str(path) in STANDARD:
+        return Alphabet.named(str(path))
     symbols: dict[str, int] = {}
     for row in read_rows(path):
         try:
@@ -243,7 +236,8 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
 def _binary(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or take standard input and leave it open."""
     if str(path) == "-":
-        yield sys.stdin.buffer
+        with _plain(sys.stdin.buffer, "<stdin>") as lines:
+            yield lines
     else:
         try:
             is_path = b"\0" not in os.fsencode(path)
@@ -251,5 +245,22 @@ def _binary(path: Path) -> Iterator[IO[bytes]]:
             is_path = False
         if not is_path:
             raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
-        with pathlib.Path(path).open("rb") as file:
-            yield file
+        with pathlib.Path(path).open("rb") as file, _plain(file, str(path)) as lines:
+            yield lines
+
+
+@contextmanager
+def _plain(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """Give the bytes of a file, decompressed where they are in gzip format."""
+    stream: Any = file if hasattr(file, "peek") else io.BufferedReader(file)
+    try:
+        if stream.peek(2)[:2] != b"\x1f\x8b":
+            yield stream
+            return
+        with gzip.GzipFile(fileobj=stream) as lines:
+            yield lines  # type: ignore[misc]
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InvalidInputError(f"{name}: the gzip data are damaged: {error}") from error
+    finally:
+        if stream is not file:
+            stream.detach()

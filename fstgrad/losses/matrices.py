@@ -1,6 +1,7 @@
 """Substitution matrices in the text format of NCBI (BLOSUM, PAM, NUC.4.4)."""
 
 import os
+import pathlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,11 @@ from fstgrad.checks import FloatArray, instance, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 
+_FOLDER = pathlib.Path(__file__).parent / "ncbi"
+# the tables of NCBI that come with fstgrad
+MATRICES = (
+    "BLOSUM45", "BLOSUM50", "BLOSUM62", "BLOSUM80", "BLOSUM90", "PAM30", "PAM70", "PAM250", "NUC44",
+)  # fmt: skip
 Matrix = str | os.PathLike[str] | npt.ArrayLike
 
 
@@ -39,14 +45,20 @@ class SubstitutionMatrix:
     def read(cls, path: str | os.PathLike[str]) -> "SubstitutionMatrix":
         """Read the NCBI format: lines of `#` comments, the column symbols, then a row a line.
 
+        `path` may also be one of `MATRICES`, such as BLOSUM62 or NUC.4.4, in any case; a file of
+        that name comes first.
+
         Raises
         ------
+        OSError
+            No such file and no such matrix.
         InvalidInputError
             A row has the wrong number of scores, one that is no number, or a symbol occurs twice.
         """
+        shipped = shipped_matrix(path)
         lines = [
             (number, line.split())
-            for number, line in enumerate(read_lines(path), start=1)
+            for number, line in enumerate(read_lines(shipped or path), start=1)
             if line.strip() and not line.startswith("#")
         ]
         if len(lines) < 2:
@@ -87,8 +99,17 @@ class SubstitutionMatrix:
         return self.scores[np.ix_(row, column)]
 
 
+def shipped_matrix(path: str | os.PathLike[str]) -> pathlib.Path | None:
+    """Return the file of a matrix that comes with fstgrad; None where a name means another."""
+    name = os.fspath(path)
+    plain = name.upper().replace(".", "")
+    if plain not in MATRICES or os.path.exists(name):
+        return None
+    return _FOLDER / ("NUC.4.4" if plain == "NUC44" else plain)
+
+
 def alignment_scores(matrix: Matrix | SubstitutionMatrix, alphabet: Alphabet) -> FloatArray:
-    """Return (n, n) scores from a file in NCBI format, a matrix that was read, or an array."""
+    """Return (n, n) scores: of a name, a file in NCBI format, a matrix that was read, an array."""
     if isinstance(matrix, str | os.PathLike):
         matrix = SubstitutionMatrix.read(matrix)
     instance("alphabet", alphabet, Alphabet, "an Alphabet")

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from fstgrad import plot
+from fstgrad import checks, plot
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import write_text
 from fstgrad.training.trainer import Epoch
@@ -19,11 +19,15 @@ def check_name(path: str | os.PathLike[str]) -> None:
     ------
     InvalidInputError
         It ends neither in .png, .svg nor .json.
+    MissingDependencyError
+        A picture needs matplotlib, which is not installed.
     """
     if pathlib.Path(path).suffix not in (".png", ".svg", ".json"):
         raise InvalidInputError(
             f"{os.fspath(path)!r} ends neither in .png, .svg nor .json; choose one of them"
         )
+    if pathlib.Path(path).suffix != ".json":
+        checks.extra("matplotlib", "plot", "a picture of learning curves")
 
 
 def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None:

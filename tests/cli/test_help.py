@@ -91,6 +91,7 @@ def shell(program, lines, folder, **more):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAVES)
 def test_examples_run(name, program, tmp_path):
     if name == "mrf denoise":

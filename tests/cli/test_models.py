@@ -44,7 +44,8 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
         "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--curves", curves
     )
     assert (code, out) == (0, "")
-    assert len(err.splitlines()) == 10
+    assert len(err.splitlines()) == 11
+    assert "alphabet: 3 symbols of the data" in err
     assert "objective" in err
     assert "gradient norm" in err
     assert curves.read_text().startswith("<?xml")

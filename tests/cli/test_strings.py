@@ -34,7 +34,8 @@ def load(path):
 
 def test_loss_is_one_number_a_line(run):
     code, out, err = run("loss", "-", stdin="sitting\tkitten\nabc\tabc\n\tab\n")
-    assert (code, out, err) == (0, "3.0\n0.0\n2.0\n", "")
+    assert (code, out) == (0, "3.0\n0.0\n2.0\n")
+    assert err == "fstgrad: alphabet: 10 symbols of the data\n"
 
 
 def test_loss_of_words(run):
@@ -331,7 +332,7 @@ def test_progress_bar_on_a_terminal_only():
     assert b"loss" in shown
     assert b"100%" in shown
     done = subprocess.run(command, input=b"a\tb\n" * 20, capture_output=True, check=False)
-    assert done.stderr == b""
+    assert done.stderr == b"fstgrad: alphabet: 2 symbols of the data\n"
 
 
 def test_a_closed_pipe_is_not_an_error():
@@ -361,3 +362,41 @@ def test_loss_shows_alignments(run):
     code, out, err = run("loss", "-", "--align", "--loss", "ngram", stdin="ab\tab\n")
     assert (code, out) == (1, "")
     assert "no single best alignment" in err
+
+
+# what a person meets
+
+
+@pytest.mark.parametrize("command", ["loss", "grad", "marginals", "align", "train"])
+def test_where_no_row_can_be_used_the_first_one_says_why(run, command, tmp_path):
+    more = ["-o", tmp_path / "model.npz"] if command == "train" else []
+    code, out, err = run(command, "-", *more, stdin="a b\nc d\n")
+    assert (code, out) == (1, "")
+    assert "<stdin>:1: 1 column(s) in 'a b'; a row is x, one tab, y" in err
+
+
+def test_the_alphabet_of_the_data_is_told(run):
+    _, _, err = run("grad", "-", stdin="x\tab\n")
+    assert "fstgrad: alphabet: 2 symbols of the data\n" in err
+    _, _, err = run("grad", "-", "--alphabet", "latin", stdin="x\tab\n")
+    assert "alphabet" not in err
+
+
+def test_few_effective_samples_are_told(run):
+    options = ("grad", "-", "--method", "sampled", "--samples")
+    code, out, err = run(*options, 50, stdin="x\tcbcbcb\ny\tab\n")
+    assert code == 0
+    least = min(json.loads(line)["effective_samples"] for line in out.splitlines())
+    assert least <= 50
+    assert f"2 have fewer than 100 effective samples, the least {least:.1f}" in err
+    _, _, err = run(*options, 1000, stdin="x\tab\n")
+    assert "effective samples" not in err
+
+
+def test_curves_need_matplotlib_before_training(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("fstgrad.training.sequence.SequenceModel.fit", None)
+    options = ("train", "-", "-o", tmp_path / "m.npz", "--curves", tmp_path / "curves.png")
+    code, _, err = run(*options, stdin="a\tb\n")
+    assert code == 1
+    assert "needs the package 'matplotlib', which is not installed: pip install" in err

@@ -234,3 +234,23 @@ def test_explanations_of_long_pairs_with_many_alignments():
     far = explain(fg.EditDistance(abc), "a" * 80, "b" * 40, k=2)
     assert far.cost == 80.0
     assert far.is_ambiguous
+
+
+def test_a_grammar_without_an_alphabet_has_the_symbols_of_its_examples(run, tmp_path):
+    path = tmp_path / "vowels.py"
+    path.write_text(
+        '"""Edits cost 1."""\n'
+        "from fstgrad.grammars.pieces import edits, finished\n"
+        'EXAMPLES = [("bat", "bet", 1.0), ("cat", "hat", 1.0)]\n\n'
+        "def build(alphabet):\n"
+        "    one = lambda *symbols: 1.0\n"
+        "    return finished(alphabet, edits(alphabet, one, one, one))\n"
+    )
+    code, out, err = run("grammar", "test", path)
+    assert (code, err) == (0, "")
+    assert "ok    'bat' against 'bet': 1" in out
+    assert run("grammar", "explain", path, "bat", "cat")[0] == 0
+    path.write_text(path.read_text().replace("EXAMPLES", "ROWS"))
+    code, _, err = run("grammar", "test", path)
+    assert code == 1
+    assert "has no ALPHABET" in err

@@ -1,0 +1,97 @@
+"""Files of pairs: TSV, CSV with a header, FASTA, each compressed or not; standard alphabets."""
+
+import gzip
+import io
+import sys
+
+import pytest
+
+import fstgrad as fg
+from fstgrad.io import Pair, read_alphabet, read_pairs, read_table
+
+PAIRS = [Pair(("a", "b"), ("c",)), Pair(("d",), ("e", "f"))]
+FILES = {
+    "pairs.tsv": b"ab\tc\nd\tef\n",
+    "pairs.csv": b"x,y\nab,c\nd,ef\n",
+    "upper.csv": b"\xef\xbb\xbfHypothesis, Target\r\nab,c\r\n\r\nd,ef\r\n",
+    "wide.csv": b'id,target,note,source\n1,c,"one, two",ab\n2,ef,"3\n4",d\n',
+    "columns.txt": b"y,x\nc,ab\nef,d\n",
+    "pairs.fa": b">one\nab\n>two\nc\n>three\nd\n>four\ne\nf\n",
+    "windows.fasta": b">one\r\na b\r\n\r\n>two\r\nc\r\n>three\r\nd\r\n>four\r\nef",
+}
+
+
+def written(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_formats(tmp_path, name, compressed, monkeypatch):
+    content = gzip.compress(FILES[name]) if compressed else FILES[name]
+    path = written(tmp_path, name + (".gz" if compressed else ""), content)
+    assert list(read_pairs(path)) == PAIRS
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert list(read_pairs("-")) == PAIRS
+
+
+def test_places_are_lines_of_the_file(tmp_path):
+    lines = {
+        name: [row.line for row in read_table(written(tmp_path, name, FILES[name]))]
+        for name in FILES
+    }
+    assert lines["pairs.tsv"] == [1, 2]
+    assert lines["pairs.csv"] == [2, 3]
+    assert lines["wide.csv"] == [2, 3]
+    assert lines["pairs.fa"] == [1, 5]
+
+
+def test_a_header_with_other_names_is_told(tmp_path):
+    path = written(tmp_path, "words.csv", b"word,phones\nab,c\n")
+    with pytest.warns(UserWarning, match="words.csv:1 is taken as the header: x is 'word', y is"):
+        assert list(read_pairs(path)) == PAIRS[:1]
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("p.csv", b"a,b,c\n1,2,3\n", r"p.csv:1: the header has the columns 'a', 'b', 'c'; name 2"),
+        ("p.csv", b"x,x,y\n1,2,3\n", "the header has the columns 'x', 'x', 'y'"),
+        ("p.csv", b"\n", "the header has the columns none"),
+        ("p.csv", b"x,y\na\n", r"p.csv:2: 1 column\(s\) in 'a'"),
+        ("p.csv", b"x,y\na,b,c\n", r"p.csv:2: 3 column\(s\)"),
+        ("p.csv", b'x,y\na,"b\n', "p.csv:2: not CSV: unexpected end of data"),
+        ("p.csv", b"x,y\na,\xff\n", "p.csv:2: not UTF-8 text"),
+        ("p.fa", b">1\nab\n>2\nc\n>3\nd\n", "p.fa:5: a sequence without a partner"),
+        ("p.fa", b">1", "p.fa:1: a sequence without a partner"),
+        ("p.tsv", b"> a\n", "without a partner"),
+        ("p.tsv", b"hello, world\n", r"p.tsv:1: 1 column\(s\)"),
+        ("p.gz", gzip.compress(b"ab\tc\n" * 99)[:-9], "p.gz: the gzip data are damaged"),
+        ("p.gz", b"\x1f\x8bnothing", "p.gz: the gzip data are damaged"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path, name, content, said):
+    with pytest.raises(fg.FstgradError, match=said):
+        list(read_pairs(written(tmp_path, name, content)))
+
+
+def test_an_empty_file_has_no_rows(tmp_path):
+    assert list(read_table(written(tmp_path, "p.csv", b""))) == []
+
+
+def test_a_tsv_row_that_begins_with_a_sign_is_no_fasta(tmp_path):
+    path = written(tmp_path, "p.tsv", b">a\tb\n>c\td\n")
+    assert [row.columns() for row in read_table(path)] == [[">a", "b"], [">c", "d"]]
+
+
+def test_alphabets_by_name(tmp_path, monkeypatch):
+    assert "".join(read_alphabet("rna")) == "ACGU"
+    assert len(fg.Alphabet.named("protein")) == 20
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, "dna", b"a\nb\n")
+    assert read_alphabet("./dna").symbols == ("a", "b")
+    assert read_alphabet("dna") == fg.Alphabet("ACGT")
+    with pytest.raises(fg.AlphabetError, match="no alphabet 'greek'; there are protein, dna, rna"):
+        fg.Alphabet.named("greek")
