@@ -24,7 +24,7 @@ one_thread()
 import numpy as np  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
-from fstgrad.costs import Schedule, aligner_of  # noqa: E402
+from fstgrad.costs import Schedule, pair_transducer  # noqa: E402
 from fstgrad.costs.ranking import (  # noqa: E402
     Questions,
     interval,
@@ -80,9 +80,9 @@ def questions(pairs: Sequence[Pair], dictionary: Sequence[Sequence[str]], count:
 
 def measured(case: str, costs: str, loss, asked: Questions, seconds: float, bases=()):
     """Return a row of the table, and the reciprocal ranks."""
-    aligner = aligner_of(loss)
+    transducer = pair_transducer(loss)
     semiring = "tropical" if loss.semiring == "tropical" else "probability"
-    found = ranking(ranks(asked, losses_of(aligner, asked.pairs, aligner.cost, semiring)))
+    found = ranking(ranks(asked, losses_of(transducer, asked.pairs, transducer.cost, semiring)))
     draws = np.random.default_rng(0).integers(0, len(found.ranks), size=(1000, len(found.ranks)))
     first = (found.ranks <= 1).astype(float)
     gains = [shown(interval(first - base, draws)) for base in bases] + ["-", "-"]

@@ -16,7 +16,7 @@ from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
 from fstgrad.cli.grouping import Command, group
 from fstgrad.cli.text import echo
-from fstgrad.costs import CostFit, LearnedCosts, Schedule, aligner_of, fit_costs, fit_ranking
+from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking, pair_transducer
 from fstgrad.costs.ranking import (
     Questions,
     Ranking,
@@ -214,10 +214,10 @@ def compare(
     asked = _questions(rows, known, candidates)
     found: list[tuple[Ranking, np.ndarray]] = []
     for loss in grammars:
-        aligner = aligner_of(loss)
+        transducer = pair_transducer(loss)
         questions = Questions.encode(loss.alphabet, asked)
         semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
-        losses = losses_of(aligner, questions.pairs, aligner.cost, semiring)
+        losses = losses_of(transducer, questions.pairs, transducer.cost, semiring)
         found.append((ranking(ranks(questions, losses), rng=seed), losses[questions.right]))
     _compared((first, second), [measures for measures, _ in found], seed)
     _differences(rows, (first, second), found)
@@ -341,13 +341,13 @@ def _ranked(
 ) -> LearnedCosts:
     """Return the costs after learning to rank, and say how much that helped."""
     dictionary = _dictionary(rows, path, is_words)
-    known = found.aligner.alphabet
+    known = found.pair_transducer.alphabet
     dictionary = [word for word in dictionary if all(symbol in known for symbol in word)]
     asked = _questions(rows, dictionary, count)
     better = fit_ranking(found, asked)
     questions = Questions.encode(known, asked)
     for name, cost in (("likelihood", found.cost), ("ranking", better.cost)):
-        losses = losses_of(found.aligner, questions.pairs, cost, "probability")
+        losses = losses_of(found.pair_transducer, questions.pairs, cost, "probability")
         measures = ranking(ranks(questions, losses))
         echo(f"costs by {name}: right word first {_cell(measures.at_1)} on the pairs learned from")
     return better

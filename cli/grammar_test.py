@@ -12,7 +12,7 @@ from fstgrad.cli.grammar_options import (
 )
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
-from fstgrad.costs import aligner_of
+from fstgrad.costs import pair_transducer
 from fstgrad.costs.explain import explained
 from fstgrad.grammars import Grammar
 from fstgrad.grammars.checking import Checked, Coverage, check_examples
@@ -113,4 +113,4 @@ def explain(
     loss = found.loss(named_alphabet(found, alphabet, symbols))
     is_text = loss.alphabet.is_characters
     x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
-    echo(str(explained(aligner_of(loss), x, y, count)))
+    echo(str(explained(pair_transducer(loss), x, y, count)))

@@ -149,7 +149,7 @@ def sample(
             echo(text.getvalue(), nl=False)
         else:
             write_text(output, text.getvalue())
-    known = draws.r_hat[np.isfinite(draws.r_hat)]
+    known = draws.r_hat[~np.isnan(draws.r_hat)]
     if known.size:
         echo(f"largest R-hat {known.max():.4f}", err=True)
 

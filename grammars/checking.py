@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.costs import Aligner, Explanation, aligner_of
+from fstgrad.costs import Explanation, PairTransducer, pair_transducer
 from fstgrad.costs.explain import explained
 from fstgrad.costs.ties import Ties
 from fstgrad.grammars.loading import Grammar
@@ -80,7 +80,7 @@ def check_examples(
         The grammar cannot be built, or an example has a symbol outside the alphabet.
     """
     loss = grammar.loss(alphabet)
-    aligner = aligner_of(loss)
+    transducer = pair_transducer(loss)
     targets = sorted({target for _, target, _ in grammar.examples})
     values = {
         y: {target: loss(_symbols(y, loss), _symbols(target, loss)) for target in targets}
@@ -92,12 +92,12 @@ def check_examples(
             target,
             expected,
             values[y][target],
-            explained(aligner, _symbols(y, loss), _symbols(target, loss), 2),
+            explained(transducer, _symbols(y, loss), _symbols(target, loss), 2),
             _rivals(values[y], target),
         )
         for y, target, expected in grammar.examples
     ]
-    return loss, checked, _coverage(loss, aligner, checked)
+    return loss, checked, _coverage(loss, transducer, checked)
 
 
 def _rivals(values: dict[str, float], target: str) -> tuple[str, ...]:
@@ -109,34 +109,38 @@ def _rivals(values: dict[str, float], target: str) -> tuple[str, ...]:
     )
 
 
-def _coverage(loss: TransducerLoss, aligner: Aligner, checked: Sequence[Checked]) -> Coverage:
-    events = np.zeros(len(aligner.cost), dtype=np.int64)
+def _coverage(
+    loss: TransducerLoss, transducer: PairTransducer, checked: Sequence[Checked]
+) -> Coverage:
+    events = np.zeros(len(transducer.cost), dtype=np.int64)
     for example in checked:
         for alignment in example.explanation.alignments[:1]:
             for step in alignment.operations:
                 events[list(step.events)] += 1
-    ties = Ties.of(aligner, "cost", "nothing")
+    ties = Ties.of(transducer, "cost", "nothing")
     used: Counter[str] = Counter()
     for k, event in zip(ties.class_of, ties.events, strict=True):
-        if event < aligner.num_arcs and _counts(aligner, int(event), isinstance(loss, RuleLoss)):
+        if event < transducer.num_arcs and _counts(
+            transducer, int(event), isinstance(loss, RuleLoss)
+        ):
             used[ties.names[k]] += int(events[event])
     if isinstance(loss, RuleLoss):
         used.update(dict.fromkeys(loss.compiled.names, 0))
     whole = sum(factor.num_states() for factor in loss.factors)
     on_paths = sum(connect(factor).num_states() for factor in loss.factors)
     return Coverage(
-        aligner.num_arcs,
-        int((events[: aligner.num_arcs] > 0).sum()),
+        transducer.num_arcs,
+        int((events[: transducer.num_arcs] > 0).sum()),
         tuple(used.items()),
         whole - on_paths,
     )
 
 
-def _counts(aligner: Aligner, event: int, is_rules: bool) -> bool:
+def _counts(transducer: PairTransducer, event: int, is_rules: bool) -> bool:
     """Whether an arc is a rule or an edit: not a free copy, nor a step of a rule."""
-    if aligner.rule[event] >= 0 or aligner.cost[event] != 0:
+    if transducer.rule[event] >= 0 or transducer.cost[event] != 0:
         return True
-    return not is_rules and bool(aligner.ilabel[event] != aligner.olabel[event])
+    return not is_rules and bool(transducer.ilabel[event] != transducer.olabel[event])
 
 
 def _symbols(text: str, loss: TransducerLoss) -> list[str]:

@@ -48,3 +48,16 @@ def test_old_names_of_results():
             assert getattr(r, old) is getattr(r, new)
     with pytest.warns(DeprecationWarning, match="max_bytes was renamed max_memory"):
         assert fg.AutomatonCache(max_bytes=5).max_memory == 5
+
+
+def test_old_names_of_pair_transducers():
+    import fstgrad.costs
+
+    for old, new in (("Aligner", "PairTransducer"), ("aligner_of", "pair_transducer")):
+        with pytest.warns(DeprecationWarning, match=f"{old} was renamed {new}"):
+            assert getattr(fstgrad.costs, old) is getattr(fstgrad.costs, new)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = fstgrad.costs.nothing
+    fit = fg.fit_costs(fg.EditDistance(fg.Alphabet("ab")), [("a", "a")] * 2, held_out=0.0)
+    with pytest.warns(DeprecationWarning, match="aligner was renamed pair_transducer"):
+        assert fit.aligner is fit.pair_transducer

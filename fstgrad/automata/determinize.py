@@ -30,6 +30,7 @@ from fstgrad.io import memory_limit
 
 _STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
 _NO_LIMIT = 2**62
+MAX_STATES = 2_000_000  # the default limit of a loss automaton
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.costs.aligner import Aligner, Pairs
 from fstgrad.costs.ties import Ties, gates
+from fstgrad.costs.transducer import Pairs, PairTransducer
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Estimator:
-    """EM of one aligner under its ties.
+    """EM of one transducer under its ties.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Estimator:
     gate_pseudo : float, the same for each side of a gate.
     """
 
-    aligner: Aligner
+    pair_transducer: PairTransducer
     ties: Ties
     pseudo: FloatArray
     gate_pseudo: float
@@ -40,7 +40,7 @@ class Estimator:
     def initial(self) -> Weights:
         """Return the weights of the transducer's own costs: the mean cost of each class."""
         ties = self.ties
-        cost = self.aligner.cost[ties.events]
+        cost = self.pair_transducer.cost[ties.events]
         theta = np.bincount(ties.class_of, cost) / np.bincount(ties.class_of)
         return Weights(theta, self._even_gates())
 
@@ -50,7 +50,9 @@ class Estimator:
 
     def log_weights(self, weights: Weights) -> FloatArray:
         """Return the log-probabilities (A + S,) of all events."""
-        return self.ties.log_weights(weights.theta, weights.log_gate, len(self.aligner.cost))
+        return self.ties.log_weights(
+            weights.theta, weights.log_gate, len(self.pair_transducer.cost)
+        )
 
     def log_prior(self, weights: Weights) -> float:
         """Return the log of the prior, up to a constant."""
@@ -64,7 +66,7 @@ class Estimator:
 
     def step(self, weights: Weights, pairs: Pairs) -> tuple[FloatArray, FloatArray, Weights]:
         """Return the log-sums (N,) and counts (A + S,) under the weights, and better weights."""
-        values, counts = self.aligner.expected_counts(pairs, self.log_weights(weights))
+        values, counts = self.pair_transducer.expected_counts(pairs, self.log_weights(weights))
         return values, counts, self.maximized(weights, counts)
 
     def maximized(self, weights: Weights, counts: FloatArray) -> Weights:
@@ -114,7 +116,7 @@ class Estimator:
         """Return gates whose two sides are as likely as they have events, none where not needed."""
         if (self.ties.gate < 0).all():
             return np.empty(0)
-        size = 2 * self.aligner.num_states
+        size = 2 * self.pair_transducer.num_states
         exists = (np.bincount(self.ties.gate, minlength=size) > 0).reshape(-1, 2)
         with np.errstate(divide="ignore"):
             share = np.log(exists / np.maximum(exists.sum(axis=1, keepdims=True), 1))

@@ -12,9 +12,9 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_integer
-from fstgrad.costs.aligner import Aligner
-from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
+from fstgrad.costs.transducer import PairTransducer
 
 _GAP = "·"
 _MOST_PATHS = 2_000  # followed for the alignments after the first
@@ -29,7 +29,7 @@ class Operation(NamedTuple):
     read, written : symbols of the hypothesis, and what stands for them in the target.
     name : the rule, or copy, substitute, delete, insert, end.
     cost : in nats.
-    events : the events of the aligner.
+    events : the events of the transducer.
     """
 
     read: tuple[str, ...]
@@ -150,30 +150,32 @@ def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Exp
     what would change it
       without substitute h -> a: 2
     """
-    return explained(aligner_of(source), x, y, k)
+    return explained(pair_transducer(source), x, y, k)
 
 
-def explained(aligner: Aligner, x: SequenceLike, y: SequenceLike, k: int = 3) -> Explanation:
-    """Return the explanation by an aligner; as `explain`."""
+def explained(
+    transducer: PairTransducer, x: SequenceLike, y: SequenceLike, k: int = 3
+) -> Explanation:
+    """Return the explanation by an transducer; as `explain`."""
     positive_integer("k", k)
-    x = aligner.alphabet.encode(x, name="hypothesis")
-    y = aligner.alphabet.encode(y, name="target")
+    x = transducer.alphabet.encode(x, name="hypothesis")
+    y = transducer.alphabet.encode(y, name="target")
     found: dict[tuple[object, ...], Alignment] = {}
-    for events in itertools.islice(_cheapest(aligner, x, y), _MOST_PATHS):
-        alignment = _alignment(aligner, events)
+    for events in itertools.islice(_cheapest(transducer, x, y), _MOST_PATHS):
+        alignment = _alignment(transducer, events)
         found.setdefault(alignment.key, alignment)
         if len(found) == k:
             break
     alignments = tuple(found.values())
     if not alignments:
-        return Explanation(np.inf, (), (), aligner.alphabet)
+        return Explanation(np.inf, (), (), transducer.alphabet)
     without, named = [], set()
     for step in alignments[0].operations:
-        if step.cost and (key := step[:4]) not in named and step.events[0] < aligner.num_arcs:
+        if step.cost and (key := step[:4]) not in named and step.events[0] < transducer.num_arcs:
             named.add(key)
-            weight = np.where(_alike(aligner, step), -np.inf, -aligner.cost)
-            without.append((step, -aligner.best_path(x, y, weight)[1]))
-    return Explanation(alignments[0].cost, alignments, tuple(without), aligner.alphabet)
+            weight = np.where(_alike(transducer, step), -np.inf, -transducer.cost)
+            without.append((step, -transducer.best_path(x, y, weight)[1]))
+    return Explanation(alignments[0].cost, alignments, tuple(without), transducer.alphabet)
 
 
 class _Partial(NamedTuple):
@@ -187,14 +189,14 @@ class _Partial(NamedTuple):
     silent: tuple[int, ...]
 
 
-def _cheapest(aligner: Aligner, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
+def _cheapest(transducer: PairTransducer, x: SequenceLike, y: SequenceLike) -> Iterator[IntArray]:
     """Yield the events of the alignments of a pair, the cheapest first.
 
     Paths grow from the end backwards, by what they cost so far and the least cost from the start to
     where they are (A*, whose bound is exact).  No path goes round in a silent cycle.
     """
-    ids = [aligner.alphabet.encode(side) + 1 for side in (x, y)]
-    ahead: FloatArray = -aligner.best_sums(x, y, -aligner.cost)
+    ids = [transducer.alphabet.encode(side) + 1 for side in (x, y)]
+    ahead: FloatArray = -transducer.best_sums(x, y, -transducer.cost)
     number = itertools.count(0, -1)
     heap: list[_Partial] = []
 
@@ -206,24 +208,26 @@ def _cheapest(aligner: Aligner, x: SequenceLike, y: SequenceLike) -> Iterator[In
             # rounded, so that paths of one cost are followed to their end one after the other
             heapq.heappush(heap, _Partial(round(whole, 9), next(number), node, cost, path, silent))
 
-    for state in range(aligner.num_states):
-        event = aligner.num_arcs + state
-        push((len(ids[0]), len(ids[1]), state), float(aligner.cost[event]), (event, ()), (state,))
+    for state in range(transducer.num_states):
+        event = transducer.num_arcs + state
+        push(
+            (len(ids[0]), len(ids[1]), state), float(transducer.cost[event]), (event, ()), (state,)
+        )
     while heap:
         _, _, (i, j, state), cost, path, silent = heapq.heappop(heap)
-        if (i, j, state) == (0, 0, aligner.start):
+        if (i, j, state) == (0, 0, transducer.start):
             yield np.array(_unrolled(path), dtype=np.int64)
         for p, q in ((i - 1, j - 1), (i - 1, j), (i, j - 1), (i, j)):
             if p < 0 or q < 0:
                 continue
             key = (state, int(ids[0][p]) if p < i else 0, int(ids[1][q]) if q < j else 0)
-            for arc in aligner.arcs_into.get(key, ()):
-                source = int(aligner.source[arc])
+            for arc in transducer.arcs_into.get(key, ()):
+                source = int(transducer.source[arc])
                 stays = (p, q) == (i, j)
                 if stays and source in silent:
                     continue
                 visited = (*silent, source) if stays else (source,)
-                push((p, q, source), cost + float(aligner.cost[arc]), (arc, path), visited)
+                push((p, q, source), cost + float(transducer.cost[arc]), (arc, path), visited)
 
 
 def _unrolled(path: tuple[object, ...]) -> list[int]:
@@ -234,7 +238,7 @@ def _unrolled(path: tuple[object, ...]) -> list[int]:
     return events  # type: ignore[return-value]
 
 
-def _alignment(aligner: Aligner, events: IntArray) -> Alignment:
+def _alignment(transducer: PairTransducer, events: IntArray) -> Alignment:
     """Return the operations of a path: one for each arc, but one for all arcs of a rule."""
     operations = []
     at = 0
@@ -242,46 +246,48 @@ def _alignment(aligner: Aligner, events: IntArray) -> Alignment:
         event = int(events[at])
         at += 1
         own = [event]
-        is_arc = event < aligner.num_arcs
-        rule = int(aligner.rule[event]) if is_arc else -1
-        while rule >= 0 and _size(aligner, own) != aligner.sizes[rule]:
+        is_arc = event < transducer.num_arcs
+        rule = int(transducer.rule[event]) if is_arc else -1
+        while rule >= 0 and _size(transducer, own) != transducer.sizes[rule]:
             own.append(int(events[at]))
             at += 1
-        read, written = _sides(aligner, own)
-        cost = float(aligner.cost[own].sum())
-        name = aligner.rules[rule] if rule >= 0 else END
+        read, written = _sides(transducer, own)
+        cost = float(transducer.cost[own].sum())
+        name = transducer.rules[rule] if rule >= 0 else END
         if is_arc and rule < 0:
             name = kind("".join(read), "".join(written))
         if read or written or cost:
             operations.append(Operation(read, written, name, cost, tuple(own)))
-    return Alignment(tuple(operations), float(aligner.cost[events].sum()))
+    return Alignment(tuple(operations), float(transducer.cost[events].sum()))
 
 
-def _size(aligner: Aligner, events: list[int]) -> tuple[int, int]:
-    read = int((aligner.ilabel[events] > 0).sum())
-    return read, int((aligner.olabel[events] > 0).sum())
+def _size(transducer: PairTransducer, events: list[int]) -> tuple[int, int]:
+    read = int((transducer.ilabel[events] > 0).sum())
+    return read, int((transducer.olabel[events] > 0).sum())
 
 
-def _sides(aligner: Aligner, events: list[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    arcs = [event for event in events if event < aligner.num_arcs]
-    symbols = aligner.alphabet.symbols
-    sides = (aligner.ilabel[arcs], aligner.olabel[arcs])
+def _sides(
+    transducer: PairTransducer, events: list[int]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    arcs = [event for event in events if event < transducer.num_arcs]
+    symbols = transducer.alphabet.symbols
+    sides = (transducer.ilabel[arcs], transducer.olabel[arcs])
     read, written = (tuple(symbols[label - 1] for label in side if label) for side in sides)
     return read, written
 
 
-def _alike(aligner: Aligner, step: Operation) -> BoolArray:
+def _alike(transducer: PairTransducer, step: Operation) -> BoolArray:
     """Return which events (A + S,) do what a step does: its rule, or its edit."""
-    alike = np.zeros(len(aligner.cost), dtype=bool)
+    alike = np.zeros(len(transducer.cost), dtype=bool)
     first = step.events[0]
-    if aligner.rule[first] >= 0:
-        alike[: aligner.num_arcs] = aligner.rule == aligner.rule[first]
+    if transducer.rule[first] >= 0:
+        alike[: transducer.num_arcs] = transducer.rule == transducer.rule[first]
     else:
-        alike[: aligner.num_arcs] = (
-            (aligner.ilabel == aligner.ilabel[first])
-            & (aligner.olabel == aligner.olabel[first])
-            & (aligner.rule < 0)
-            & (aligner.cost[: aligner.num_arcs] == aligner.cost[first])
+        alike[: transducer.num_arcs] = (
+            (transducer.ilabel == transducer.ilabel[first])
+            & (transducer.olabel == transducer.olabel[first])
+            & (transducer.rule < 0)
+            & (transducer.cost[: transducer.num_arcs] == transducer.cost[first])
         )
     return alike
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, Seed, generator, one_of, positive_integer, positive_number
-from fstgrad.costs.aligner import Aligner, Pairs
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.result import CostFit
-from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import Given, Tie, Ties
+from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.errors import InfeasibleError, InvalidInputError
 
 Prior = Literal["uniform", "transducer"]
@@ -115,19 +115,19 @@ def fit_costs(
     positive_integer("restarts", schedule.restarts)
     positive_integer("max_iterations", schedule.max_iterations)
     random = generator(rng)
-    aligner = aligner_of(source, alphabet)
-    ties = Ties.of(aligner, tie, given)
-    estimator = _estimator(aligner, ties, smoothing, prior)
-    data = Pairs.encode(aligner.alphabet, pairs)
+    transducer = pair_transducer(source, alphabet)
+    ties = Ties.of(transducer, tie, given)
+    estimator = _estimator(transducer, ties, smoothing, prior)
+    data = Pairs.encode(transducer.alphabet, pairs)
     _check_aligned(estimator, data)
-    data, other = _divided(aligner, data, held_out, random)
+    data, other = _divided(transducer, data, held_out, random)
     starts = [
         _climbed(estimator, data, other, schedule, start, random)
         for start in range(schedule.restarts)
     ]
     best = max(starts, key=lambda start: start.quality)
     return CostFit(
-        aligner=aligner,
+        pair_transducer=transducer,
         ties=ties,
         cost=-estimator.log_weights(best.weights),
         initial_cost=-estimator.log_weights(estimator.initial()),
@@ -172,7 +172,8 @@ def _climbed(
         quality = posterior
         if other is not None:
             quality = float(
-                other.mass @ estimator.aligner.log_sums(other, estimator.log_weights(weights))
+                other.mass
+                @ estimator.pair_transducer.log_sums(other, estimator.log_weights(weights))
             )
             held_out.append(quality)
         if schedule.progress is not None:
@@ -188,24 +189,24 @@ def _climbed(
     return best if best is not None else _Start(weights, counts, likelihood, held_out, quality)
 
 
-def _estimator(aligner: Aligner, ties: Ties, smoothing: float, prior: Prior) -> Estimator:
+def _estimator(transducer: PairTransducer, ties: Ties, smoothing: float, prior: Prior) -> Estimator:
     """Return the estimator with its prior."""
     pseudo = np.full(len(ties.cell_class), smoothing)
-    estimator = Estimator(aligner, ties, pseudo, smoothing)
+    estimator = Estimator(transducer, ties, pseudo, smoothing)
     if prior == "uniform" or not smoothing:
         return estimator
     share = np.exp(ties.log_cells(estimator.initial().theta))
     in_group = np.bincount(ties.cell_group)[ties.cell_group]
     counts = np.asarray(smoothing * in_group * share, dtype=np.float64)
-    return Estimator(aligner, ties, counts, smoothing)
+    return Estimator(transducer, ties, counts, smoothing)
 
 
 def _check_aligned(estimator: Estimator, data: Pairs) -> None:
     """Raise for the first pair without an alignment."""
-    values = estimator.aligner.log_sums(data, estimator.log_weights(estimator.initial()))
+    values = estimator.pair_transducer.log_sums(data, estimator.log_weights(estimator.initial()))
     bad = np.flatnonzero(np.isneginf(values))
     if len(bad):
-        shown = data.shown(int(bad[0]), estimator.aligner.alphabet)
+        shown = data.shown(int(bad[0]), estimator.pair_transducer.alphabet)
         raise InfeasibleError(
             f"pairs[{bad[0]}] is {shown}, and the transducer has no alignment of it (so with "
             f"{len(bad):,} of {len(data):,} pairs); add edits to the transducer, or leave it out"
@@ -213,14 +214,14 @@ def _check_aligned(estimator: Estimator, data: Pairs) -> None:
 
 
 def _divided(
-    aligner: Aligner,
+    transducer: PairTransducer,
     data: Pairs,
     held_out: float | Iterable[Sequence[Any]],
     random: np.random.Generator,
 ) -> tuple[Pairs, Pairs | None]:
     """Return the pairs to learn from and those held out."""
     if not isinstance(held_out, int | float):
-        return data, Pairs.encode(aligner.alphabet, held_out, name="held_out")
+        return data, Pairs.encode(transducer.alphabet, held_out, name="held_out")
     if not 0 <= held_out < 1:
         raise InvalidInputError(f"held_out is {held_out!r}; give a share in [0, 1), or pairs")
     if held_out == 0:

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, Seed, positive_integer
-from fstgrad.costs.aligner import Pairs
 from fstgrad.costs.ranking import Semiring
-from fstgrad.costs.source import aligner_of
+from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
+from fstgrad.costs.transducer import Pairs
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 
@@ -44,12 +44,12 @@ def loss_gradient(
     >>> loss_gradient(fg.EditDistance(fg.Alphabet("ab")), "ab", "bb")
     {'a -> b': 1.0, 'b -> b': 1.0, '(end)': 1.0}
     """
-    aligner = aligner_of(loss)
-    ties = Ties.of(aligner, tie, "nothing")
-    pair = Pairs.encode(aligner.alphabet, [(y, target)])
+    transducer = pair_transducer(loss)
+    ties = Ties.of(transducer, tie, "nothing")
+    pair = Pairs.encode(transducer.alphabet, [(y, target)])
     semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
-    count = aligner.best_counts if semiring == "tropical" else aligner.expected_counts
-    counts = count(pair, -aligner.cost)[1]
+    count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
+    counts = count(pair, -transducer.cost)[1]
     total = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
     return {ties.names[k]: float(total[k]) for k in np.flatnonzero(total)}
 
@@ -90,12 +90,12 @@ def softmax_margin_gradient(
     target = loss.alphabet.encode(gold, name="gold")
     distribution = StringDistribution(scores, loss.compile(target, len(target)))
     drawn, often = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)
-    aligner = aligner_of(loss)
-    ties = Ties.of(aligner, tie, "nothing")
-    count = aligner.best_counts if loss.semiring == "tropical" else aligner.expected_counts
+    transducer = pair_transducer(loss)
+    ties = Ties.of(transducer, tie, "nothing")
+    count = transducer.best_counts if loss.semiring == "tropical" else transducer.expected_counts
     rows = np.empty((len(drawn), len(ties.names)))
     for n, y in enumerate(drawn):
-        counts = count(Pairs.encode(loss.alphabet, [(y, target)]), -aligner.cost)[1]
+        counts = count(Pairs.encode(loss.alphabet, [(y, target)]), -transducer.cost)[1]
         rows[n] = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
     mean = often @ rows / samples
     variance = often @ (rows - mean) ** 2 / (samples - 1)

@@ -7,10 +7,10 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_number
-from fstgrad.costs.aligner import Aligner, Pairs
 from fstgrad.costs.result import LearnedCosts
-from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
+from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.errors import InfeasibleError, InvalidInputError
 
 Semiring = Literal["tropical", "probability"]
@@ -72,11 +72,13 @@ class Ranking(NamedTuple):
     at_5: tuple[float, float, float]
 
 
-def losses_of(aligner: Aligner, pairs: Pairs, cost: FloatArray, semiring: Semiring) -> FloatArray:
+def losses_of(
+    transducer: PairTransducer, pairs: Pairs, cost: FloatArray, semiring: Semiring
+) -> FloatArray:
     """Return the losses (N,) of pairs: the cheapest alignment, or -log of the sum over all."""
     if semiring == "tropical":
-        return -aligner.best_counts(pairs, -cost)[0]
-    return -aligner.log_sums(pairs, -cost)
+        return -transducer.best_counts(pairs, -cost)[0]
+    return -transducer.log_sums(pairs, -cost)
 
 
 def ranks(questions: Questions, losses: FloatArray) -> FloatArray:
@@ -197,22 +199,22 @@ def fit_ranking(
     positive_number("penalty", penalty, allow_zero=True)
     positive_number("margin", margin, allow_zero=True)
     if isinstance(source, LearnedCosts):
-        aligner, first = source.aligner, source.cost
+        transducer, first = source.pair_transducer, source.cost
     else:
-        aligner = aligner_of(source, alphabet)
-        first = aligner.cost
-    ties = Ties.of(aligner, tie, "nothing")
-    asked = Questions.encode(aligner.alphabet, questions)
-    problem = _Problem(aligner, ties, first, asked, objective, margin, semiring, penalty)
+        transducer = pair_transducer(source, alphabet)
+        first = transducer.cost
+    ties = Ties.of(transducer, tie, "nothing")
+    asked = Questions.encode(transducer.alphabet, questions)
+    problem = _Problem(transducer, ties, first, asked, objective, margin, semiring, penalty)
     cost = problem.solved(max_iterations)
-    counts = _counts(aligner, asked.pairs, cost, semiring, np.ones(len(asked.pairs)))[1]
-    return RankingFit(aligner, ties, cost, first, counts)
+    counts = _counts(transducer, asked.pairs, cost, semiring, np.ones(len(asked.pairs)))[1]
+    return RankingFit(transducer, ties, cost, first, counts)
 
 
 class _Problem(NamedTuple):
     """The objective of `fit_ranking` in the changes of the classes' costs."""
 
-    aligner: Aligner
+    pair_transducer: PairTransducer
     ties: Ties
     first: FloatArray
     questions: Questions
@@ -253,11 +255,11 @@ class _Problem(NamedTuple):
         """Return the objective and its gradient (K,)."""
         ties, (pairs, first, right) = self.ties, self.questions
         cost = self.costs(change)
-        losses = losses_of(self.aligner, pairs, cost, self.semiring)
+        losses = losses_of(self.pair_transducer, pairs, cost, self.semiring)
         number = np.repeat(np.arange(len(right)), np.diff(first))
         if np.isinf(losses[right]).any():
             bad = int(np.flatnonzero(np.isinf(losses[right]))[0])
-            shown = pairs.shown(int(right[bad]), self.aligner.alphabet)
+            shown = pairs.shown(int(right[bad]), self.pair_transducer.alphabet)
             raise InfeasibleError(
                 f"questions[{bad}] is {shown}, and the transducer has no alignment of it; add "
                 "edits to the transducer, or leave it out"
@@ -275,14 +277,14 @@ class _Problem(NamedTuple):
             value = float((np.maximum(score, 0.0) * (away > 0)).sum() / len(right))
         mass = -share
         mass[right] += np.bincount(number, share, minlength=len(right))
-        counts = _counts(self.aligner, pairs, cost, self.semiring, mass)[1]
+        counts = _counts(self.pair_transducer, pairs, cost, self.semiring, mass)[1]
         slope = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
         return value + self.penalty / 2 * float(change @ change), slope + self.penalty * change
 
 
 def _counts(
-    aligner: Aligner, pairs: Pairs, cost: FloatArray, semiring: Semiring, mass: FloatArray
+    transducer: PairTransducer, pairs: Pairs, cost: FloatArray, semiring: Semiring, mass: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     if semiring == "tropical":
-        return aligner.best_counts(pairs, -cost, mass)
-    return aligner.expected_counts(pairs, -cost, mass)
+        return transducer.best_counts(pairs, -cost, mass)
+    return transducer.expected_counts(pairs, -cost, mass)

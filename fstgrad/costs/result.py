@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.checks import FloatArray, RenamedAttribute
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
+from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
@@ -23,34 +23,40 @@ class LearnedCosts:
 
     Attributes
     ----------
-    aligner : Aligner, the transducer.
+    pair_transducer : PairTransducer, the transducer.
     ties : Ties, the classes that share a weight.
     cost : (A + S,) float64, the cost of each event in nats.
     initial_cost : (A + S,) float64, the same before learning.
     counts : (A + S,) float64, how often each event was met in expectation.
     """
 
-    aligner: Aligner
+    pair_transducer: PairTransducer
     ties: Ties
     cost: FloatArray
     initial_cost: FloatArray
     counts: FloatArray
 
+    aligner = RenamedAttribute("pair_transducer")
+
     @property
     def transducer(self) -> Fst:
         """The pynini.Fst with the learned costs ("log64") and symbols; impossible arcs left out."""
-        return with_symbols(from_arrays(self.aligner.to_fst(self.cost)), self.aligner.alphabet)
+        return with_symbols(
+            from_arrays(self.pair_transducer.to_fst(self.cost)), self.pair_transducer.alphabet
+        )
 
     def loss(self, semiring: Literal["tropical", "probability"] = "tropical") -> TransducerLoss:
         """Return the loss: the best alignment's cost, or -log of the sum over all alignments."""
         return TransducerLoss(
-            self.aligner.to_fst(self.cost), self.aligner.alphabet, semiring=semiring
+            self.pair_transducer.to_fst(self.cost), self.pair_transducer.alphabet, semiring=semiring
         )
 
     @cached_property
     def rows(self) -> tuple[CostRow, ...]:
         """The learned costs, one row for each class of each group, in the transducer's order."""
-        return tuple(rows_of(self.aligner, self.ties, self.cost, self.initial_cost, self.counts))
+        return tuple(
+            rows_of(self.pair_transducer, self.ties, self.cost, self.initial_cost, self.counts)
+        )
 
     def changes(self, count: int = 10) -> list[CostRow]:
         """Return the classes that changed most, by times * |cost - was|.
@@ -101,7 +107,7 @@ class CostFit(LearnedCosts):
 
     Attributes
     ----------
-    aligner, ties, cost, initial_cost, counts : as in `LearnedCosts`; costs before learning are
+    transducer, ties, cost, initial_cost, counts : as in `LearnedCosts`; costs before learning are
         those of the transducer made probabilities, counts those of the step that was kept.
     pairs : Pairs, those that were learned from.
     theta : (K,) float64, the costs of the classes, before those of a group are made to sum to 1.
@@ -126,7 +132,7 @@ class CostFit(LearnedCosts):
         share = np.exp(ties.log_cells(self.theta))
         scores = np.empty((len(self.pairs), len(ties.names)))
         for n in range(len(self.pairs)):
-            _, counts = self.aligner.expected_counts(
+            _, counts = self.pair_transducer.expected_counts(
                 self.pairs.take(np.array([n])), -self.cost, np.ones(1)
             )
             cells = np.bincount(ties.cell, counts[ties.events])

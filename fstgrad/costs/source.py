@@ -1,10 +1,10 @@
-"""From what a user names as a transducer to an aligner."""
+"""From what a user names as a transducer to an transducer."""
 
 from functools import reduce
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.costs.aligner import Aligner
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses import RuleLoss, TransducerLoss
 from fstgrad.openfst import Fst, compose, to_arrays
@@ -46,8 +46,8 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
     )
 
 
-def aligner_of(source: Source, alphabet: Alphabet | None = None) -> Aligner:
-    """Return the aligner of a transducer, a grammar or a loss.
+def pair_transducer(source: Source, alphabet: Alphabet | None = None) -> PairTransducer:
+    """Return the transducer of a transducer, a grammar or a loss.
 
     Raises
     ------
@@ -63,5 +63,5 @@ def aligner_of(source: Source, alphabet: Alphabet | None = None) -> Aligner:
         )
     if isinstance(loss, RuleLoss):
         compiled = loss.compiled
-        return Aligner.from_fst(compiled.fst, loss.alphabet, compiled.names, compiled.sizes)
-    return Aligner.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)
+        return PairTransducer.from_fst(compiled.fst, loss.alphabet, compiled.names, compiled.sizes)
+    return PairTransducer.from_fst(to_arrays(reduce(compose, loss.factors)), loss.alphabet)

@@ -11,9 +11,9 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
-from fstgrad.costs.aligner import Aligner
-from fstgrad.costs.source import Source, aligner_of
+from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import TIES, Given, Tie, Ties
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError, RowError
 from fstgrad.io import Row, located, read_rows
 from fstgrad.losses import TransducerLoss
@@ -45,19 +45,19 @@ class CostRow(NamedTuple):
 
 
 def rows_of(
-    aligner: Aligner, ties: Ties, cost: FloatArray, was: FloatArray, counts: FloatArray
+    transducer: PairTransducer, ties: Ties, cost: FloatArray, was: FloatArray, counts: FloatArray
 ) -> list[CostRow]:
     """Return one row for each class of each group, in the transducer's order."""
     _, first = np.unique(ties.cell, return_index=True)
     total = np.bincount(ties.cell, counts[ties.events])
-    symbols = ("", *aligner.alphabet)
+    symbols = ("", *transducer.alphabet)
     rows = []
     for at, count in zip(first, total, strict=True):
         event, given = int(ties.events[at]), ""
-        is_arc = event < aligner.num_arcs
-        state = int(aligner.source[event]) if is_arc else event - aligner.num_arcs
+        is_arc = event < transducer.num_arcs
+        state = int(transducer.source[event]) if is_arc else event - transducer.num_arcs
         if is_arc and ties.given != "nothing":
-            side = aligner.ilabel if ties.given == "hypothesis" else aligner.olabel
+            side = transducer.ilabel if ties.given == "hypothesis" else transducer.olabel
             given = symbols[side[event]]
         name = ties.names[ties.class_of[at]]
         rows.append(
@@ -98,7 +98,7 @@ def with_costs(
     RowError
         A row that is malformed, or that names no class of the transducer.
     """
-    aligner = aligner_of(source, alphabet)
+    transducer = pair_transducer(source, alphabet)
     rows = list(read_rows(path))
     header = _HEADER.match(rows[0].raw.decode("utf-8", "replace")) if rows else None
     if header is None or header[1] not in TIES:
@@ -106,18 +106,21 @@ def with_costs(
             f"{path}: no table of learned costs; its first line is "
             "'# costs in nats, tie=... given=...', with a tie that has a name"
         )
-    ties = Ties.of(aligner, cast(Tie, header[1]), cast(Given, header[2]))
-    cells = rows_of(aligner, ties, aligner.cost, aligner.cost, np.zeros(len(aligner.cost)))
+    ties = Ties.of(transducer, cast(Tie, header[1]), cast(Given, header[2]))
+    cells = rows_of(
+        transducer, ties, transducer.cost, transducer.cost, np.zeros(len(transducer.cost))
+    )
     number = {(str(row.state), row.given, row.name): k for k, row in enumerate(cells)}
     cost = np.full(len(cells), np.inf)
     for row in rows[2:]:
         with located(row):
             k, value = _parsed(row, number)
             cost[k] = value
-    events = np.full(len(aligner.cost), np.inf)
+    events = np.full(len(transducer.cost), np.inf)
     events[ties.events] = cost[ties.cell]
     return TransducerLoss(
-        with_symbols(from_arrays(aligner.to_fst(events)), aligner.alphabet), aligner.alphabet
+        with_symbols(from_arrays(transducer.to_fst(events)), transducer.alphabet),
+        transducer.alphabet,
     )
 
 

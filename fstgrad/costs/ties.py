@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray, one_of
-from fstgrad.costs.aligner import Aligner
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError
 
 Given = Literal["nothing", "hypothesis", "target"]
@@ -34,7 +34,7 @@ END = "(end)"  # no rule has this name by chance
 
 @dataclass(frozen=True)
 class Ties:
-    """Classes, groups and gates of the events of an aligner.
+    """Classes, groups and gates of the events of an transducer.
 
     Attributes
     ----------
@@ -57,8 +57,8 @@ class Ties:
     tie: str
 
     @classmethod
-    def of(cls, aligner: Aligner, tie: Tie, given: Given) -> "Ties":
-        """Return the ties of an aligner.
+    def of(cls, transducer: PairTransducer, tie: Tie, given: Given) -> "Ties":
+        """Return the ties of an transducer.
 
         Raises
         ------
@@ -66,20 +66,22 @@ class Ties:
             `tie` or `given` is no known one, or "rule" where no arc names a rule.
         """
         one_of("given", given, ("nothing", "hypothesis", "target"))
-        events = np.flatnonzero(np.isfinite(aligner.cost))
-        labels = _labels(aligner, tie, events)
+        events = np.flatnonzero(np.isfinite(transducer.cost))
+        labels = _labels(transducer, tie, events)
         number: dict[Hashable, int] = {}
         class_of = np.array([number.setdefault(label, len(number)) for label in labels])
-        arcs = aligner.num_arcs
-        state = np.concatenate([aligner.source, np.arange(aligner.num_states)])[events]
+        arcs = transducer.num_arcs
+        state = np.concatenate([transducer.source, np.arange(transducer.num_states)])[events]
         if given == "nothing":
             read = np.zeros(len(events), dtype=np.int64)
             gate = np.full(len(events), -1)
         else:
-            side = aligner.ilabel if given == "hypothesis" else aligner.olabel
-            read = np.append(side, np.full(aligner.num_states, len(aligner.alphabet) + 1))[events]
+            side = transducer.ilabel if given == "hypothesis" else transducer.olabel
+            read = np.append(side, np.full(transducer.num_states, len(transducer.alphabet) + 1))[
+                events
+            ]
             gate = 2 * state + (read == 0) * (events < arcs)
-        key = state * (len(aligner.alphabet) + 2) + read
+        key = state * (len(transducer.alphabet) + 2) + read
         _, group = np.unique(key, return_inverse=True)
         said = tie if isinstance(tie, str) else "function"
         names = tuple(name if isinstance(name, str) else repr(name) for name in number)
@@ -151,37 +153,37 @@ def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) 
     return np.where(total > 0, log_gate, before.reshape(-1, 2)).ravel()
 
 
-def _labels(aligner: Aligner, tie: Tie, events: IntArray) -> Sequence[Hashable]:
+def _labels(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[Hashable]:
     """Return what the events of one class have in common."""
     if not callable(tie) and tie not in TIES:
         raise InvalidInputError(
             f"tie is {tie!r}; choose one of {', '.join(TIES)}, or give a function of what an arc "
             "reads, what it writes and its cost"
         )
-    if tie == "rule" and not (aligner.rule >= 0).any():
+    if tie == "rule" and not (transducer.rule >= 0).any():
         raise InvalidInputError(
             "tie is 'rule', and no arc of the transducer names a rule; give a grammar of rules, "
             "or tie='cost'"
         )
-    return [_label(aligner, tie, int(event)) for event in events]
+    return [_label(transducer, tie, int(event)) for event in events]
 
 
-def _label(aligner: Aligner, tie: Tie, event: int) -> Hashable:
-    if event >= aligner.num_arcs:
-        return END if tie != "arc" else f"{END} in {event - aligner.num_arcs}"
-    symbols = ("", *aligner.alphabet)
-    read, written = symbols[aligner.ilabel[event]], symbols[aligner.olabel[event]]
-    cost = float(aligner.cost[event])
-    rule = int(aligner.rule[event])
+def _label(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
+    if event >= transducer.num_arcs:
+        return END if tie != "arc" else f"{END} in {event - transducer.num_arcs}"
+    symbols = ("", *transducer.alphabet)
+    read, written = symbols[transducer.ilabel[event]], symbols[transducer.olabel[event]]
+    cost = float(transducer.cost[event])
+    rule = int(transducer.rule[event])
     if callable(tie):
         return tie(read, written, cost)
     if rule >= 0:
-        return aligner.rules[rule]
+        return transducer.rules[rule]
     name = f"{read or '0'} -> {written or '0'}"
     if tie == "pair":
         return name
     if tie == "arc":
-        return f"{name} from {aligner.source[event]} to {aligner.nextstate[event]} ({event})"
+        return f"{name} from {transducer.source[event]} to {transducer.nextstate[event]} ({event})"
     return f"{kind(read, written)} {cost:g}"
 
 

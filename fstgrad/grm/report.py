@@ -54,11 +54,11 @@ def fit_report(model: Any, x: FloatArray, *, samples: int, rng: Seed) -> FitRepo
 
     generator = checks.generator(rng)
     draws = model.gibbs(samples, generator, chains=min(100, samples))
-    finite = draws.r_hat[np.isfinite(draws.r_hat)]
+    known = draws.r_hat[~np.isnan(draws.r_hat)]
     return FitReport(
         list(model.names_), _columns(x), _columns(draws.values),
         spearman_difference(x, draws.values), pair_discrepancy(x, draws.values, generator),
-        float(finite.max(initial=np.nan if not finite.size else finite[0])),
+        float(known.max()) if known.size else np.nan,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
+from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.grm import normalization
 from fstgrad.grm.parameters import Parameters
 
@@ -92,26 +93,29 @@ def _split_r_hat(draws: FloatArray) -> FloatArray:
     if half < 2:
         return np.full(draws.shape[2], np.nan)
     parts = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
-    within = parts.var(axis=1, ddof=1).mean(axis=0)
-    between = half * parts.mean(axis=1).var(axis=0, ddof=1)
-    pooled = (half - 1) / half * within + between / half
-    ratio = np.divide(pooled, within, out=np.ones_like(within), where=within > 0)
-    return np.asarray(np.sqrt(ratio))
+    return r_hat(parts.mean(axis=1), parts.var(axis=1, ddof=1).mean(axis=0), half)
 
 
 def _effective(draws: FloatArray) -> FloatArray:
-    """Return the effective sample size of the means by batches of about sqrt(n) draws."""
+    """Return the effective sample size of the means by batches of about sqrt(n) draws.
+
+    The long-run variance has the lugsail correction of batches of twice the length.
+    """
     chains, each, p = draws.shape
     size = max(1, int(np.sqrt(each)))
-    number = each // size
+    number = each // (2 * size)  # pairs of batches
     if chains * number < 4:
         return np.full(p, np.nan)
-    batches = draws[:, : number * size].reshape(chains, number, size, p).mean(axis=2)
+    pairs = draws[:, : 2 * number * size].reshape(chains * number, 2, size, p).mean(axis=2)
+    mean = pairs.mean(axis=(0, 1))
+    long_run = lugsail_variance(
+        variance_of_mean(mean, (pairs**2).sum(axis=(0, 1)), 2 * len(pairs)),
+        variance_of_mean(mean, (pairs.mean(axis=1) ** 2).sum(axis=0), len(pairs)),
+    )
     variance = draws.reshape(-1, p).var(axis=0, ddof=1)
-    long_run = size * batches.reshape(-1, p).var(axis=0, ddof=1)
-    total = float(chains * each)
-    ratio = np.divide(variance, long_run, out=np.ones_like(variance), where=long_run > 0)
-    return np.asarray(np.minimum(total, total * ratio))
+    total = np.full(p, float(chains * each))
+    ratio = np.divide(variance, long_run, out=total.copy(), where=long_run > 0)
+    return np.asarray(np.minimum(total, ratio))
 
 
 def _incidence(parameters: Parameters) -> tuple[IntArray, IntArray]:

@@ -18,8 +18,9 @@ Index
 - `LossReport` : what `loss.check(samples)` found.
 """
 
+from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.losses.alignment import GlobalAlignment, SmithWaterman
-from fstgrad.losses.base import MAX_STATES, Engine, Loss, ScaledLoss, SumLoss, Target
+from fstgrad.losses.base import Engine, Loss, ScaledLoss, SumLoss, Target
 from fstgrad.losses.collapse import CollapsedLoss, collapsed
 from fstgrad.losses.constant import ExactMatch, NoLoss
 from fstgrad.losses.edit import (

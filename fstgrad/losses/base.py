@@ -14,7 +14,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import Cap, Level, LossAutomaton
 from fstgrad.automata.band import Band, compile_band
 from fstgrad.automata.bounds import RATIONAL_CAP, REFERENCE_CAP, TropicalCap, check_cap, in_nats
-from fstgrad.automata.determinize import determinize
+from fstgrad.automata.determinize import MAX_STATES, determinize
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize, minimize_finals
@@ -38,7 +38,6 @@ from fstgrad.openfst import Fst
 
 Engine = Literal["layered", "openfst"]
 Target = SequenceLike | Fst
-MAX_STATES = 2_000_000
 
 
 class Loss(PairEvaluation):

@@ -11,11 +11,12 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machine
+from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.product import automaton_product
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
-from fstgrad.losses.base import MAX_STATES, Engine, Loss, SumLoss, Target
+from fstgrad.losses.base import Engine, Loss, SumLoss, Target
 from fstgrad.losses.constant import NoLoss
 from fstgrad.openfst import Fst
 

@@ -21,7 +21,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata import kernels
 from fstgrad.automata.pairs import PairArcs, Strings
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import MemoryLimitError
+from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.openfst import FstArrays
 
 _MOST_LABELS = 2**22  # pairs of labels that a table may have
@@ -126,6 +126,8 @@ class ArcCosts:
 
         Raises
         ------
+        FstError
+            Arcs that neither read nor write form a cycle of negative cost.
         MemoryLimitError
             The table of the path would pass 4 GiB.
         """
@@ -136,11 +138,21 @@ class ArcCosts:
                 "align shorter strings"
             )
         cost, path = kernels.pairs.best_path(y, target, self.arcs, self.n)
+        if np.isnan(cost):
+            raise negative_cycle()
         return float(cost), self.order[path]
 
     def __call__(self, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
         """Return the losses (N,)."""
         return kernels.pairs.arc_costs(y, z, pairs, self.arcs, self.n)
+
+
+def negative_cycle() -> FstError:
+    """Return the error of a transducer whose alignments have no least cost."""
+    return FstError(
+        "the transducer has a cycle of arcs that neither read nor write with negative cost; make "
+        "their total cost >= 0"
+    )
 
 
 def affine_scores(

@@ -166,14 +166,18 @@ def _dead(given: Clamped) -> Part:
     return Part(given, -np.inf, -np.inf, nothing, nothing, None, zeros)
 
 
+def _engine(model: ScoredGraph, max_cells: int) -> Forest | Elimination:
+    """Return exact inference, or raise MemoryLimitError."""
+    if model.is_forest:
+        return Forest(model)
+    if max_cells == 0:
+        raise MemoryLimitError("max_cells is 0")
+    return Elimination(model, 8 * max_cells)
+
+
 def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
     """Return the exact sum, or raise MemoryLimitError."""
-    if rest.is_forest:
-        engine: Forest | Elimination = Forest(rest)
-    elif max_cells == 0:
-        raise MemoryLimitError("max_cells is 0")
-    else:
-        engine = Elimination(rest, 8 * max_cells)
+    engine = _engine(rest, max_cells)
     value = engine.log_partition() + given.value
     table = given.table(engine.marginals())
     with np.errstate(divide="ignore"):
@@ -247,12 +251,7 @@ def _uncertain(part: Part) -> int:
 
 def _exact(model: ScoredGraph, max_cells: int, begun: float) -> Bounds:
     """Return bounds without a gap, or raise MemoryLimitError."""
-    if model.is_forest:
-        engine: Forest | Elimination = Forest(model)
-    elif max_cells == 0:
-        raise MemoryLimitError("max_cells is 0")
-    else:
-        engine = Elimination(model, 8 * max_cells)
+    engine = _engine(model, max_cells)
     value, table = engine.log_partition() + model.offset, engine.marginals()
     return Bounds(
         "bounds", value, "bounds", table.node, lambda low, high: table.edge[low:high].copy(),

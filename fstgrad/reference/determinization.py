@@ -3,13 +3,13 @@
 import numpy as np
 
 from fstgrad import openfst
+from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.checks import IntArray
 from fstgrad.errors import StateLimitError
 from fstgrad.io import memory_limit
 from fstgrad.openfst import Fst, FstArrays
 
 DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2: integers stay integers
-MAX_STATES = 2_000_000
 
 
 def determinized(

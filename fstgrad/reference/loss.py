@@ -7,10 +7,11 @@ import numpy as np
 
 from fstgrad import openfst
 from fstgrad.alphabet import Alphabet
+from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.openfst import Fst, FstArrays
-from fstgrad.reference.determinization import MAX_STATES, determinized, too_many
+from fstgrad.reference.determinization import determinized, too_many
 from fstgrad.reference.hypotheses import EXACT, Target, hypothesis_machine
 from fstgrad.transducers import sigma_power
 

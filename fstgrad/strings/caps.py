@@ -11,7 +11,7 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.bounds import loss_range
 from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
 from fstgrad.errors import NotSupportedError, StateLimitError
-from fstgrad.losses.base import MAX_STATES, Loss
+from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 
 Bounded = Literal["softmax-margin", "risk"]

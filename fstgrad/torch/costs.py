@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fstgrad.checks import one_of
-from fstgrad.costs import Aligner, Pairs, aligner_of
+from fstgrad.costs import Pairs, PairTransducer, pair_transducer
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import Source
 from fstgrad.costs.ties import Tie, Ties
@@ -45,10 +45,10 @@ class TransducerCosts(torch.nn.Module):
     ) -> None:
         super().__init__()
         one_of("semiring", semiring, ("tropical", "probability"))
-        self.aligner = aligner_of(source)
-        self.ties = Ties.of(self.aligner, tie, "nothing")
+        self.pair_transducer = pair_transducer(source)
+        self.ties = Ties.of(self.pair_transducer, tie, "nothing")
         self.semiring = semiring
-        first = self.aligner.cost[self.ties.events]
+        first = self.pair_transducer.cost[self.ties.events]
         mean = np.bincount(self.ties.class_of, first) / np.bincount(self.ties.class_of)
         self.costs = torch.nn.Parameter(torch.from_numpy(mean))
 
@@ -59,9 +59,9 @@ class TransducerCosts(torch.nn.Module):
 
     def forward(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         """Return the losses (N,) of pairs (hypothesis, target); +inf without an alignment."""
-        encoded = Pairs.encode(self.aligner.alphabet, pairs)
+        encoded = Pairs.encode(self.pair_transducer.alphabet, pairs)
         result: torch.Tensor = _Losses.apply(
-            self.costs, self.aligner, self.ties, encoded, self.semiring
+            self.costs, self.pair_transducer, self.ties, encoded, self.semiring
         )  # type: ignore[no-untyped-call]
         return result
 
@@ -75,23 +75,28 @@ class _Losses(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, costs: torch.Tensor, aligner: Aligner, ties: Ties, pairs: Pairs, semiring: str
+        ctx: Any,
+        costs: torch.Tensor,
+        transducer: PairTransducer,
+        ties: Ties,
+        pairs: Pairs,
+        semiring: str,
     ) -> torch.Tensor:
-        weight = np.full(len(aligner.cost), -np.inf)
+        weight = np.full(len(transducer.cost), -np.inf)
         weight[ties.events] = -costs.detach().cpu().double().numpy()[ties.class_of]
-        ctx.problem = aligner, ties, pairs, semiring, weight
+        ctx.problem = transducer, ties, pairs, semiring, weight
         ctx.like = costs.detach()[:0]
         if semiring == "tropical":
-            losses = -aligner.best_counts(pairs, weight)[0]
+            losses = -transducer.best_counts(pairs, weight)[0]
         else:
-            losses = -aligner.log_sums(pairs, weight)
+            losses = -transducer.log_sums(pairs, weight)
         return torch.from_numpy(losses).to(ctx.like)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        aligner, ties, pairs, semiring, weight = ctx.problem
+        transducer, ties, pairs, semiring, weight = ctx.problem
         mass = np.ascontiguousarray(grad.detach().cpu().double().numpy())
-        count = aligner.best_counts if semiring == "tropical" else aligner.expected_counts
+        count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
         counts = count(pairs, weight, mass)[1]
         slope = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
         return torch.from_numpy(slope).to(ctx.like), None, None, None, None

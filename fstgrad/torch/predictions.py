@@ -29,10 +29,9 @@ Ranked = list[tuple[IntArray, float]]
 
 
 class Predictions:
-    """Structures of B items; a family says how one item is decoded, ranked, drawn.
+    """Structures of B items, each from its distribution in `_all`."""
 
-    The methods that begin with an underscore are the family's, the others are built from them.
-    """
+    _all: Sequence[Any]  # with the methods mode, kbest and sample
 
     def __init__(self, items: int, device: torch.device) -> None:
         self.items, self.device = items, device
@@ -73,13 +72,15 @@ class Predictions:
         return results
 
     def _best(self, i: int) -> IntArray:
-        raise NotImplementedError
+        best: IntArray = self._all[i].mode()
+        return best
 
     def _ranked(self, i: int, k: int) -> Ranked:
-        raise NotImplementedError
+        ranked: Ranked = self._all[i].kbest(k)
+        return ranked
 
     def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        raise NotImplementedError
+        return list(self._all[i].sample(k, rng))
 
     def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
         """Return arrays, or up to k for each item, in one tensor."""
@@ -155,15 +156,6 @@ class Strings(Predictions):
 
         return self._padded(self._each(chosen))
 
-    def _best(self, i: int) -> IntArray:
-        return self._all[i].mode()
-
-    def _ranked(self, i: int, k: int) -> Ranked:
-        return self._all[i].kbest(k)
-
-    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        return list(self._all[i].sample(k, rng))
-
 
 class LatticeStrings(Predictions):
     """Predictions from scores of the arcs of lattices: see `lattice_softmax_margin`.
@@ -197,15 +189,6 @@ class LatticeStrings(Predictions):
             return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
 
         return self._padded(self._each(chosen))
-
-    def _best(self, i: int) -> IntArray:
-        return self._all[i].mode()
-
-    def _ranked(self, i: int, k: int) -> Ranked:
-        return self._all[i].kbest(k)
-
-    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        return self._all[i].sample(k, rng)
 
 
 class Trees(Predictions):
@@ -249,15 +232,6 @@ class Trees(Predictions):
 
         return self._padded(self._each(chosen))
 
-    def _best(self, i: int) -> IntArray:
-        return self._all[i].mode()
-
-    def _ranked(self, i: int, k: int) -> Ranked:
-        return self._all[i].kbest(k)
-
-    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        return list(self._all[i].sample(k, rng))
-
 
 class RandomFields(Predictions):
     """Predictions (B, I) from node scores (B, I, C) and edge scores: see `mrf_nll`.
@@ -300,6 +274,3 @@ class RandomFields(Predictions):
         raise NotSupportedError(
             "random fields have no k best labelings here; take decode(), mbr(), or sample(k)"
         )
-
-    def _drawn(self, i: int, k: int, rng: np.random.Generator) -> Sequence[IntArray]:
-        return list(self._all[i].sample(k, rng))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.costs import Schedule, aligner_of, with_costs
-from fstgrad.costs.aligner import Aligner, Pairs
+from fstgrad.costs import Schedule, pair_transducer, with_costs
 from fstgrad.costs.em import Estimator
 from fstgrad.costs.ties import Ties
+from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.openfst import FstArrays, from_arrays
 from tests.oracles import costs as oracle
 
@@ -49,52 +49,52 @@ def as_fst(machine):
 
 
 def trimmed(machine):
-    """The machine without what is on no path, its arcs in the order of an aligner."""
-    aligner = Aligner.from_fst(as_fst(machine), ABC)
+    """The machine without what is on no path, its arcs in the order of an transducer."""
+    transducer = PairTransducer.from_fst(as_fst(machine), ABC)
     arcs = [
         (int(s), int(a) - 1 if a else None, int(b) - 1 if b else None, float(c), int(t))
         for s, a, b, c, t in zip(
-            aligner.source,
-            aligner.ilabel,
-            aligner.olabel,
-            aligner.cost[: aligner.num_arcs],
-            aligner.nextstate,
+            transducer.source,
+            transducer.ilabel,
+            transducer.olabel,
+            transducer.cost[: transducer.num_arcs],
+            transducer.nextstate,
             strict=True,
         )
     ]
-    final = aligner.cost[aligner.num_arcs :]
+    final = transducer.cost[transducer.num_arcs :]
     ends = {s: float(cost) for s, cost in enumerate(final) if np.isfinite(cost)}
-    return aligner, (aligner.start, arcs, ends)
+    return transducer, (transducer.start, arcs, ends)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_counts_are_those_of_all_paths(seed):
     rng = np.random.default_rng(seed)
-    aligner, machine = trimmed(random_machine(rng))
+    transducer, machine = trimmed(random_machine(rng))
     rows = [rng.integers(0, 2, size=rng.integers(0, 4, size=2)[k % 2]) for k in range(8)]
     pairs = Pairs.encode(ABC, list(zip(rows[::2], rows[1::2], strict=True)))
-    values, counts = aligner.expected_counts(pairs, -aligner.cost)
+    values, counts = transducer.expected_counts(pairs, -transducer.cost)
     expected = np.zeros(len(counts))
     for n, (x, y) in enumerate(zip(rows[::2], rows[1::2], strict=True)):
         total, found = oracle.expected_counts(machine, x.tolist(), y.tolist())
         assert values[n] == pytest.approx(math.log(total), abs=1e-10)
         for event, count in found.items():
-            expected[event if isinstance(event, int) else aligner.num_arcs + event[1]] += count
+            expected[event if isinstance(event, int) else transducer.num_arcs + event[1]] += count
     np.testing.assert_allclose(counts, expected, atol=1e-10)
-    np.testing.assert_allclose(aligner.log_sums(pairs, -aligner.cost), values, atol=1e-12)
+    np.testing.assert_allclose(transducer.log_sums(pairs, -transducer.cost), values, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_best_alignment_is_the_best_of_all_paths(seed):
     rng = np.random.default_rng(seed)
-    aligner, machine = trimmed(random_machine(rng))
+    transducer, machine = trimmed(random_machine(rng))
     x, y = rng.integers(0, 2, size=3), rng.integers(0, 2, size=2)
     best = max(weight for weight, _ in oracle.paths(machine, x.tolist(), y.tolist(), 1e-9))
-    events, value = aligner.best_path(x, y, -aligner.cost)
+    events, value = transducer.best_path(x, y, -transducer.cost)
     assert value == pytest.approx(math.log(best), abs=1e-12)
-    assert -aligner.cost[events].sum() == pytest.approx(value, abs=1e-12)
+    assert -transducer.cost[events].sum() == pytest.approx(value, abs=1e-12)
     pairs = Pairs.encode(ABC, [(x, y, 2.0)])
-    values, counts = aligner.best_counts(pairs, -aligner.cost)
+    values, counts = transducer.best_counts(pairs, -transducer.cost)
     assert values[0] == pytest.approx(value, abs=1e-12)
     np.testing.assert_allclose(counts, 2.0 * np.bincount(events, minlength=len(counts)))
 
@@ -104,24 +104,29 @@ def test_the_best_alignment_is_the_best_of_all_paths(seed):
 def test_a_step_is_that_of_enumeration(seed, given):
     """Starting from normalized weights, one step of EM on random transducers with epsilons."""
     rng = np.random.default_rng(seed)
-    aligner, _ = trimmed(random_machine(rng))
-    ties = Ties.of(aligner, "arc", given)
-    estimator = Estimator(aligner, ties, np.zeros(len(ties.cell_class)), 0.0)
+    transducer, _ = trimmed(random_machine(rng))
+    ties = Ties.of(transducer, "arc", given)
+    estimator = Estimator(transducer, ties, np.zeros(len(ties.cell_class)), 0.0)
     weights = estimator.initial()
     start = -estimator.log_weights(weights)
     arcs = [
         (int(s), int(a) - 1 if a else None, int(b) - 1 if b else None, float(c), int(t))
         for s, a, b, c, t in zip(
-            aligner.source, aligner.ilabel, aligner.olabel, start, aligner.nextstate, strict=False
+            transducer.source,
+            transducer.ilabel,
+            transducer.olabel,
+            start,
+            transducer.nextstate,
+            strict=False,
         )
     ]
-    ends = {s: float(c) for s, c in enumerate(start[aligner.num_arcs :]) if np.isfinite(c)}
+    ends = {s: float(c) for s, c in enumerate(start[transducer.num_arcs :]) if np.isfinite(c)}
     rows = [([0, 1], [1]), ([1], [1, 0]), ([0, 0], [0, 1])]
-    expected = oracle.maximized((aligner.start, arcs, ends), rows, GIVEN[given])
+    expected = oracle.maximized((transducer.start, arcs, ends), rows, GIVEN[given])
     pairs = Pairs.encode(ABC, rows)
     found = -estimator.log_weights(estimator.step(weights, pairs)[2])
     for event, cost in expected.items():
-        number = event if isinstance(event, int) else aligner.num_arcs + event[1]
+        number = event if isinstance(event, int) else transducer.num_arcs + event[1]
         assert found[number] == pytest.approx(cost, abs=1e-8) or math.exp(-cost) < 1e-12
 
 
@@ -136,9 +141,9 @@ def test_likelihood_never_decreases(given, tie, smoothing):
     ]
     fst = as_fst(random_machine(rng))
     loss = fg.TransducerLoss(from_arrays(fst), ABC)
-    aligner = Aligner.from_fst(fst, ABC)
-    ties = Ties.of(aligner, tie, given)
-    estimator = Estimator(aligner, ties, np.full(len(ties.cell_class), smoothing), smoothing)
+    transducer = PairTransducer.from_fst(fst, ABC)
+    ties = Ties.of(transducer, tie, given)
+    estimator = Estimator(transducer, ties, np.full(len(ties.cell_class), smoothing), smoothing)
     weights, pairs, before = estimator.initial(), Pairs.encode(ABC, rows), -np.inf
     for _ in range(12):
         values, _, after = estimator.step(weights, pairs)
@@ -148,7 +153,7 @@ def test_likelihood_never_decreases(given, tie, smoothing):
     schedule = Schedule(max_iterations=11, tolerance=0.0)
     fit = fg.fit_costs(loss, rows, given=given, tie=tie, smoothing=smoothing, schedule=schedule)
     assert fit.log_likelihood[0] == pytest.approx(
-        Aligner.log_sums(fit.aligner, pairs, -fit.initial_cost).sum(), abs=1e-9
+        PairTransducer.log_sums(fit.pair_transducer, pairs, -fit.initial_cost).sum(), abs=1e-9
     )
     assert fit.log_likelihood[-1] > fit.log_likelihood[0]
 
@@ -159,16 +164,18 @@ def test_probabilities_of_alternatives_sum_to_one(tie):
     loss = fg.TransducerLoss(from_arrays(as_fst(random_machine(rng))), ABC)
     rows = [("ab", "b"), ("a", "ba"), ("bb", "ab")]
     joint = fg.fit_costs(loss, rows, tie=tie, smoothing=0.1)
-    aligner, p = joint.aligner, np.exp(-joint.cost)
-    leaving = np.bincount(aligner.source, p[: aligner.num_arcs], minlength=aligner.num_states)
-    np.testing.assert_allclose(leaving + p[aligner.num_arcs :], 1.0, atol=1e-12)
+    transducer, p = joint.pair_transducer, np.exp(-joint.cost)
+    leaving = np.bincount(
+        transducer.source, p[: transducer.num_arcs], minlength=transducer.num_states
+    )
+    np.testing.assert_allclose(leaving + p[transducer.num_arcs :], 1.0, atol=1e-12)
     fit = fg.fit_costs(loss, rows, tie=tie, smoothing=0.1, given="hypothesis")
     p = np.exp(-fit.cost)
-    for state in range(aligner.num_states):
-        here = fit.aligner.source == state
-        free = p[: aligner.num_arcs][here & (fit.aligner.ilabel == 0)].sum()
+    for state in range(transducer.num_states):
+        here = fit.pair_transducer.source == state
+        free = p[: transducer.num_arcs][here & (fit.pair_transducer.ilabel == 0)].sum()
         for label in (1, 2):
-            reading = p[: aligner.num_arcs][here & (fit.aligner.ilabel == label)]
+            reading = p[: transducer.num_arcs][here & (fit.pair_transducer.ilabel == label)]
             assert not len(reading) or free + reading.sum() == pytest.approx(1.0, abs=1e-12)
 
 
@@ -188,7 +195,7 @@ def test_one_edit_distance_by_hand():
 def test_the_probability_of_a_pair_is_that_of_the_loss():
     rows = [("ab", "b"), ("a", "ba"), ("bb", "ab")]
     fit = fg.fit_costs(fg.EditDistance(ABC), rows, smoothing=0.2)
-    values = fit.aligner.log_sums(Pairs.encode(ABC, rows), -fit.cost)
+    values = fit.pair_transducer.log_sums(Pairs.encode(ABC, rows), -fit.cost)
     loss = fit.loss("probability")
     for (x, y), value in zip(rows, values, strict=True):
         assert loss(x, y) == pytest.approx(-value, abs=1e-10)
@@ -281,26 +288,26 @@ def test_bad_input(error, said, settings):
 
 def test_silent_cycles_that_do_not_converge():
     machine = (0, [(0, None, None, 0.0, 0), (0, 0, 0, 0.0, 0)], {0: 0.0})
-    aligner = Aligner.from_fst(as_fst(machine), ABC)
+    transducer = PairTransducer.from_fst(as_fst(machine), ABC)
     with pytest.raises(fg.FstError, match="do not converge"):
-        aligner.log_sums(Pairs.encode(ABC, [("a", "a")]), -aligner.cost)
+        transducer.log_sums(Pairs.encode(ABC, [("a", "a")]), -transducer.cost)
     worse = (0, [(0, None, None, -1.0, 0), (0, 0, 0, 0.0, 0)], {0: 0.0})
-    aligner = Aligner.from_fst(as_fst(worse), ABC)
+    transducer = PairTransducer.from_fst(as_fst(worse), ABC)
     with pytest.raises(fg.FstError, match="negative cost"):
-        aligner.best_path("a", "a", -aligner.cost)
+        transducer.best_path("a", "a", -transducer.cost)
 
 
 def test_extreme_costs_and_long_strings():
     loss = fg.EditDistance(ABC, substitute_cost=1e4)
-    aligner = aligner_of(loss)
+    transducer = pair_transducer(loss)
     x, y = "ab" * 150, "ba" * 150
     pairs = Pairs.encode(ABC, [(x, y), ("", ""), ("", "a")])
-    values, counts = aligner.expected_counts(pairs, -1000.0 * aligner.cost)
+    values, counts = transducer.expected_counts(pairs, -1000.0 * transducer.cost)
     assert np.isfinite(values).all()
     assert values[1] == 0.0
     assert values[2] == -1000.0
     assert np.isfinite(counts).all()
-    assert -aligner.best_counts(pairs, -aligner.cost)[0][0] == loss(x, y)
+    assert -transducer.best_counts(pairs, -transducer.cost)[0][0] == loss(x, y)
 
 
 def test_costs_are_a_transducer_and_a_table(tmp_path):

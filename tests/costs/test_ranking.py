@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.costs import Pairs, aligner_of, loss_gradient, softmax_margin_gradient
+from fstgrad.costs import Pairs, loss_gradient, pair_transducer, softmax_margin_gradient
 from fstgrad.costs.ranking import Questions, _Problem, nearest, ranking, ranks
 from fstgrad.costs.ties import Ties
 
@@ -24,12 +24,12 @@ def questions(rng, count=6):
 @pytest.mark.parametrize("semiring", ["probability", "tropical"])
 def test_the_gradient_is_that_of_differences(objective, semiring):
     rng = np.random.default_rng(1)
-    aligner = aligner_of(fg.EditDistance(ABC))
-    ties = Ties.of(aligner, "pair", "nothing")
+    transducer = pair_transducer(fg.EditDistance(ABC))
+    ties = Ties.of(transducer, "pair", "nothing")
     # costs at random, so that no two alignments are the best and no hinge is at its corner
-    first = aligner.cost + rng.uniform(0.1, 0.9, size=len(aligner.cost))
+    first = transducer.cost + rng.uniform(0.1, 0.9, size=len(transducer.cost))
     asked = Questions.encode(ABC, questions(rng))
-    problem = _Problem(aligner, ties, first, asked, objective, 0.5, semiring, 0.01)
+    problem = _Problem(transducer, ties, first, asked, objective, 0.5, semiring, 0.01)
     change = rng.uniform(0.0, 0.1, size=len(ties.names))
     _, slope = problem.value(change)
     for k in range(len(change)):
@@ -83,12 +83,12 @@ def test_gradients_of_a_loss():
     rational = fg.TransducerLoss(loss.transducer, ABC, semiring="probability")
     found = loss_gradient(rational, "ab", "cb", tie="arc")
     assert math.fsum(v for k, v in found.items() if k.startswith("(end)")) == pytest.approx(1.0)
-    aligner = aligner_of(rational)
+    transducer = pair_transducer(rational)
     pair = Pairs.encode(ABC, [("ab", "cb")])
-    for event in range(aligner.num_arcs):
-        step = np.zeros(len(aligner.cost))
+    for event in range(transducer.num_arcs):
+        step = np.zeros(len(transducer.cost))
         step[event] = 1e-5
-        up, down = (-aligner.log_sums(pair, -aligner.cost + s)[0] for s in (-step, step))
+        up, down = (-transducer.log_sums(pair, -transducer.cost + s)[0] for s in (-step, step))
         name = next((k for k in found if k.endswith(f"({event})")), None)
         assert found.get(name, 0.0) == pytest.approx((up - down) / 2e-5, abs=1e-8)
 
@@ -99,10 +99,10 @@ def test_the_softmax_margin_in_the_costs(semiring):
     rng = np.random.default_rng(3)
     abc = fg.Alphabet("ab")
     scores, gold = rng.normal(size=(3, 3, 2)), "aba"
-    aligner = aligner_of(fg.EditDistance(abc))
-    ties = Ties.of(aligner, "pair", "nothing")
-    cost = aligner.cost + np.append(rng.uniform(0.2, 0.9, size=aligner.num_arcs), 0.0)
-    loss = fg.TransducerLoss(aligner.to_fst(cost), abc, semiring=semiring)
+    transducer = pair_transducer(fg.EditDistance(abc))
+    ties = Ties.of(transducer, "pair", "nothing")
+    cost = transducer.cost + np.append(rng.uniform(0.2, 0.9, size=transducer.num_arcs), 0.0)
+    loss = fg.TransducerLoss(transducer.to_fst(cost), abc, semiring=semiring)
     found = softmax_margin_gradient(scores, gold, loss, samples=4000, rng=1)
     for k, name in enumerate(found.names[:-1]):
         step = np.zeros(len(cost))
@@ -111,7 +111,7 @@ def test_the_softmax_margin_in_the_costs(semiring):
             fg.softmax_margin(
                 scores,
                 gold,
-                fg.TransducerLoss(aligner.to_fst(c), abc, semiring=semiring).compile(gold),
+                fg.TransducerLoss(transducer.to_fst(c), abc, semiring=semiring).compile(gold),
             )[0]
             for c in (cost + step, cost - step)
         ]

@@ -8,14 +8,16 @@ from collections import Counter
 
 import fstgrad as fg
 from fstgrad.costs.ranking import Questions, losses_of, nearest, ranks
-from fstgrad.costs.source import aligner_of
+from fstgrad.costs.source import pair_transducer
 from fstgrad.grammars import Grammar
 
 
 def mean_rank(loss, asked):
-    aligner = aligner_of(loss)
+    transducer = pair_transducer(loss)
     questions = Questions.encode(loss.alphabet, asked)
-    return ranks(questions, losses_of(aligner, questions.pairs, aligner.cost, "tropical")).mean()
+    return ranks(
+        questions, losses_of(transducer, questions.pairs, transducer.cost, "tropical")
+    ).mean()
 
 
 def questions(pairs, dictionary, count=20):

@@ -169,3 +169,21 @@ def test_errors_of_predictions_by_symbols():
     assert found.symbols == 10
     assert "o for u" in str(found)
     assert evaluate(predictions, targets).error_rate == 4 / 10
+
+
+def test_no_least_alignment_is_an_error():
+    """Insertions and deletions that pay for themselves make alignments cheaper without end."""
+    from fstgrad.errors import FstError
+    from fstgrad.losses.pairs import ArcCosts
+    from fstgrad.openfst import FstArrays
+
+    zero, one = np.array([0]), np.array([1])
+    back_and_forth = FstArrays(
+        "log64", 0, np.array([0.0, 0.0]), np.array([0, 1]), np.array([0, 0]), np.array([0, 0]),
+        np.array([1, 0]), np.array([1.0, -2.0]),
+    )  # fmt: skip
+    with pytest.raises(FstError, match="negative cost"):
+        ArcCosts.of(back_and_forth, 1).best_path(np.empty(0, np.int64), np.empty(0, np.int64))
+    copy = FstArrays("log64", 0, np.zeros(1), zero, one, one, zero, np.zeros(1))
+    cost, path = ArcCosts.of(copy, 1).best_path(zero, zero)
+    assert (cost, path.tolist()) == (0.0, [0])

@@ -27,6 +27,19 @@ def test_exact_on_forests(name, build, schedule, method):
     np.testing.assert_allclose(result.edge, model.marginals().edge, atol=1e-11)
 
 
+def assert_equal_sweeps(model, tables, damping, tolerance):
+    """Two implementations of the messages agree for nine sweeps, and in what follows from them."""
+    for _ in range(9):
+        changes = [table.sweep(damping) for table in tables]
+        assert changes[0] == pytest.approx(changes[1], abs=tolerance)
+    (node, log_nodes), (other_node, other_log_nodes) = (t.node_beliefs() for t in tables)
+    np.testing.assert_allclose(node, other_node, atol=1e-13)
+    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
+    np.testing.assert_allclose(*edges, atol=1e-13)
+
+
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("maximum", [0, 1])
 @pytest.mark.parametrize("damping", [0.0, 0.3])
@@ -34,15 +47,7 @@ def test_exact_on_forests(name, build, schedule, method):
 def test_grid_kernels_equal_the_log_domain(shared, maximum, damping, shape):
     model = random_grid(*shape, 3, seed=1, scale=1.5, shared=shared)
     tables = [cls(model, maximum, 1) for cls in (GridMessages, GraphMessages)]
-    for _ in range(9):
-        changes = [table.sweep(damping) for table in tables]
-        assert changes[0] == pytest.approx(changes[1], abs=1e-12)
-    (node, log_nodes), (other_node, other_log_nodes) = (t.node_beliefs() for t in tables)
-    np.testing.assert_allclose(node, other_node, atol=1e-13)
-    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
-    assert values[0] == pytest.approx(values[1], rel=1e-12)
-    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
-    np.testing.assert_allclose(*edges, atol=1e-13)
+    assert_equal_sweeps(model, tables, damping, 1e-12)
 
 
 @pytest.mark.parametrize("name", ["triangle", "complete"])
@@ -295,12 +300,4 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
     edge = 1.5 * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
     model = fg.PairwiseMRF(node, edge, pairs)
     tables = [cls(model, maximum, 1) for cls in (WeightMessages, GraphMessages)]
-    for _ in range(9):
-        changes = [table.sweep(damping) for table in tables]
-        assert changes[0] == pytest.approx(changes[1], abs=1e-11)
-    (beliefs, log_nodes), (others, other_log_nodes) = (t.node_beliefs() for t in tables)
-    np.testing.assert_allclose(beliefs, others, atol=1e-13)
-    values = [log_nodes + tables[0].log_pairs(), other_log_nodes + tables[1].log_pairs()]
-    assert values[0] == pytest.approx(values[1], rel=1e-12)
-    edges = [table.edge_beliefs(0, model.graph.num_edges) for table in tables]
-    np.testing.assert_allclose(*edges, atol=1e-13)
+    assert_equal_sweeps(model, tables, damping, 1e-11)

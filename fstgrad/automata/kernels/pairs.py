@@ -17,6 +17,15 @@ _WORD = 64
 _INF = np.inf
 
 
+@inner_kernel
+def longest(strings: Strings) -> int:
+    """Return the length of the longest string."""
+    size = 0
+    for t in range(len(strings.first) - 1):
+        size = max(size, strings.first[t + 1] - strings.first[t])
+    return size
+
+
 @kernel
 def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArray:
     """Return the edit distances (N,) with unit costs.
@@ -24,10 +33,7 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
     Bit-parallel, a word of 64 symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
     """
     result = np.empty(len(pairs))
-    longest = 0
-    for t in range(len(z.first) - 1):
-        longest = max(longest, z.first[t + 1] - z.first[t])
-    words = max(1, (longest + _WORD - 1) // _WORD)
+    words = max(1, (longest(z) + _WORD - 1) // _WORD)
     peq = np.zeros((words, n), np.uint64)
     pv, mv = np.empty(words, np.uint64), np.empty(words, np.uint64)
     one, all_ones = np.uint64(1), ~np.uint64(0)
@@ -83,10 +89,7 @@ def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray)
     """Return the least costs (N,); costs (3,) of a substitution, a deletion, an insertion."""
     substitute, delete, insert = costs[0], costs[1], costs[2]
     result = np.empty(len(pairs))
-    longest = 0
-    for t in range(len(z.first) - 1):
-        longest = max(longest, z.first[t + 1] - z.first[t])
-    row = np.empty(longest + 1)
+    row = np.empty(longest(z) + 1)
     for p in range(len(pairs)):
         begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
         row[0] = 0.0
@@ -115,10 +118,7 @@ def linear_distances(
 ) -> FloatArray:
     """Return the least costs (N,) of alignments with costs (n, n), (n,), (n,) of single symbols."""
     result = np.empty(len(pairs))
-    longest = 0
-    for t in range(len(z.first) - 1):
-        longest = max(longest, z.first[t + 1] - z.first[t])
-    row = np.empty(longest + 1)
+    row = np.empty(longest(z) + 1)
     for p in range(len(pairs)):
         begin, end = z.first[pairs[p, 1]], z.first[pairs[p, 1] + 1]
         row[0] = 0.0
@@ -158,15 +158,13 @@ def affine_scores(
     """
     opening, extending, lowest = gaps[0], gaps[1], gaps[2]
     result = np.empty(len(pairs))
-    longest = 0
-    for t in range(len(z.first) - 1):
-        longest = max(longest, z.first[t + 1] - z.first[t])
-    best, came = np.empty(longest + 1, scores.dtype), np.empty(longest + 1, scores.dtype)
-    down, run = np.empty(longest + 1, scores.dtype), np.empty(longest + 1, scores.dtype)
-    slope = np.empty(longest + 1, scores.dtype)
-    for j in range(longest + 1):
+    room = longest(z) + 1
+    best, came = np.empty(room, scores.dtype), np.empty(room, scores.dtype)
+    down, run = np.empty(room, scores.dtype), np.empty(room, scores.dtype)
+    slope = np.empty(room, scores.dtype)
+    for j in range(room):
         slope[j] = extending * j
-    profile, filled = np.empty((len(scores), longest + 1), scores.dtype), -1
+    profile, filled = np.empty((len(scores), room), scores.dtype), -1
     for p in range(len(pairs)):
         target = pairs[p, 1]
         begin, size = z.first[target], z.first[target + 1] - z.first[target]
@@ -258,7 +256,8 @@ def arc_costs(y: Strings, z: Strings, pairs: IntArray, arcs: PairArcs, n: int) -
 def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, IntArray]:
     """Return the least cost of a path that reads y and writes z, and its arcs from first to last.
 
-    The arcs are numbers into `arcs`; none where there is no path.
+    The arcs are numbers into `arcs`; none where there is no path, and with the cost NaN where arcs
+    that neither read nor write form a cycle of negative cost.
     """
     states = len(arcs.final)
     back = np.full((len(y) + 1, len(z) + 1, states), -1, np.int64)
@@ -278,7 +277,7 @@ def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, 
 
 @inner_kernel
 def _filled(y: IntArray, z: IntArray, arcs: PairArcs, n: int, back: IntArray) -> tuple[float, int]:
-    """Return the least cost and the state in which it ends, -1 without a path.
+    """Return the least cost and the state in which it ends, -1 without a path or a least cost.
 
     `back` (l + 1, m + 1, S), or empty, gets the arc by which a cell is entered, times 4, plus 1 if
     it reads and 2 if it writes; -1 at the start.
@@ -316,6 +315,8 @@ def _filled(y: IntArray, z: IntArray, arcs: PairArcs, n: int, back: IntArray) ->
                         changed = True
                         if keep:
                             back[i, j, arcs.nextstate[a]] = 4 * a
+            if changed:
+                return np.nan, -1
         above, row = row, above
     best, state = _INF, -1
     for s in range(states):

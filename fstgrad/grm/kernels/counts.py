@@ -17,8 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.grm.kernels.moments import Moments, clear, empty_moments, finish, raise_height
+from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.grm.kernels.moments import (
+    Moments,
+    clear,
+    empty_moments,
+    fail,
+    finish,
+    raise_height,
+)
 
 NEGLIGIBLE = 1e-18
 WINDOW = 60.0  # nats below the highest point at which a sum may start
@@ -73,18 +80,21 @@ def term_size(eta: FloatArray, table: Table, q: int) -> float:
 @kernel
 def largest_later(eta: FloatArray, table: Table, q: int) -> float:
     """Return an upper bound of every log-increment after point q."""
-    total = table.later[q, 0]
-    for j in range(eta.shape[0]):
-        total += eta[j] * table.later[q, 2 + 2 * j if eta[j] > 0 else 1 + 2 * j]
-    return float(total)
+    return bound_of_increments(eta, table.later[q], 1)
 
 
 @kernel
 def least_earlier(eta: FloatArray, table: Table, q: int) -> float:
     """Return a lower bound of every log-increment before point q."""
-    total = table.earlier[q, 0]
+    return bound_of_increments(eta, table.earlier[q], -1)
+
+
+@inner_kernel
+def bound_of_increments(eta: FloatArray, row: FloatArray, sign: int) -> float:
+    """Return the sum of eta_j times the largest increment of t_j (sign 1) or the least (-1)."""
+    total = row[0]
     for j in range(eta.shape[0]):
-        total += eta[j] * table.earlier[q, 1 + 2 * j if eta[j] > 0 else 2 + 2 * j]
+        total += eta[j] * row[2 + 2 * j if sign * eta[j] > 0 else 1 + 2 * j]
     return float(total)
 
 
@@ -262,9 +272,7 @@ def derivatives(
         elif sum_counts(eta[row], table, heights, at, moments):
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
-            bounds[row] = np.inf
-            mean[row] = np.nan
-            covariance[row] = np.nan
+            fail(bounds[row], mean[row], covariance[row])
 
 
 @kernel

@@ -20,6 +20,7 @@ from fstgrad.grm.kernels.moments import (
     add_moments,
     clear,
     empty_moments,
+    fail,
     finish,
     mirror,
 )  # fmt: skip
@@ -235,9 +236,7 @@ def derivatives(
         if finite:
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
-            bounds[row] = np.inf
-            mean[row] = np.nan
-            covariance[row] = np.nan
+            fail(bounds[row], mean[row], covariance[row])
 
 
 @kernel

@@ -119,3 +119,11 @@ def finish(moments: Moments, bounds: FloatArray, mean: FloatArray, covariance: F
             second = moments.second[i, j] / mass - first * (moments.first[j] / mass)
             covariance[i, j] = second
             covariance[j, i] = second
+
+
+@kernel
+def fail(bounds: FloatArray, mean: FloatArray, covariance: FloatArray) -> None:
+    """Write the result of a sum that does not converge: +inf, without moments."""
+    bounds[:] = np.inf
+    mean[:] = np.nan
+    covariance[:] = np.nan

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.trees.kernels import logarithms
 from fstgrad.trees.kernels.elimination import eliminate, substitute
 
@@ -12,11 +12,15 @@ from fstgrad.trees.kernels.elimination import eliminate, substitute
 def draw(cumulative: FloatArray, rng: np.random.Generator) -> int:
     """Return an index by its cumulative weights, the last of which is the total."""
     last = len(cumulative) - 1
-    target = rng.random() * cumulative[last]
-    low, high = 0, last
+    return first_above(rng.random() * cumulative[last], cumulative, 0, last)
+
+
+@inner_kernel
+def first_above(value: float, ascending: FloatArray, low: int, high: int) -> int:
+    """Return the first index from low to high whose entry is larger than a value, else high."""
     while low < high:
         middle = (low + high) // 2
-        if cumulative[middle] > target:
+        if ascending[middle] > value:
             high = middle
         else:
             low = middle + 1

@@ -11,6 +11,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.sampling import first_above
 
 
 @kernel
@@ -201,16 +202,11 @@ def wilson(
                 if steps == 0:
                     return False
                 steps -= 1
-                low, high = starts[node], starts[node + 1] - 1
-                target = rng.random() * cumulative[high]
-                while low < high:
-                    middle = (low + high) // 2
-                    if cumulative[middle] > target:
-                        high = middle
-                    else:
-                        low = middle + 1
-                chosen[node] = low
-                node = heads[low]
+                last = starts[node + 1] - 1
+                share = rng.random() * cumulative[last]
+                arc = first_above(share, cumulative, starts[node], last)
+                chosen[node] = arc
+                node = heads[arc]
             node = start
             while node >= 0 and not in_tree[node]:
                 in_tree[node] = True

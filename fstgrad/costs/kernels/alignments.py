@@ -1,4 +1,4 @@
-"""Sums and maxima over the alignments of pairs of strings: the loops behind `aligner`.
+"""Sums and maxima over the alignments of pairs of strings: the loops behind `transducer`.
 
 An alignment of x and y is a path of the transducer that reads x and writes y.  The tables run over
 nodes (i, j, s): i symbols read, j written, in state s.  All weights are logarithms, higher is
@@ -111,20 +111,11 @@ def best_counts(
 
 
 @kernel
-def best_path(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[IntArray, float]:
-    """Return the best alignment of the one pair, as arcs and A + its last state; its weight."""
-    x, x_first, y, y_first = pairs
-    table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))
-    _keys(x, y, arcs, found)
-    parent = np.empty(table.shape, np.int64)
-    return _best((len(x), len(y)), found, arcs, weight, start, table, parent)
-
-
-@kernel
 def best_sums(pairs: Pairs, arcs: Arcs, weight: FloatArray, start: int) -> tuple[FloatArray, float]:
     """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node.
 
-    And that of a whole alignment of the one pair, as `best_path` does.
+    And that of a whole alignment of the one pair; NaN where silent arcs form a cycle of positive
+    weight.
     """
     x, x_first, y, y_first = pairs
     table, found = _tables(x_first, y_first, len(weight) - len(arcs[4]))

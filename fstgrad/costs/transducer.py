@@ -9,7 +9,9 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.costs import kernels
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
+from fstgrad.losses.pairs import ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
 
 _MAX_BYTES = 4 * 2**30
@@ -83,7 +85,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Aligner:
+class PairTransducer:
     """A transducer whose arcs are sorted by what they read and write.
 
     An event is an arc, 0 .. A - 1, or the end of a path in state s, A + s.
@@ -117,8 +119,8 @@ class Aligner:
         alphabet: Alphabet,
         rules: Sequence[str] = (),
         sizes: Sequence[tuple[int, int]] = (),
-    ) -> "Aligner":
-        """Return the aligner of a transducer with the labels of `alphabet`.
+    ) -> "PairTransducer":
+        """Return an FST with the labels of `alphabet` in this form.
 
         States on no path are left out.  On the output side, label n + 1 + k names rule k and is
         nothing that is written.
@@ -167,11 +169,11 @@ class Aligner:
         MemoryLimitError
             The tables of the longest pair would pass 4 GiB.
         """
-        from fstgrad.costs import kernels
-
         self._check_room(pairs, tables=1)
         silent = self._silent(self._arcs, weight)
-        result: FloatArray = kernels.log_sums(pairs.labels, self._arcs, silent, weight, self.start)
+        result: FloatArray = kernels.alignments.log_sums(
+            pairs.labels, self._arcs, silent, weight, self.start
+        )
         return result
 
     def expected_counts(
@@ -181,10 +183,8 @@ class Aligner:
 
         `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
         """
-        from fstgrad.costs import kernels
-
         self._check_room(pairs, tables=2)
-        result: tuple[FloatArray, FloatArray] = kernels.expected_counts(
+        result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
             pairs.labels,
             self._arcs,
             self._silent(self._arcs, weight),
@@ -208,43 +208,44 @@ class Aligner:
         MemoryLimitError
             As in `log_sums`.
         """
-        from fstgrad.costs import kernels
-
         self._check_room(pairs, tables=2)
-        value, counts = kernels.best_counts(
+        value, counts = kernels.alignments.best_counts(
             pairs.labels, self._arcs, weight, self.start, pairs.mass if mass is None else mass
         )
         if np.isnan(value).any():
-            raise _negative_cycle()
+            raise negative_cycle()
         return value, counts
 
     def best_path(
         self, x: SequenceLike, y: SequenceLike, weight: FloatArray
     ) -> tuple[IntArray, float]:
-        """Return the events of the best alignment of one pair, none without one, and its weight."""
-        from fstgrad.costs import kernels
+        """Return the events of the best alignment of one pair, none without one, and its weight.
 
-        pair = Pairs.encode(self.alphabet, [(x, y)])
-        self._check_room(pair, tables=2)
-        events, value = kernels.best_path(pair.labels, self._arcs, weight, self.start)
-        if np.isnan(value):
-            raise _negative_cycle()
-        return events, float(value)
+        Raises as `best_counts`.
+        """
+        arcs = ArcCosts.of(self._fst(-weight, slice(None)), len(self.alphabet))
+        ids = self.alphabet.encode(x, name="x"), self.alphabet.encode(y, name="y")
+        cost, path = arcs.best_path(*ids)
+        if cost == np.inf:
+            return np.empty(0, dtype=np.int64), -np.inf
+        path = np.argsort(self.source, kind="stable")[path]  # the order of FstArrays
+        end = self.nextstate[path[-1]] if len(path) else self.start
+        return np.append(path, self.num_arcs + end), -cost
 
     def best_sums(self, x: SequenceLike, y: SequenceLike, weight: FloatArray) -> FloatArray:
         """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node."""
-        from fstgrad.costs import kernels
-
         pair = Pairs.encode(self.alphabet, [(x, y)])
         self._check_room(pair, tables=2)
-        table, value = kernels.best_sums(pair.labels, self._arcs, weight, self.start)
+        table, value = kernels.alignments.best_sums(pair.labels, self._arcs, weight, self.start)
         if np.isnan(value):
-            raise _negative_cycle()
+            raise negative_cycle()
         return np.asarray(table)
 
     def to_fst(self, cost: FloatArray) -> FstArrays:
         """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
-        kept = np.flatnonzero(np.isfinite(cost[: self.num_arcs]))
+        return self._fst(cost, np.flatnonzero(np.isfinite(cost[: self.num_arcs])))
+
+    def _fst(self, cost: FloatArray, kept: IntArray | slice) -> FstArrays:
         return FstArrays(
             "log64",
             self.start,
@@ -253,7 +254,7 @@ class Aligner:
             self.ilabel[kept],
             self.olabel[kept],
             self.nextstate[kept],
-            cost[kept],
+            cost[: self.num_arcs][kept],
         )
 
     @cached_property
@@ -380,10 +381,3 @@ def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
     lengths = [len(string) for string in strings]
     first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first
-
-
-def _negative_cycle() -> FstError:
-    return FstError(
-        "the transducer has a cycle of arcs that neither read nor write with negative cost; make "
-        "their total cost >= 0"
-    )

@@ -1,0 +1,5 @@
+"""Compiled loops of alignments, loaded when first named, as in `kernels.alignments`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from . import alignments as alignments
