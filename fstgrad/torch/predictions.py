@@ -227,8 +227,9 @@ class Trees(Predictions):
         """Return the trees of the most expected right arcs (and labels)."""
 
         def chosen(i: int) -> IntArray:
-            shares = self._all[i].marginals()
-            return self._all[i].with_scores(np.where(shares > 0, shares, -np.inf)).mode()
+            trees: SpanningTrees = self._all[i]
+            shares = trees.marginals()
+            return trees.with_scores(np.where(shares > 0, shares, -np.inf)).mode()
 
         return self._padded(self._each(chosen))
 
