@@ -47,6 +47,26 @@ class Network(NamedTuple):
     mate: npt.NDArray[np.int32]
 
 
+class Sites(NamedTuple):
+    """The nodes in the order in which they are drawn, and their arcs.
+
+    Attributes
+    ----------
+    node : (I,) int64
+    start : (I + 1,) int64
+        Site t has the arcs start[t] .. start[t + 1] - 1.
+    head : (arcs,) int32
+        The neighbour that each arc runs to.
+    which : (arcs,) int64
+        The table of each arc among 2K: 2k as the first node of edge k reads it, 2k + 1 the second.
+    """
+
+    node: IntArray
+    start: IntArray
+    head: npt.NDArray[np.int32]
+    which: IntArray
+
+
 class Potentials(NamedTuple):
     """Edge scores in logs and as exponentials of (score - shift), shift the maximum of a table."""
 

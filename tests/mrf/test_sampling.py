@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.graph import Graph, grid_edges
-from fstgrad.mrf.sampling.chains import Chain, forest_blocks, start_labels
+from fstgrad.mrf.kernels.sites import gibbs_sites
+from fstgrad.mrf.sampling.chains import Chain, edge_strengths, forest_blocks, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.oracles import mrf as oracle
 
-SAMPLERS = ["gibbs", "chromatic", "blocked", "metropolis"]
+SAMPLERS = ["gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -192,3 +194,68 @@ def test_tempering_leaves_the_distribution_as_it_is():
     model = random_grid(3, 3, 3, scale=1.0)
     found = model.infer("tempered", samples=1500, rng=2)
     assert (np.abs(found.node - model.marginals().node) <= 2 * found.margin + 1e-3).all()
+
+
+@pytest.mark.parametrize("labels, coupling", [(2, 1.5), (2, 3.0), (3, 1.5), (4, 2.0)])
+def test_clusters_move_where_single_draws_stick(labels, coupling):
+    """A strong Potts model with scores of its nodes: R-hat of single draws is 9 or infinite."""
+    node = 0.2 * np.random.default_rng(0).normal(size=(100, labels))
+    model = fg.PairwiseMRF.grid(10, 10, node, coupling * np.eye(labels))
+    stuck = model.infer("chromatic", samples=400, rng=0)
+    found = model.infer("swendsen_wang", samples=2000, rng=0)
+    assert stuck.r_hat > 3
+    assert found.r_hat < 1.02
+    np.testing.assert_allclose(found.node, model.marginals().node, atol=0.03)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize("signs", [[-1.0, 1.0], [-1.0]])
+def test_clusters_of_edges_that_repel(labels, signs):
+    """With two labels such an edge bonds labels that differ; with more it has no bond."""
+    model = random_model("complete", labels, scale=0.5)
+    sign = np.random.default_rng(0).choice(signs, size=6)[:, None, None]
+    table = model.scores.edge + 1.5 * sign * np.eye(labels)
+    model = model.with_scores(model.scores.node, table)
+    found = model.infer("swendsen_wang", samples=20_000, rng=1)
+    np.testing.assert_allclose(found.node, model.marginals().node, atol=0.012)
+    np.testing.assert_allclose(found.edge, model.marginals().edge, atol=0.012)
+
+
+def test_the_strength_of_a_potts_edge_is_its_coupling():
+    table = np.stack([0.7 * np.eye(3), -0.4 * np.eye(3), np.where(np.eye(3) == 1, -np.inf, 0)])
+    table[0] += np.arange(3)[:, None] + np.array([5.0, 1.0, 2.0])  # what nodes may carry
+    model = fg.PairwiseMRF(np.zeros((3, 3)), table, [(0, 1), (1, 2), (2, 0)])
+    np.testing.assert_allclose(edge_strengths(model), [0.7, 0, 0], atol=1e-15)
+    repelled = fg.PairwiseMRF(np.zeros((2, 2)), -0.4 * np.eye(2), [(0, 1)])
+    np.testing.assert_allclose(edge_strengths(repelled), [-0.4])
+    single = fg.PairwiseMRF(np.zeros((2, 1)), np.ones((1, 1)), [(0, 1)])
+    assert single.infer("swendsen_wang", samples=8, batches=4, rng=0).node.tolist() == [[1], [1]]
+
+
+def test_clusters_need_pairs():
+    factor = Factor((0, 1, 2), np.zeros((2, 2, 2)))
+    model = fg.PairwiseMRF.from_factors([2, 2, 2], [factor])
+    with pytest.raises(fg.NotSupportedError, match="take 'tempered'"):
+        model.infer("swendsen_wang")
+
+
+@pytest.mark.parametrize("labels", [2, 3, 5])
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_colour_tables_equal_the_general_kernel(labels, shared, scale):
+    """The same numbers drawn, site by site, as from the sums of scores."""
+    rng = np.random.default_rng(labels)
+    pairs = [(i, j) if rng.random() < 0.5 else (j, i) for i in range(40) for j in range(i)
+             if rng.random() < 0.1]  # fmt: skip
+    node = scale * rng.normal(size=(40, labels))
+    node[3, 1:] = node[9, 0] = -np.inf
+    edge = scale * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
+    model = fg.PairwiseMRF(node, edge, pairs)
+    start = start_labels(model, np.random.default_rng(0))
+    chain, labels_now = Chain(model, "chromatic", start, 5), start.copy()
+    for sweep in range(30):
+        chain.advance(1)
+        for k in range(model.graph.colour.max() + 1):
+            sites = np.flatnonzero(model.graph.colour == k)
+            gibbs_sites(0, len(sites), sites, 5, 120 * sweep, model.pieces, labels_now)
+        np.testing.assert_array_equal(chain.labels, labels_now)

@@ -10,11 +10,12 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
 from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
-Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis"]
-SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis")
+Sampler = Literal["gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang"]
+SAMPLERS = ("gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang")
 PARALLEL_SITES = 30_000
 
 
@@ -27,7 +28,9 @@ class Chain:
     sampler : str
         One sweep is: "gibbs", I draws at random nodes; "chromatic", every node once, a colour
         class at a time; "blocked", every node once, an induced forest at a time drawn jointly
-        (Hamze and de Freitas 2004); "metropolis", I proposals of a random label at a random node.
+        (Hamze and de Freitas 2004); "metropolis", I proposals of a random label at a random node;
+        "swendsen_wang", bonds and then every cluster of them once, for strong couplings and no
+        larger factor: see `edge_strengths`.
     labels : (I,) int64
         The start, an allowed labeling.
     key : int
@@ -40,6 +43,11 @@ class Chain:
         self, model: ScoredGraph, sampler: Sampler, labels: IntArray, key: int, threads: int = 1
     ) -> None:
         one_of("sampler", sampler, SAMPLERS)
+        if sampler == "swendsen_wang" and model.factors.number:
+            raise NotSupportedError(
+                "swendsen_wang ties pairs of nodes, and the model has larger factors; take "
+                "'tempered' or 'blocked'"
+            )
         self.model, self.sampler, self.key = model, sampler, key
         self.labels = labels.copy()
         self.sweeps = 0
@@ -52,10 +60,18 @@ class Chain:
             "metropolis": self._metropolis,
             "chromatic": self._grid_colours if self._is_fast_grid else self._colours,
             "blocked": self._blocks,
+            "swendsen_wang": self._clusters,
         }[self.sampler]
+        # room for three numbers a node and sweep, or one for each edge and node
+        room = 3 * self.model.num_nodes
+        if self.sampler == "swendsen_wang":
+            room = self.model.num_nodes + self.model.graph.num_edges
+        if move == self._colours and self._draws is not None:
+            self._draws.sweep(sweeps, self.key, room * self.sweeps, room, self.labels)
+            self.sweeps += sweeps
+            return
         for _ in range(sweeps):
-            # room for three numbers a node and sweep
-            move(3 * self.model.num_nodes * self.sweeps)
+            move(room * self.sweeps)
             self.sweeps += 1
 
     @property
@@ -82,6 +98,21 @@ class Chain:
             self.model.num_nodes, self.key, counter, self.model.pieces,
             self.model.labels_per_node, self.labels,
         )  # fmt: skip
+
+    def _clusters(self, counter: int) -> None:
+        from fstgrad.mrf.kernels.clusters import cluster_sweep
+
+        cluster_sweep(self.key, counter, self.model.pieces, self._strengths, self.labels)
+
+    @cached_property
+    def _strengths(self) -> FloatArray:
+        return edge_strengths(self.model)
+
+    @cached_property
+    def _draws(self) -> ColourDraws | None:
+        """The tables of a model without hard zeros in edges."""
+        can = ColourDraws.can_draw(self.model)
+        return ColourDraws(self.model, self.threads, PARALLEL_SITES) if can else None
 
     def _colours(self, counter: int) -> None:
         from fstgrad.mrf.kernels.sites import gibbs_sites
@@ -149,6 +180,27 @@ class Chain:
         nodes, size = self.model.scores.node.shape
         arcs = 2 * self.model.graph.num_edges
         return np.empty((nodes, size)), np.empty((arcs, size)), np.empty(nodes), np.empty(nodes)
+
+
+def edge_strengths(model: ScoredGraph) -> FloatArray:
+    """Return how much the labels of each edge are tied (K,), in nats: J of a Potts table J [a = b].
+
+    Bonds of any strength leave the distribution as it is (Swendsen and Wang 1987; Higdon 1998,
+    "Auxiliary variable methods", section 3.3, for scores that bonds do not carry).  Taken is the
+    trace of the table without its row and column means, over C - 1: for two labels, and for Potts
+    tables, what is left then are scores of nodes, and a cluster meets no resistance.  Negative ones
+    bond labels that differ, for two labels; with more labels and in tables with hard zeros it is 0.
+    """
+    edge = model.edge_stack
+    size = model.num_labels
+    if size == 1:
+        return np.zeros(len(edge))
+    finite = np.isfinite(edge).all(axis=(1, 2))
+    table = np.where(finite[:, None, None], edge, 0.0)
+    table = table - table.mean(axis=1, keepdims=True)
+    table = table - table.mean(axis=2, keepdims=True)
+    found: FloatArray = np.trace(table, axis1=1, axis2=2) / (size - 1)
+    return found if size == 2 else np.maximum(found, 0.0)
 
 
 def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArray]:

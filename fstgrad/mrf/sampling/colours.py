@@ -1,0 +1,87 @@
+"""Gibbs draws a colour class at a time, on any graph without larger factors."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.mrf.arrays import Sites
+from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.mrf.threads import Bands
+
+
+class ColourDraws:
+    """The tables of a model in the order in which the draws read them.
+
+    For models with finite edge scores and without larger factors.  Classes of at least `parallel`
+    nodes are shared by the threads; the labels drawn do not depend on that.
+    """
+
+    def __init__(self, model: ScoredGraph, threads: int, parallel: int) -> None:
+        from fstgrad.mrf.kernels.colours import logistic_table
+
+        self.model = model
+        self.sites, self.cuts = colour_sites(model.graph, model.shared)
+        sizes = np.diff(self.cuts)
+        self.bands = [Bands(int(size), threads, parallel) for size in sizes]
+        self.alone = threads == 1 or int(sizes.max()) < parallel
+        node = model.scores.node
+        if model.num_labels == 2:
+            edge = model.edge_stack
+            gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
+            with np.errstate(invalid="ignore"):  # a node without an allowed label
+                self.own = (node[:, 1] - node[:, 0])[self.sites.node]
+            self.gain = gain.reshape(-1, 2)[self.sites.which]
+            self.table = logistic_table()
+        else:
+            self.weight = np.exp(node - node.max(axis=1, keepdims=True))
+            weights = model.potentials.exp_edge
+            self.table = np.stack((weights.transpose(0, 2, 1), weights), axis=1).reshape(
+                -1, *weights.shape[1:]
+            )
+
+    @staticmethod
+    def can_draw(model: ScoredGraph) -> bool:
+        """Return whether a model has the form that the kernels read."""
+        return model.factors.number == 0 and bool(np.isfinite(model.scores.edge).all())
+
+    def sweep(self, sweeps: int, key: int, counter: int, room: int, labels: IntArray) -> None:
+        """Draw a new label for every node, given the labels of the others, `sweeps` times."""
+        if self.alone:
+            self._draw(0, len(labels), sweeps, key, counter, room, labels)
+            return
+        for at in range(counter, counter + sweeps * room, room):
+            for bands, (first, _) in zip(self.bands, pairwise(self.cuts), strict=True):
+
+                def band(low: int, high: int, first: int = first, at: int = at) -> None:
+                    self._draw(first + low, first + high, 1, key, at, room, labels)
+
+                bands(band)
+
+    def _draw(
+        self, low: int, high: int, sweeps: int, key: int, counter: int, room: int, labels: IntArray
+    ) -> None:
+        from fstgrad.mrf.kernels.colours import Range, draw_binary, draw_many
+
+        which = Range(low, high, sweeps, key, counter, room)
+        if self.model.num_labels == 2:
+            draw_binary(which, self.sites, self.own, self.gain, self.table, labels)
+        else:
+            draw_many(which, self.sites, self.weight, self.table, self.model.pieces, labels)
+
+
+def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
+    """Return the sites and where each colour class begins among them; the same ones each time."""
+    if ("sites", shared) not in graph.cache:
+        network = graph.network
+        nodes = np.argsort(graph.colour, kind="stable").astype(np.int64)
+        counts = graph.degree[nodes]
+        start = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        arcs = np.arange(start[-1]) + np.repeat(network.start[nodes] - start[:-1], counts)
+        leaving = graph.leaving[arcs]
+        sites = Sites(nodes, start, network.head[arcs], leaving & 1 if shared else leaving)
+        cuts = [0, *np.cumsum(np.bincount(graph.colour)).tolist()]
+        graph.cache["sites", shared] = sites, cuts
+    found: tuple[Sites, list[int]] = graph.cache["sites", shared]
+    return found
