@@ -24,7 +24,7 @@ FILE = Input()
 ESTIMATES = [name for name in METHODS if name != "max_product"]
 PARTITIONS = ["exact", "bp", "trw", "mean_field", "bounds", "ais"]
 LABELINGS = ["graph_cut", "expansion", "icm", "max_product"]
-DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "tempered"]
+DRAWS = ["exact", "gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang", "tempered"]
 
 
 @dataclasses.dataclass(frozen=True)

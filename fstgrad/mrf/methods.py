@@ -6,7 +6,8 @@ Methods and where their options are documented:
 - "bp", "max_product", "trw" : `fstgrad.mrf.messages.propagation`
 - "mean_field" : `fstgrad.mrf.mean_field`; "bounds" : `fstgrad.mrf.bounds`
 - "ais" : `fstgrad.mrf.sampling.annealing`
-- "gibbs", "chromatic", "blocked", "metropolis", "tempered" : `fstgrad.mrf.sampling.marginals`
+- "gibbs", "chromatic", "blocked", "metropolis", "swendsen_wang", "tempered" :
+  `fstgrad.mrf.sampling.marginals`
 """
 
 import time

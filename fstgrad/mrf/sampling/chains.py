@@ -195,8 +195,8 @@ def edge_strengths(model: ScoredGraph) -> FloatArray:
     size = model.num_labels
     if size == 1:
         return np.zeros(len(edge))
-    finite = np.isfinite(edge).all(axis=(1, 2))
-    table = np.where(finite[:, None, None], edge, 0.0)
+    finite = np.isfinite(edge).all(axis=(1, 2), keepdims=True)
+    table: FloatArray = np.where(finite, edge, 0.0)
     table = table - table.mean(axis=1, keepdims=True)
     table = table - table.mean(axis=2, keepdims=True)
     found: FloatArray = np.trace(table, axis1=1, axis2=2) / (size - 1)
