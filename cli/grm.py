@@ -45,6 +45,10 @@ def grm() -> None:
     default="joint",
     show_default=True, help="How the estimates of a set become one.",
 )  # fmt: skip
+@click.option(
+    "--calibrate", is_flag=True,
+    help="Move the intercepts until samples have the means of the counts.",
+)  # fmt: skip
 @click.option("--tol", type=POSITIVE, default=1e-4, show_default=True, help="Largest KKT residual.")
 @click.option(
     "--jobs", type=INTEGER, default=-1, show_default=True, help="Threads; -1 for all cores."
@@ -62,6 +66,7 @@ def fit(
     interactions: Literal["strongest", "all"],
     stagewise: bool,
     symmetrize: Literal["joint", "average", "min", "max"],
+    calibrate: bool,
     tol: float,
     jobs: int,
     checkpoint: str | None,
@@ -77,6 +82,9 @@ def fit(
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
         n_jobs=jobs, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
     ).fit(matrix, feature_names=names)  # fmt: skip
+    if calibrate:
+        gap = model.calibrate(matrix).gap.max()
+        echo(f"calibrated: samples miss a mean statistic by {gap:.2g} standard deviations at most")
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
     found = ", ".join(f"{count} of {size}" for size, count in sizes.items())

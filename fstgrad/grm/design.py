@@ -42,6 +42,12 @@ def terms_of(k: int, interactions: str) -> list[Term]:
     ]
 
 
+def intercept_coordinates(terms: Sequence[Term], free: Sequence[int]) -> IntArray:
+    """Return the coordinates of eta, from 0, that have an intercept."""
+    roots = {term.root - 1 for term in terms if term.size == 1}
+    return np.array(sorted(roots | set(free)), dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Block:
     """The columns of one term of size >= 2, in CSC form.

@@ -9,7 +9,16 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import conditionals, normalization, partition, report, sampling
+from fstgrad.grm import (
+    calibration,
+    conditionals,
+    normalization,
+    partition,
+    preparation,
+    report,
+    sampling,
+)
+from fstgrad.grm.design import intercept_coordinates, terms_of
 from fstgrad.plot.counts import add_word_graph
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ class InferenceMixin:
     """Methods that need `parameters_` and the names of the features."""
 
     parameters_: "Parameters"
+    uses_offset_: bool
     names_: list[str]
 
     def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
@@ -53,10 +63,21 @@ class InferenceMixin:
         return normalization.is_normalizable(self._fitted())
 
     def gibbs(
-        self, k: int, rng: Seed = None, *, burn_in: int = 200, thin: int = 5, chains: int = 4
+        self,
+        k: int,
+        rng: Seed = None,
+        *,
+        burn_in: int = 200,
+        thin: int = 5,
+        chains: int = 4,
+        offset: float = 0.0,
     ) -> sampling.GibbsSample:
-        """Return k Gibbs draws with their R-hat and effective sample sizes."""
-        return sampling.gibbs(self._fitted(), k, rng, burn_in=burn_in, thin=thin, chains=chains)
+        """Return k Gibbs draws with their R-hat and effective sample sizes.
+
+        offset is that of the rows that are drawn, such as the log of their exposure.
+        """
+        parameters = self._fitted().at_offset(float(checks.real_array("offset", offset, ())))
+        return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
         """Return k Gibbs draws, (k, p) float64; `gibbs` returns them with diagnostics."""
@@ -129,9 +150,87 @@ class InferenceMixin:
             raise InvalidInputError(f"names has {unknown[0]!r}, which is no column of the model")
         return report.supporting_rows(self, x.toarray(), tuple(names), top)
 
-    def score_samples(self, X: Any) -> FloatArray:
+    def score(self, X: Any, y: None = None, *, offset: npt.ArrayLike | None = None) -> float:
+        """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
+        found = self.pseudo_log_likelihood(X, offset=offset)
+        return float(found.mean() / self.parameters_.features)
+
+    def pseudo_log_likelihood(self, X: Any, *, offset: npt.ArrayLike | None = None) -> FloatArray:
+        """Return sum_s log p(x_s | all other x) of each row, (n,), in nats.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            As in `fit`.
+        offset : (n,) array-like, optional
+            As in `fit`; needed where the fit had one.
+        """
+        parameters = self._fitted()
+        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
+        if offset is None and self.uses_offset_:
+            raise InvalidInputError(
+                "the model was fitted with an offset, and offset is None; give the offsets of the "
+                "rows, zeros for an exposure of 1"
+            )
+        rows = preparation.offsets(offset, x.shape[0])
+        parts = [
+            parameters.conditional_log_likelihoods(x[part].toarray(), rows[part]).sum(axis=1)
+            for part in parameters.chunks(x.shape[0])
+        ]
+        return np.concatenate(parts)
+
+    def score_samples(self, X: Any, *, offset: npt.ArrayLike | None = None) -> FloatArray:
         """Return the pseudo-log-likelihood of each row, (n,), in nats."""
-        return np.asarray(self.pseudo_log_likelihood(X))  # type: ignore[attr-defined]
+        return self.pseudo_log_likelihood(X, offset=offset)
+
+    def calibrate(
+        self, X: Any, *, sweeps: int = 1000, chains: int = 200, rng: Seed = 0
+    ) -> calibration.Calibration:
+        """Move the intercepts until samples have the mean statistics of X; return what is left.
+
+        A pseudo-likelihood fits each node given the others.  Where the family is wrong for the
+        data, samples of the joint law may have other means.  This solves the likelihood equations
+        of the intercepts, E_model[t] = E_data[t], by stochastic approximation; the interactions
+        stay.  The parameters of the model are replaced.
+
+        Parameters
+        ----------
+        X : (n, p) array-like, CSR matrix or data frame
+            The data of the fit, without an offset.
+        sweeps : int
+            Gibbs sweeps, one step of the intercepts each.
+        chains : int
+            Persistent chains; half start at rows of X, half at draws of the independent model.
+        rng : Generator, int or None
+            For the chains.
+
+        Returns
+        -------
+        Calibration
+            `parameters`, and `gap` (p, c): |E_model[t] - E_data[t]| over the second half of the
+            sweeps, in standard deviations of the data.  A large gap says that the chains have not
+            mixed, or that the family cannot have these means: take another base.
+
+        Cost: sweeps * chains draws of every variable.
+        """
+        parameters = self._fitted()
+        if self.uses_offset_:
+            raise InvalidInputError(
+                "calibrate: the model was fitted with an offset, so that its rows have different "
+                "means; calibrate a model of rows of one exposure"
+            )
+        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
+        terms = terms_of(parameters.k, self.interactions)  # type: ignore[attr-defined]
+        found = calibration.calibrate(
+            parameters,
+            x.toarray(),
+            intercept_coordinates(terms, parameters.family.free(parameters.k)),
+            sweeps=checks.positive_integer("sweeps", sweeps),
+            chains=checks.positive_integer("chains", chains),
+            rng=checks.generator(rng),
+        )
+        self.parameters_ = found.parameters
+        return found
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of the columns."""

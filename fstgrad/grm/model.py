@@ -17,7 +17,7 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import fitting, normalization, preparation, storage
-from fstgrad.grm.design import Design, terms_of
+from fstgrad.grm.design import Design, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
 from fstgrad.grm.newton import Intercepts
@@ -102,6 +102,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         Candidate sets of two and more variables.
     n_iter_ : int
         The most scans that a node took.
+    uses_offset_ : bool
+        Whether the fit had an offset; the scores then need one too.
 
     References
     ----------
@@ -183,6 +185,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             The shared design would pass `max_memory`; counted before it is built.
         """
         self._solve(self._prepared(X, sample_weight, offset, feature_names))
+        self.uses_offset_ = offset is not None
         return self
 
     def _prepared(
@@ -203,20 +206,6 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             )
         weights = preparation.sample_weights(sample_weight, x.shape[0])
         return self._problem(x, weights, preparation.offsets(offset, x.shape[0]))
-
-    def score(self, X: MatrixLike, y: None = None) -> float:
-        """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
-        return float(self.pseudo_log_likelihood(X).mean() / self.n_features_in_)
-
-    def pseudo_log_likelihood(self, X: MatrixLike) -> FloatArray:
-        """Return sum_s log p(x_s | all other x) of each row, (n,), in nats."""
-        check_is_fitted(self)
-        x = self._validated(X, reset=False)
-        parts = [
-            self.parameters_.conditional_log_likelihoods(x[rows].toarray()).sum(axis=1)
-            for rows in self.parameters_.chunks(x.shape[0])
-        ]
-        return np.concatenate(parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz file."""
@@ -281,12 +270,10 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         """Return the samples of the fit with what does not depend on alpha."""
         terms = terms_of(self.k, self.interactions)
         base = resolve(self.base)
-        free = base.free(self.k)
-        roots = {term.root - 1 for term in terms if term.size == 1}
-        coordinates = np.array(sorted(roots | set(free)), dtype=np.int64)
+        coordinates = intercept_coordinates(terms, base.free(self.k))
         return Problem(
             x, preparation.families(x, base), self.k, terms,
-            Intercepts(coordinates, ~np.isin(coordinates, free)),
+            Intercepts(coordinates, ~np.isin(coordinates, base.free(self.k))),
             preparation.varying_columns(x, self.k), weights, offset, self.max_memory,
             self.scale_columns,
         )  # fmt: skip
@@ -387,6 +374,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _summaries(self, candidates: int, kkt: FloatArray, scans: int) -> None:
         self.n_features_in_ = len(self.node_fits_)
+        self.uses_offset_ = False
         self.kkt_ = kkt
         self.n_iter_ = scans
         self.n_candidates_ = candidates

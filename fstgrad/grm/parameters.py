@@ -8,7 +8,7 @@ Psi_S = theta_S / l! at each of the l! orders of S, so that <Psi, x o ... o x> c
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -72,6 +72,12 @@ class Parameters:
             out[:, nodes] = family.log_base(x[:, nodes])
         return out
 
+    def at_offset(self, offset: float) -> "Parameters":
+        """Return the parameters of a row with this offset: it is added to every theta_s."""
+        intercepts = self.intercepts.copy()
+        intercepts[:, 0] += offset
+        return replace(self, intercepts=intercepts)
+
     def without_interactions(self) -> "Parameters":
         """Return the independent model with the same intercepts."""
         return Parameters(self.families, self.k, self.intercepts, ())
@@ -112,9 +118,13 @@ class Parameters:
         add_energies(statistics, *self.flat, energy)
         return np.asarray(energy + self.log_base(x).sum(axis=1))
 
-    def conditional_log_likelihoods(self, x: FloatArray) -> FloatArray:
-        """Return log p(x_s | all other x), (n, p), for x (n, p)."""
+    def conditional_log_likelihoods(
+        self, x: FloatArray, offset: FloatArray | None = None
+    ) -> FloatArray:
+        """Return log p(x_s | all other x), (n, p), for x (n, p) and offsets (n,) of eta_1."""
         eta = self.eta(x)
+        if offset is not None:
+            eta[:, :, 0] += offset[:, None]
         value = np.empty(x.shape)
         for family, nodes in self.groups:
             rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))

@@ -69,11 +69,7 @@ def gibbs(
     checks.positive_integer("burn_in", burn_in, minimum=0)
     generator = checks.generator(rng)
     normalization.require(parameters, "sample")
-    rows = zip(parameters.families, parameters.intercepts, strict=True)
-    typical = np.array([family.first_draw(eta) for family, eta in rows])
-    running = Chains(replace(parameters, intercepts=typical), many)
-    running.sweep(generator, weight=0.0)
-    running.parameters = parameters
+    running = started(parameters, many, generator)
     for _ in range(burn_in):
         running.sweep(generator)
     each = -(-count // many)
@@ -85,6 +81,16 @@ def gibbs(
     return GibbsSample(
         draws.reshape(-1, parameters.features)[:count], _split_r_hat(draws), _effective(draws)
     )
+
+
+def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Chains:
+    """Return chains at draws of the independent model."""
+    rows = zip(parameters.families, parameters.intercepts, strict=True)
+    typical = np.array([family.first_draw(eta) for family, eta in rows])
+    running = Chains(replace(parameters, intercepts=typical), chains)
+    running.sweep(rng, weight=0.0)
+    running.parameters = parameters
+    return running
 
 
 def _split_r_hat(draws: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ from fstgrad.grm.families import BASES, Base, from_description, resolve, to_desc
 from fstgrad.grm.parameters import unflatten
 from fstgrad.io import Field, json_object, read_arrays, shown, write_npz
 
-FORMAT = "fstgrad.grm 2"
+FORMAT = "fstgrad.grm 3"
 WHAT = "a model that GeneralizedRootModel.save wrote"
 _ARRAYS = {
     "format": Field("text"),
@@ -29,6 +29,7 @@ _ARRAYS = {
     "candidates": Field("integer", (), lower=0),
     "joint_kkt": Field("float", ("columns",)),
     "iterations": Field("integer", (), lower=0),
+    "uses_offset": Field("integer", (), lower=0, upper=1),
 }
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "k": int, "base": dict, "alpha": (int, float), "interactions": str,
@@ -58,6 +59,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "candidates": np.array(model.n_candidates_),
         "joint_kkt": model.kkt_,
         "iterations": np.array(model.n_iter_),
+        "uses_offset": np.array(int(model.uses_offset_)),
         **fitting.pack(dict(enumerate(model.node_fits_))),
     }
     write_npz(path, arrays, compressed=True)
@@ -93,6 +95,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     )  # fmt: skip
     model.node_fits_ = [fits[node] for node in range(len(fits))]
     model._summaries(int(arrays["candidates"]), arrays["joint_kkt"], int(arrays["iterations"]))
+    model.uses_offset_ = bool(arrays["uses_offset"])
     return model
 
 

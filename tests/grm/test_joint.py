@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 import fstgrad as fg
+from fstgrad.errors import InvalidInputError
 from fstgrad.grm import families
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_fit import counts
@@ -125,3 +127,55 @@ def test_an_offset_is_an_exposure():
     np.testing.assert_allclose(model.parameters_.intercepts[:, 0], np.log([0.2, 0.5]), atol=0.05)
     assert model.parameters_.flat[3].size == 0  # the exposure alone makes the columns rise together
     assert fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x).parameters_.flat[3].size == 1
+
+
+def gap_of_means(model, x):
+    """Return by how much sampled means miss those of the data, over the latter, less 3 errors."""
+    draws = gibbs(model.parameters_, 4000, 1, burn_in=300, thin=3, chains=100)
+    error = draws.values.std(axis=0) / np.sqrt(np.minimum(draws.effective, 4000))
+    mean = x.mean(axis=0)
+    return ((np.abs(draws.values.mean(axis=0) - mean) - 3 * error) / mean).max()
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.001])
+def test_calibrated_intercepts_give_the_means_of_counts_of_another_family(alpha):
+    x = nested_counts()
+    alone = fg.GeneralizedRootModel(k=1).fit(x).score(x)
+    model = fg.GeneralizedRootModel(k=2, alpha=alpha, tol=1e-4).fit(x)
+    interactions = model.parameters_.flat[3].copy()
+    assert gap_of_means(model, x) > 0.3  # Poisson nodes fit the conditionals, not the joint law
+    found = model.calibrate(x, sweeps=400, chains=100, rng=0)
+    assert found.parameters is model.parameters_
+    assert found.gap.max() < 0.02
+    assert gap_of_means(model, x) < 0.1
+    np.testing.assert_array_equal(model.parameters_.flat[3], interactions)
+    assert model.score(x) > alone
+
+
+def test_calibration_of_an_independent_model_is_its_maximum_likelihood():
+    x = counts(n=2000, p=4)
+    model = fg.GeneralizedRootModel(k=1).fit(x)
+    fitted = model.parameters_.intercepts.copy()
+    model.parameters_ = model.parameters_.at_offset(0.3)
+    model.calibrate(x, sweeps=400, chains=400, rng=0)
+    np.testing.assert_allclose(model.parameters_.intercepts, fitted, atol=0.02)
+
+
+def test_scores_and_samples_of_a_model_with_an_offset(tmp_path):
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(1, 20, size=1000)
+    x = rng.poisson(exposure[:, None] * [0.2, 0.5])
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x, offset=np.log(exposure))
+    with pytest.raises(InvalidInputError, match="fitted with an offset"):
+        model.score(x)
+    with pytest.raises(InvalidInputError, match="one exposure"):
+        model.calibrate(x)
+    rate = np.exp(model.parameters_.intercepts[:, 0] + np.log(exposure)[:, None])
+    expected = poisson.logpmf(x, rate).mean()
+    assert model.score(x, offset=np.log(exposure)) == pytest.approx(expected, abs=1e-10)
+    model.save(tmp_path / "m.npz")
+    again = fg.GeneralizedRootModel.load(tmp_path / "m.npz")
+    with pytest.raises(InvalidInputError, match="fitted with an offset"):
+        again.score_samples(x)
+    draws = again.gibbs(4000, 0, chains=100, offset=np.log(10)).values
+    np.testing.assert_allclose(draws.mean(axis=0), [2, 5], rtol=0.05)
