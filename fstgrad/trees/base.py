@@ -4,7 +4,7 @@ A family writes `_solve`, `_best_heads`, `sample` and `_best_trees`; the rest is
 """
 
 from abc import abstractmethod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,41 +15,13 @@ from fstgrad.distribution import Distribution, Scalar
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.moments import Covariances, MomentDistribution
+from fstgrad.trees.moments import Covariances, MomentDistribution, times
+from fstgrad.trees.solution import Solved
 
 Self = TypeVar("Self", bound="TreeDistribution")
 
-
-class Solved(Protocol):
-    """log Z and its derivatives on unlabeled tables (b, n+1, n+1)."""
-
-    @property
-    def log_partition(self) -> FloatArray:
-        """Log Z of every item, -inf where no tree is allowed."""
-
-    @property
-    def marginals(self) -> FloatArray:
-        """The probability of every arc."""
-
-    @property
-    def infeasible(self) -> int:
-        """The first item without a tree, -1 if all have one."""
-
-    @property
-    def scores(self) -> FloatArray:
-        """The scores that were solved, those given but for a constant of all trees."""
-
-    def covariance_product(self, v: FloatArray) -> FloatArray:
-        """Return Cov v; the table v may be overwritten."""
-
-    def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
-
-    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
-
-        marginals : those of trees that this distribution allows.
-        """
+# Where log Z is larger, every tree needs masks, next to which its score has no digits to spare.
+FAR = 1e5
 
 
 class TreeDistribution(MomentDistribution):
@@ -149,7 +121,7 @@ class TreeDistribution(MomentDistribution):
 
     def scaled(self: Self, factor: float) -> Self:
         """Return the distribution of the scores times `factor` > 0, an inverse temperature."""
-        return self.with_scores(self.scores * checks.positive_number("factor", factor))
+        return self.with_scores(times(self.scores, checks.positive_number("factor", factor)))
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, of the batch's shape: O(n^3)."""
@@ -175,7 +147,27 @@ class TreeDistribution(MomentDistribution):
     def nll(self, gold: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return -log p(gold) in nats and its gradient in the scores, marginals - parts(gold)."""
         parts = self.gold_parts(gold)
-        return self.log_partition() - self.inner(parts, self.scores), self.marginals() - parts
+        return self._surprise(parts), self.marginals() - parts
+
+    def log_prob(self, structure: npt.ArrayLike) -> Scalar:
+        """Return log p(tree) in nats; -inf for a tree that is forbidden."""
+        return -self._surprise(self.parts(structure))
+
+    def _surprise(self, parts: FloatArray) -> Scalar:
+        """Return -log p of trees given as tables (..., like the scores)."""
+        log_z = self.log_partition()
+        with np.errstate(over="ignore"):  # of two masks of the least float
+            values = log_z - self.inner(parts, self.scores)
+        if not self._is_far():
+            return values
+        exact = np.array(values)
+        for place in np.ndindex(parts.shape[: parts.ndim - self.scores.ndim]):
+            own = parts[place]
+            arcs = self._table.like_flat(own)
+            constants, regrets = self._solution.surprise(arcs.sum(-1) if self.labeled else arcs)
+            value = self._shaped(constants) + self.inner(own, self._table.with_labels(regrets))
+            exact[place] = np.where(exact[place] < np.inf, value, np.inf)
+        return float(exact) if exact.ndim == 0 else exact
 
     def gold_parts(self, gold: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of gold trees; an error if one is not of the family."""
@@ -207,7 +199,18 @@ class TreeDistribution(MomentDistribution):
         Lawler's partition of the trees that are left, n times the cost of `mode`.
         """
         count = checks.positive_integer("k", k)
-        _ = self._solution  # there is a tree, or the error says why not
+        from fstgrad.trees.kbest import merged
+
+        plain = self._listed_best(count)
+        centered = self._centered() if self._is_far() else self
+        if centered is self or centered._is_far():
+            return plain
+        near = centered._listed_best(count)  # which has the digits, but not what masks leave out
+        if not self.batch_shape:
+            return merged(near, plain, count)
+        return [merged(*lists, count) for lists in zip(near, plain, strict=True)]
+
+    def _listed_best(self, count: int) -> list[Any]:
         return self._listed([self._find_kbest(table, count) for table in self._table.items()])
 
     def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
@@ -305,9 +308,10 @@ class TreeDistribution(MomentDistribution):
         return None
 
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
-        moved = self.with_scores(self.scores + logs)
+        own = self._centered() if self._is_far() else self
+        moved = self.with_scores(own.scores + logs)
         log_z = moved._solve().log_partition + moved._table.offset
-        return self._shaped(log_z) - self.log_partition()
+        return self._shaped(log_z) - own.log_partition()
 
     def _signed_product(self, q: FloatArray) -> Scalar:
         raise NotSupportedError(
@@ -333,6 +337,10 @@ class TreeDistribution(MomentDistribution):
         kept = self._table.like_scores(arcs[..., None] if self.labeled else arcs) > -np.inf
         allowed = kept & (self.scores > -np.inf)
         return self.with_scores(np.where(allowed, -regrets, -np.inf))
+
+    def _is_far(self) -> bool:
+        """Whether every tree of an item needs masks, or log Z is large for another reason."""
+        return bool(np.abs(self.log_partition()).max(initial=0.0) >= FAR)
 
     def _check_gold(self, gold: npt.ArrayLike) -> None:
         """Raise where a gold tree is not of the family; heads and roots were checked."""

@@ -8,6 +8,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
 
+Ranked = tuple[IntArray, float]  # a tree and its log-probability
 Finder = Callable[[FloatArray, IntArray], tuple[IntArray, BoolArray]]
 
 
@@ -62,3 +63,9 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
         prefix[:, d] = -np.inf
         prefix[head, d, label] = part[head, d, label]
     return parts
+
+
+def merged(first: list[Ranked], second: list[Ranked], count: int) -> list[Ranked]:
+    """Return the first list, and what only the second has, `count` in all."""
+    known = {tree.tobytes() for tree, _ in first}
+    return [*first, *(item for item in second if item[0].tobytes() not in known)][:count]

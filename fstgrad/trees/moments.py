@@ -276,7 +276,9 @@ class MomentDistribution(ArrayDistribution):
                 weight * p.inner(p.marginals(), centered.scores)
                 for p, weight in _between(centered, a)
             )
-        return (centered.with_scores(a * centered.scores).log_partition() - a * log_z) / (1 - a)
+        return (centered.with_scores(times(centered.scores, a)).log_partition() - a * log_z) / (
+            1 - a
+        )
 
     def renyi_and_gradient(self, order: float) -> tuple[Scalar, FloatArray]:
         """Return the Renyi entropy and its gradient, a (mu(a scores) - mu) / (1 - a)."""
@@ -290,7 +292,7 @@ class MomentDistribution(ArrayDistribution):
                 weight * p.covariance_product(regrets) for p, weight in _between(centered, a)
             )
             return self.renyi(a), a * np.sum(list(products), axis=0)
-        tempered = centered.with_scores(a * centered.scores)
+        tempered = centered.with_scores(times(centered.scores, a))
         return self.renyi(a), a / (1 - a) * (tempered.marginals() - self.marginals())
 
     def _finite_divergence(self, other: "MomentDistribution", value: Scalar) -> Scalar:
@@ -338,7 +340,17 @@ def _between(p: MomentDistribution, order: float) -> list[tuple[MomentDistributi
     """Return p at orders between 1 and `order`, with weights that give means over that range."""
     nodes, weights = np.polynomial.legendre.leggauss(4)
     orders = 1 + (order - 1) * (nodes + 1) / 2
-    return [(p.with_scores(t * p.scores), w / 2) for t, w in zip(orders, weights, strict=True)]
+    return [
+        (p.with_scores(times(p.scores, t)), w / 2) for t, w in zip(orders, weights, strict=True)
+    ]
+
+
+def times(scores: FloatArray, factor: float) -> FloatArray:
+    """Return the scores times `factor` > 0; finite ones stay finite, like -1.8e308."""
+    with np.errstate(over="ignore"):
+        product = scores * factor
+    limit = np.finfo(np.float64).max
+    return np.where(np.isfinite(scores), np.clip(product, -limit, limit), scores)
 
 
 def _is_sparse(values: Any) -> bool:

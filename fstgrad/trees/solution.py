@@ -8,7 +8,7 @@ floats and on logarithms.  Second-order quantities come from the gradient where 
 from the derivative of the elimination.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,6 +17,38 @@ from fstgrad.trees import kernels
 
 # A mean number of entries into a component this near to 1 is 1 but for rounding.
 ROUNDING = 1e-13
+
+
+class Solved(Protocol):
+    """log Z and its derivatives on unlabeled tables (b, n+1, n+1)."""
+
+    @property
+    def log_partition(self) -> FloatArray:
+        """Log Z of every item, -inf where no tree is allowed."""
+
+    @property
+    def marginals(self) -> FloatArray:
+        """The probability of every arc."""
+
+    @property
+    def infeasible(self) -> int:
+        """The first item without a tree, -1 if all have one."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """The scores that were solved, those given but for a constant of all trees."""
+
+    def covariance_product(self, v: FloatArray) -> FloatArray:
+        """Return Cov v; the table v may be overwritten."""
+
+    def entropies(self) -> tuple[FloatArray, FloatArray]:
+        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+
+    def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
+
+        marginals : those of trees that this distribution allows.
+        """
 
 
 class Solution(NamedTuple):

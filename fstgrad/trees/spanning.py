@@ -97,7 +97,9 @@ class SpanningTrees(TreeDistribution):
 
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        _ = self._solution  # there is a tree, or the error says why not
+        centered = self._centered() if self._is_far() else self
+        if centered is not self and not centered._is_far():
+            return centered.sample_without_replacement(count, generator)
         found = []
         for table in self._table.items():
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)

@@ -140,10 +140,12 @@ def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
         scores[0, 3:] += 3.0
     shift[np.ix_([0, 3, 4], [1, 2])] = 1.0
     # all trees have one arc into the pair but for those with two, which cost a mask more
-    _, tables = oracle.tables(
+    structures, tables = oracle.tables(
         (5, 5), single_root=single_root, projective=family is fg.ProjectiveTrees
     )
-    kept = [t for t in tables if (t * shift).sum() == 1]
+    is_kept = [(t * shift).sum() == 1 for t in tables]
+    kept = [t for t, counts in zip(tables, is_kept, strict=True) if counts]
+    heads = [s for s, counts in zip(structures, is_kept, strict=True) if counts]
     totals = np.array([(t * table).sum() for t in kept])
     others = np.array([(t * rest).sum() for t in kept])
     p = np.exp(totals - np.logaddexp.reduce(totals))
@@ -159,6 +161,37 @@ def test_where_every_tree_needs_a_masked_arc(mask, family, single_root):
         p * (np.log(p) - p @ np.log(p)), np.array(kept) - np.tensordot(p, kept, axes=1), axes=1
     )
     np.testing.assert_allclose(masked.entropy_and_gradient()[1], change, atol=GOAL)
+    np.testing.assert_allclose([masked.log_prob(t) for t in heads], np.log(p), atol=GOAL)
+    np.testing.assert_allclose(masked.log_prob(np.stack(heads)), np.log(p), atol=GOAL)
+    assert masked.nll(heads[0])[0] == pytest.approx(-np.log(p[0]), abs=GOAL)
+    q = rng.uniform(0.1, 9.0, size=(5, 5))
+    product = sum(x * q[t > 0].prod() for x, t in zip(p, kept, strict=True))
+    assert masked.expected_product(q) == pytest.approx(product, abs=GOAL)
+    best = masked.kbest(len(heads))
+    np.testing.assert_allclose([x for _, x in best], np.sort(np.log(p))[::-1], atol=GOAL)
+    logs = dict(zip(map(tuple, heads), np.log(p), strict=True))
+    expected = [logs[tuple(h.tolist())] for h, _ in best]
+    np.testing.assert_allclose([x for _, x in best], expected, atol=GOAL)
+    if family is fg.SpanningTrees:
+        drawn = masked.sample_without_replacement(len(heads), 0)
+        expected = [logs[tuple(h.tolist())] for h, _ in drawn]
+        np.testing.assert_allclose([x for _, x in drawn], expected, atol=GOAL)
+
+
+@families
+@pytest.mark.parametrize("factor", [1.5, 2.0])
+def test_masks_of_the_least_float_may_be_scaled(family, single_root, factor):
+    rng = np.random.default_rng(7)
+    table = pruned(rng, 6)
+    masked = np.where(table == -np.inf, np.finfo(np.float64).min, table)
+    wanted, found = (family(t, single_root=single_root) for t in (table, masked))
+    assert found.renyi(factor) == pytest.approx(wanted.renyi(factor), abs=GOAL)
+    expected = wanted.scaled(factor).marginals()
+    np.testing.assert_allclose(found.scaled(factor).marginals(), expected, atol=GOAL)
+    least = np.full((5, 5), np.finfo(np.float64).min)
+    least[0, 1] = least[1, 2] = least[2, 3] = least[3, 4] = 0.0
+    two_masks = family(least, single_root=single_root).log_prob([0, 1, 1, 1])
+    assert two_masks == -np.inf  # their sum has no float
 
 
 @pytest.mark.parametrize("single_root", [True, False])
