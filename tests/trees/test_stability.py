@@ -305,6 +305,25 @@ def test_the_levels_agree(single_root):
         np.testing.assert_allclose(out[3], (ends[0] - ends[1]) / (2 * step), atol=1e-8)
 
 
+@pytest.mark.parametrize("single_root", [True, False])
+def test_digits_as_two_words_become_mutual_heads(single_root):
+    """The inverse loses a digit with each power of ten of the gradient; it gives up in time."""
+    by_inverse, by_elimination = [], []
+    for height in range(24):
+        for seed in range(3):
+            v, scores = np.random.default_rng(seed).normal(size=(2, 8, 8))
+            scores[[2, 5], [5, 2]] += height
+            found = solve(scores[None], np.array([7]), single_root=single_root)
+            wanted = logarithmic.solve(scores, v, single=single_root)
+            change = found.covariance_product(v[None].copy())[0]
+            assert found.log_partition[0] == pytest.approx(wanted.log_partition, abs=5e-12)
+            np.testing.assert_allclose(found.marginals[0], wanted.marginals, atol=5e-12)
+            np.testing.assert_allclose(change, wanted.change, atol=1e-11)
+            is_plain = found.scores is found.given and not found.delicate()[0]
+            (by_inverse if is_plain else by_elimination).append(found.gradient.max())
+    assert 5e3 < max(by_inverse) < min(by_elimination) < 5e4
+
+
 def test_a_bad_item_leaves_the_batch_alone():
     tables = np.stack([normal(1, n=7), mutual_heads(), normal(50), normal(1, n=7, seed=9)])
     batch = fg.SpanningTrees(tables, single_root=True)
