@@ -56,7 +56,8 @@ class ArcTable:
             )
         flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
         if lengths is None:
-            sizes = np.full(len(flat), -1)  # which `find_unclean` sets to n
+            sizes = np.empty(len(flat), dtype=np.int64)
+            sizes.fill(-1)  # which `find_unclean` sets to n
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch).reshape(-1)
             if is_labeled:  # what lies beyond is not read, but summed over labels

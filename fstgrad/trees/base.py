@@ -370,6 +370,8 @@ class TreeDistribution(MomentDistribution):
     def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
         """Return trees in the public shape from heads and labels (..., b, n)."""
         lead, n = heads.shape[:-2], heads.shape[-1]
+        if labels is None and not lead and not self.batch_shape:
+            return heads[0]
         if labels is None:
             return heads.reshape(*lead, *self.batch_shape, n)
         return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
