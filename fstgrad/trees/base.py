@@ -371,7 +371,8 @@ class TreeDistribution(MomentDistribution):
         """Return trees in the public shape from heads and labels (..., b, n)."""
         lead, n = heads.shape[:-2], heads.shape[-1]
         if labels is None and not lead and not self.batch_shape:
-            return heads[0]
+            best: IntArray = heads[0]
+            return best
         if labels is None:
             return heads.reshape(*lead, *self.batch_shape, n)
         return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
