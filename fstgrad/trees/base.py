@@ -158,7 +158,7 @@ class TreeDistribution(MomentDistribution):
         log_z = self.log_partition()
         with np.errstate(over="ignore"):  # of two masks of the least float
             values = log_z - self.inner(parts, self.scores)
-        if not self._is_far():
+        if np.abs(log_z).max(initial=0.0) < FAR:
             return values
         exact = np.array(values)
         for place in np.ndindex(parts.shape[: parts.ndim - self.scores.ndim]):
@@ -201,14 +201,13 @@ class TreeDistribution(MomentDistribution):
         count = checks.positive_integer("k", k)
         from fstgrad.trees.kbest import merged
 
-        plain = self._listed_best(count)
-        centered = self._centered() if self._is_far() else self
-        if centered is self or centered._is_far():
+        near, plain = self._near(), self._listed_best(count)
+        if near is self:
             return plain
-        near = centered._listed_best(count)  # which has the digits, but not what masks leave out
-        if not self.batch_shape:
-            return merged(near, plain, count)
-        return [merged(*lists, count) for lists in zip(near, plain, strict=True)]
+        lists = near._listed_best(count)  # which has the digits, but not what masks leave out
+        return (
+            merged(lists, plain, count) if self.batch_shape else merged([lists], [plain], count)[0]
+        )
 
     def _listed_best(self, count: int) -> list[Any]:
         return self._listed([self._find_kbest(table, count) for table in self._table.items()])
@@ -308,7 +307,7 @@ class TreeDistribution(MomentDistribution):
         return None
 
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
-        own = self._centered() if self._is_far() else self
+        own = self._near()
         moved = self.with_scores(own.scores + logs)
         log_z = moved._solve().log_partition + moved._table.offset
         return self._shaped(log_z) - own.log_partition()
@@ -338,9 +337,10 @@ class TreeDistribution(MomentDistribution):
         allowed = kept & (self.scores > -np.inf)
         return self.with_scores(np.where(allowed, -regrets, -np.inf))
 
-    def _is_far(self) -> bool:
-        """Whether every tree of an item needs masks, or log Z is large for another reason."""
-        return bool(np.abs(self.log_partition()).max(initial=0.0) >= FAR)
+    def _near(self: Self) -> Self:
+        """Return the same distribution on scores with a small log Z, these where it is small."""
+        is_far = np.abs(self.log_partition()).max(initial=0.0) >= FAR
+        return self._centered() if is_far else self
 
     def _check_gold(self, gold: npt.ArrayLike) -> None:
         """Raise where a gold tree is not of the family; heads and roots were checked."""
@@ -351,9 +351,7 @@ class TreeDistribution(MomentDistribution):
     def _shaped(self, values: FloatArray) -> Scalar:
         """Return per-item values in the batch's shape, a float where there is no batch."""
         shape = self._table.batch_shape
-        if not shape:
-            return float(values[0])
-        return values if len(shape) == 1 else values.reshape(shape)
+        return values.reshape(shape) if shape else float(values[0])
 
     def _parts(self, structure: npt.ArrayLike, name: str) -> FloatArray:
         heads, labels = self._table.checked_trees(structure, name, single_root=self.single_root)

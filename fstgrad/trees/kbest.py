@@ -65,7 +65,10 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
     return parts
 
 
-def merged(first: list[Ranked], second: list[Ranked], count: int) -> list[Ranked]:
-    """Return the first list, and what only the second has, `count` in all."""
-    known = {tree.tobytes() for tree, _ in first}
-    return [*first, *(item for item in second if item[0].tobytes() not in known)][:count]
+def merged(first: list[list[Ranked]], second: list[list[Ranked]], count: int) -> list[list[Ranked]]:
+    """Return the lists of the first, each followed by what only the second has, `count` in all."""
+    lists = []
+    for own, other in zip(first, second, strict=True):
+        known = {tree.tobytes() for tree, _ in own}
+        lists.append([*own, *(item for item in other if item[0].tobytes() not in known)][:count])
+    return lists

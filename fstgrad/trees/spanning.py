@@ -97,14 +97,11 @@ class SpanningTrees(TreeDistribution):
 
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        centered = self._centered() if self._is_far() else self
-        if centered is not self and not centered._is_far():
-            return centered.sample_without_replacement(count, generator)
-        found = []
-        for table in self._table.items():
+        found, near = [], self._near()
+        for table in near._table.items():
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)
             found.append(sample_distinct(table, solution, count, generator))
-        return self._listed(found)
+        return near._listed(found)
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
         """Return the distribution with other scores (n+1,) into a dependent, solved in O(n^2).
