@@ -198,16 +198,16 @@ class TreeDistribution(MomentDistribution):
         Fewer than k where there are not so many trees.  O(n^2) for each tree; projective, by
         Lawler's partition of the trees that are left, n times the cost of `mode`.
         """
-        count = checks.positive_integer("k", k)
         from fstgrad.trees.kbest import merged
 
+        count = checks.positive_integer("k", k)
         near, plain = self._near(), self._listed_best(count)
         if near is self:
             return plain
         lists = near._listed_best(count)  # which has the digits, but not what masks leave out
-        return (
-            merged(lists, plain, count) if self.batch_shape else merged([lists], [plain], count)[0]
-        )
+        if not self.batch_shape:
+            return merged([lists], [plain], count)[0]
+        return merged(lists, plain, count)
 
     def _listed_best(self, count: int) -> list[Any]:
         return self._listed([self._find_kbest(table, count) for table in self._table.items()])
@@ -368,11 +368,9 @@ class TreeDistribution(MomentDistribution):
     def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
         """Return trees in the public shape from heads and labels (..., b, n)."""
         lead, n = heads.shape[:-2], heads.shape[-1]
-        if labels is None and not lead and not self.batch_shape:
-            best: IntArray = heads[0]
-            return best
         if labels is None:
-            return heads.reshape(*lead, *self.batch_shape, n)
+            shape = (*lead, *self.batch_shape, n) if lead or self.batch_shape else n
+            return heads.reshape(shape)
         return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
 
     def _listed(self, found: list[list[tuple[IntArray, float]]]) -> list[Any]:
