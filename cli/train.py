@@ -28,8 +28,9 @@ from fstgrad.cli.text import echo
 from fstgrad.io import read_alphabet
 from fstgrad.training.curves import check_name, write_curves
 from fstgrad.training.objective import KINDS
+from fstgrad.training.optimizers import OPTIMIZERS
 from fstgrad.training.sequence import SequenceModel
-from fstgrad.training.trainer import OPTIMIZERS, Epoch
+from fstgrad.training.trainer import Epoch
 
 
 @dataclasses.dataclass(frozen=True)

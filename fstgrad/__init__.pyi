@@ -68,7 +68,7 @@ from .training.features import PositionalQGrams as PositionalQGrams
 from .training.features import QGramCounts as QGramCounts
 from .training.objective import PairObjective as PairObjective
 from .training.sequence import SequenceModel as SequenceModel
-from .training.templates import TemplateFeatures as TemplateFeatures
+from .training.template_features import TemplateFeatures as TemplateFeatures
 from .training.templates import Window as Window
 from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees

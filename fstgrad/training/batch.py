@@ -16,93 +16,27 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, positive_integer
-from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.errors import FstgradError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
-from fstgrad.training.objective import NAN, Method, PairObjective, unreliable
+from fstgrad.training import bigram_chunks
+from fstgrad.training.objective import PairObjective, unreliable
+from fstgrad.training.sums import CHUNK as CHUNK
+from fstgrad.training.sums import XY as XY
+from fstgrad.training.sums import Chunk as Chunk
+from fstgrad.training.sums import Item as Item
+from fstgrad.training.sums import Outcome as Outcome
+from fstgrad.training.sums import Sums as Sums
+from fstgrad.training.sums import outcome_of
 
-CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 _GROWTH = 2  # bytes a process may take for each byte of its cache
 _TASK = 4  # chunks that travel to a process together
 _AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
-
-XY = tuple[Any, SequenceLike]
-Item = XY | FstgradError  # an error stands for a pair that could not be read
-
-
-class Outcome(NamedTuple):
-    """What became of one pair: the numbers of `PairGradient`, or an error.
-
-    place : position of the pair in the input.
-    seconds : wall time of the pair.
-    """
-
-    place: int
-    seconds: float
-    value: float = NAN
-    log_partition: float = NAN
-    states: int = 0
-    method: Method = "exact"
-    standard_error: float = 0.0
-    effective_samples: float = NAN
-    error: FstgradError | None = None
-    cap: float = NAN
-    lower: float = NAN
-    upper: float = NAN
-    reason: str = ""
-    proposal: str = ""
-    is_reliable: bool = True
-
-
-@dataclass
-class Sums:
-    """Sums over the pairs so far, in the order of the input.
-
-    gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
-    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
-    """
-
-    gradient: FloatArray
-    value: float = 0.0
-    variance: float = 0.0
-    done: int = 0
-    failed: int = 0
-    gap: float = 0.0
-
-    def add(self, other: "Sums") -> None:
-        """Add the sums of the next chunk."""
-        self.gradient += other.gradient
-        self.value += other.value
-        self.variance += other.variance
-        self.done += other.done
-        self.failed += other.failed
-        self.gap += other.gap
-
-    def mean(self) -> tuple[float, FloatArray]:
-        """Return the mean objective and gradient of the pairs without an error.
-
-        Raises
-        ------
-        InvalidInputError
-            There is no such pair.
-        """
-        if not self.done:
-            failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"
-            raise InvalidInputError(f"{failed}; give at least one pair that can be computed")
-        return self.value / self.done, self.gradient / self.done
-
-
-class Chunk(NamedTuple):
-    """The outcomes of up to 16 consecutive pairs and their sums."""
-
-    outcomes: tuple[Outcome, ...]
-    sums: Sums
 
 
 @dataclass
@@ -309,6 +243,8 @@ def _least_busy(lines: Sequence[_Line]) -> int:
 
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
+    if bigram_chunks.applies(objective):
+        return bigram_chunks.work(objective, w, first, pairs)
     sums = Sums(np.zeros(objective.features.shape))
     outcomes = []
     for index, pair in enumerate(pairs, start=first):
@@ -323,13 +259,8 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
             outcomes.append(Outcome(index, time.perf_counter() - start, error=failure))
             continue
         seconds = time.perf_counter() - start
-        numbers = part._asdict()
-        del numbers["gradient"]
-        outcomes.append(Outcome(index, seconds, **numbers))
-        sums.value += part.value
-        sums.variance += part.standard_error**2
-        sums.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
-        sums.done += 1
+        outcomes.append(outcome_of(index, seconds, part))
+        sums.count(part)
     return Chunk(tuple(outcomes), sums)
 
 

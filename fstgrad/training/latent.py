@@ -118,6 +118,11 @@ class LatentOutputs:
         """The latent symbols: the strings as text."""
         return Alphabet(repr(list(string)) for string in self.strings)
 
+    @cached_property
+    def copies(self) -> dict[str, int]:
+        """The latent symbols that stand for one symbol of y, by that symbol."""
+        return {string[0]: i for i, string in enumerate(self.strings) if len(string) == 1}
+
     def loss(self, loss: Loss | None) -> Loss | None:
         """Return the loss of latent strings: that of what they stand for."""
         if loss is None:

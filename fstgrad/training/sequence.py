@@ -7,7 +7,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from fstgrad import losses
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
@@ -17,21 +16,19 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings.caps import TOLERANCE
 from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
+from fstgrad.training.data import Sequences, made_loss, paired
 from fstgrad.training.estimator import Estimator
 from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent, padded
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import Evaluation
 from fstgrad.training.objective import Kind, Method, PairObjective
-from fstgrad.training.templates import Template, TemplateFeatures, Window, as_input
-from fstgrad.training.trainer import Callback, Optimizer, Settings, State, Trainer
+from fstgrad.training.optimizers import Optimizer
+from fstgrad.training.predictions import best
+from fstgrad.training.template_features import Pairs, TemplateFeatures
+from fstgrad.training.templates import Template, Window, as_input
+from fstgrad.training.trainer import Callback, Settings, State, Trainer
+from fstgrad.training.vocabulary import Vocabulary
 
-Sequences = Sequence[Sequence[str]]
-NAMED: dict[str, Callable[[Alphabet], Loss]] = {
-    "edit": losses.EditDistance,
-    "hamming": losses.Hamming,
-    "ngram": losses.NGram,
-    "smith-waterman": losses.SmithWaterman,
-}
 _NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 
 
@@ -190,7 +187,7 @@ class SequenceModel(Estimator):
         InvalidInputError
             There are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
-        pairs = self._pairs(X, Y)
+        pairs = paired(X, Y)
         settings = self._training()
         start, pairs = self._prepare_start(pairs, Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
@@ -228,29 +225,44 @@ class SequenceModel(Estimator):
     def prepare(
         self,
         alphabet: Alphabet,
-        names: Sequence[str] | None,
+        known: tuple[Vocabulary | Sequence[str], Pairs] | None,
         pairs: Sequence[XY] = (),
         latent: LatentOutputs | None = None,
     ) -> None:
-        """Make the loss and the features, from their names or from the pairs."""
+        """Make the loss and the features, from their names and pairs or from the data."""
         self.alphabet_, self.latent_ = alphabet, latent
-        self.loss_ = self._made_loss(alphabet)
-        template: Template = Window(self.window, self.span)
-        if not isinstance(self.features, str):
-            template = self.features
-        elif one_of("features", self.features, ("unaligned", "aligned")) == "aligned":
+        self.loss_ = made_loss(self.loss, alphabet)
+        template = self.template()
+        if self.features == "aligned":
             check_aligned(pairs)
         outputs = alphabet if latent is None else latent.symbols
-        if names is not None:
-            self.features_ = TemplateFeatures(outputs, self.order, template, names)
+        copies = self._copies()
+        if known is not None:
+            self.features_ = TemplateFeatures(outputs, self.order, template, *known, copies)
             return
-        self.features_ = TemplateFeatures.from_data(
+        self.features_ = TemplateFeatures.from_pairs(
             outputs,
             self.order,
             template,
-            ((x, len(y)) for x, y in pairs),
+            [(x, cast(Sequence[str], y)) for x, y in pairs],
             min_count=positive_integer("min_count", self.min_count),
+            copies=copies,
         )
+
+    def template(self) -> Template:
+        """Return the template of the features."""
+        if not isinstance(self.features, str):
+            return self.features
+        one_of("features", self.features, ("unaligned", "aligned"))
+        return Window(self.window, self.span)
+
+    def _copies(self) -> dict[str, int]:
+        """Return which output is the copy of a symbol of x, where they are aligned."""
+        if self.latent_ is not None:
+            return self.latent_.copies
+        if self.features == "aligned" or self.alignment is not None:
+            return {symbol: i for i, symbol in enumerate(self.alphabet_.symbols)}
+        return {}
 
     def _prepare_start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY]]:
         """Make the loss and the features; return the weights to start from, and aligned pairs."""
@@ -265,7 +277,8 @@ class SequenceModel(Estimator):
                     "on with the same pairs"
                 )
         if goes_on:
-            self.prepare(alphabet, self.features_.names, pairs, latent)
+            known = self.features_.vocabulary, self.features_.pairs
+            self.prepare(alphabet, known, pairs, latent)
             if self.coef_.shape != self.features_.shape:
                 raise InvalidInputError(
                     f"warm_start: the last fit has {self.coef_.size} weights, order={self.order} "
@@ -277,19 +290,32 @@ class SequenceModel(Estimator):
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); `length` of y is that of the length model if left out."""
+        x, found = self._input(x)
+        if self.latent_ is not None or length is None:
+            length = found
+        return StringDistribution(self.features_.scores(self.coef_, x, length))
+
+    def _input(self, x: Sequence[str]) -> tuple[Any, int]:
+        """Return an input as the features take it, and the length of its output."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
-        x = as_input(x) if self.latent_ is None else padded(as_input(x))
-        if self.latent_ is not None or length is None:
-            length = self.lengths_(len(x)) if self.latent_ is None else len(x)
-        return StringDistribution(self.features_.scores(self.coef_, as_input(x), length))
+        read = as_input(x)
+        if self.latent_ is None:
+            return read, self.lengths_(len(read))
+        return padded(read), len(read) + 2
 
     def predict(self, X: Sequences) -> list[Any]:
         """Return the most probable y of every x: str where the targets were, else lists.
 
-        With an alignment: the y of the most probable latent string.
+        With an alignment: the y of the most probable latent string.  An empty x has an empty y.
         """
-        return [self._shown(self.distribution(x).mode()) for x in items("X", X)]
+        xs = items("X", X)
+        read = [self._input(x) for x in xs]
+        found = best(self.features_, self.coef_, read) if read else []
+        return [
+            self._shown(ids) if len(x) else self._joined([])
+            for x, ids in zip(xs, found, strict=True)
+        ]
 
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
         """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
@@ -306,7 +332,7 @@ class SequenceModel(Estimator):
 
     def evaluate(self, X: Sequences, Y: Sequences) -> Evaluation:
         """Return accuracy, mean loss and error rate of the predictions."""
-        targets = [cast(Sequence[str], y) for _, y in self._pairs(X, Y)]
+        targets = [cast(Sequence[str], y) for _, y in paired(X, Y)]
         return measures.evaluate(self.predict(X), targets, self.loss_)
 
     def score(
@@ -352,27 +378,9 @@ class SequenceModel(Estimator):
             self.patience,
         )
 
-    def _pairs(self, X: Sequences, Y: Sequences) -> list[XY]:
-        X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
-        if len(X) != len(Y):
-            raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
-        if len(X) == 0:
-            raise InvalidInputError("X is empty; give at least one pair")
-        for i, y in enumerate(Y):
-            if len(y) == 0:
-                raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
-        return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
-
-    def _made_loss(self, alphabet: Alphabet) -> Loss | None:
-        if isinstance(self.loss, str):
-            return NAMED[one_of("loss", self.loss, tuple(NAMED))](alphabet)
-        if self.loss is None or isinstance(self.loss, Loss):
-            return self.loss
-        return self.loss(alphabet)
-
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
         targets = [tuple(y) for y in Y]
-        self._pairs(X, Y)
+        paired(X, Y)
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w

@@ -7,15 +7,20 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
 from fstgrad.training.latent import LatentOutputs
 from fstgrad.training.lengths import LengthModel
+from fstgrad.training.template_features import Pairs
+from fstgrad.training.templates import Template, Window
 from fstgrad.training.trainer import EPOCH, Epoch
+from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames
 
-FORMAT = "fstgrad.models 2"
+FORMAT = "fstgrad.models 3"
 WHAT = "a model that SequenceModel.save wrote"
 _LEFT_OUT = ("callbacks", "checkpoint")
 _LONGEST = 2**17  # symbols of an output, or a thousand for each one of the input
@@ -24,9 +29,13 @@ _ARRAYS = {
     "coef": Field("float", (None,)),
     "inputs": Field("integer", ("sizes",), lower=0),
     "outputs": Field("integer", ("sizes",), lower=1, upper=_LONGEST),
+    "keys": Field("integer", (None,), lower=0),
+    "first": Field("integer", ("starts",), lower=0),
+    "symbol": Field("integer", ("pairs",), lower=0),
 }
 _TEXT: dict[str, type | tuple[type, ...]] = {
     "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
+    "digits": list, "sides": list,
     "joined": bool, "latent": (list, type(None)), "ratio": (int, float), "history": list,
 }  # fmt: skip
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
@@ -44,13 +53,14 @@ def save(model: Any, path: Path) -> None:
     """Write a fitted `SequenceModel`; what JSON cannot hold is saved as null."""
     settings = {k: v for k, v in model.get_params().items() if k not in _LEFT_OUT}
     own = [name for name, value in settings.items() if not _is_plain(value)]
+    vocabulary, pairs = model.features_.vocabulary, model.features_.pairs
     text = {
         "format": FORMAT,
         "settings": {**settings, **dict.fromkeys(own)},
         "own": own,
         "about": model.about_,
         "symbols": model.alphabet_.symbols,
-        "names": model.features_.names,
+        **_vocabulary_text(vocabulary),
         "joined": model.joined_,
         "latent": None if model.latent_ is None else model.latent_.strings,
         "ratio": model.lengths_.ratio,
@@ -62,6 +72,9 @@ def save(model: Any, path: Path) -> None:
         coef=model.coef_,
         inputs=model.lengths_.inputs,
         outputs=model.lengths_.outputs,
+        keys=vocabulary.keys if isinstance(vocabulary, WindowNames) else np.zeros(0, np.int64),
+        first=pairs.first,
+        symbol=pairs.symbol,
     )
 
 
@@ -71,7 +84,7 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
     with _blamed_on(path):
         text = json_object(str(arrays["text"]), _TEXT)
         _check(text)
-        alphabet, names = Alphabet(_strings(text, "symbols")), _strings(text, "names")
+        alphabet = Alphabet(_strings(text, "symbols"))
         history = [Epoch(**json_object(json.dumps(epoch), EPOCH)) for epoch in text["history"]]
         ratio = positive_number("ratio", text["ratio"], allow_zero=True)
         if ratio > 1_000:
@@ -85,13 +98,15 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         model = kind(**{**text["settings"], **given, "alphabet": alphabet})
         latent = _latent(text["latent"], alphabet)
         outputs = alphabet if latent is None else latent.symbols
-        weights = _weights(len(names), len(outputs), model.order)
+        vocabulary = _vocabulary(text, arrays, model.template())
+        pairs = _pairs(arrays, len(vocabulary), len(outputs))
+        weights = _weights(len(pairs.symbol), len(outputs), model.order)
         if weights != len(arrays["coef"]):
             raise InvalidInputError(f"coef has {len(arrays['coef'])} numbers, not {weights}")
         model.about_, model.joined_ = text["about"], text["joined"]
         model.lengths_ = LengthModel(arrays["inputs"], arrays["outputs"], ratio)
         model.history_ = history
-        model.prepare(alphabet, names, latent=latent)
+        model.prepare(alphabet, (vocabulary, pairs), latent=latent)
     model.coef_ = arrays["coef"]
     return model
 
@@ -131,9 +146,38 @@ def _strings(text: dict[str, Any], name: str) -> list[str]:
     return list(text[name])
 
 
-def _weights(names: int, symbols: int, order: int) -> int:
-    """Return the number of weights of names and of q-grams up to an order; it may be huge."""
-    total, grams = names * symbols, symbols
+def _vocabulary_text(vocabulary: Vocabulary) -> dict[str, Any]:
+    """Return what JSON has of a vocabulary; the keys of a window are an array."""
+    if isinstance(vocabulary, WindowNames):
+        return {"names": [], "digits": vocabulary.symbols, "sides": vocabulary.sides}
+    return {"names": vocabulary.names, "digits": [], "sides": []}
+
+
+def _vocabulary(text: dict[str, Any], arrays: dict[str, Any], template: Template) -> Vocabulary:
+    names = _strings(text, "names")
+    if not isinstance(template, Window) or names:
+        return Names(template, names)
+    keys = arrays["keys"]
+    read = WindowNames(
+        template, tuple(_strings(text, "digits")), tuple(_strings(text, "sides")), keys
+    )
+    if (np.diff(keys) <= 0).any() or (len(keys) and keys[-1] >= read.largest):
+        raise InvalidInputError("keys are not ascending numbers of its features")
+    return read
+
+
+def _pairs(arrays: dict[str, Any], names: int, symbols: int) -> Pairs:
+    """Return the pairs of names and symbols; the kernels do not check their numbers again."""
+    first, symbol = arrays["first"], arrays["symbol"]
+    is_whole = len(first) == names + 1 and first[0] == 0 and first[-1] == len(symbol)
+    if not is_whole or (np.diff(first) < 0).any() or (symbol > symbols).any():
+        raise InvalidInputError("first and symbol are not the pairs of its features")
+    return Pairs(first, symbol)
+
+
+def _weights(pairs: int, symbols: int, order: int) -> int:
+    """Return the number of weights of pairs and of q-grams up to an order; it may be huge."""
+    total, grams = pairs, symbols
     for _ in range(min(order, 64) - 1):
         grams *= symbols + 1
         total += grams

@@ -1,4 +1,4 @@
-"""Training: Adam, SGD and L-BFGS on the mean objective of pairs, in epochs that can be resumed.
+"""Training: Adagrad, Adam, SGD and L-BFGS on the mean objective of pairs, in resumable epochs.
 
     f(w) = (1/N) sum_i F_i(w) + l2/2 |w|^2
 
@@ -12,28 +12,24 @@ import pathlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
-from fstgrad.training import kernels
 from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
+from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
-Optimizer = Literal["adam", "sgd", "lbfgs"]
-OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
 ROUND = 10  # iterations of L-BFGS between two checkpoints
-_DECAY = (0.9, 0.999)  # of the two moments of Adam (Kingma, Ba 2015, algorithm 1)
-_SMALL = 1e-8
 
 
 @dataclass(frozen=True)
 class Epoch:
     """What is known after one epoch: a pass over the pairs, or one iteration of L-BFGS.
 
-    objective : f of the epoch in nats; of minibatches the mean as they came.
+    objective : f of the epoch in nats; of minibatches the mean as they came, and the penalty after.
     gradient_norm : Euclidean norm of the mean gradient.
     seconds : wall time.
     validation : error rate on the validation pairs, None without them.
@@ -91,7 +87,8 @@ _STATE_TEXT: dict[str, type | tuple[type, ...]] = {
 class State:
     """All that training carries from one epoch to the next.
 
-    w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch.
+    w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch;
+        `second` has the squares of Adagrad.
     steps : number of updates.
     """
 
@@ -179,17 +176,27 @@ class Trainer:
         """Make one pass in minibatches; their order depends on the seed and the epoch alone."""
         started = time.perf_counter()
         number, seed = len(state.history), self.settings.seed
-        minibatches = self._minibatches()
-        steps = len(minibatches) * self.settings.epochs
-        total, gradient = 0.0, np.zeros_like(state.w)
+        minibatches, settings = self._minibatches(), self.settings
+        steps = Steps(
+            settings.optimizer,
+            settings.learning_rate,
+            settings.l2,
+            len(minibatches) * settings.epochs,
+            state.w,
+            state.first,
+            state.second,
+            state.steps,
+        )
+        total = Sums(np.zeros_like(state.w))
         for k in np.random.default_rng([seed, number]).permutation(len(minibatches)):
             sums = self._sums(self.batch.numbered(state.w, minibatches[k]))
-            total += sums.value + 0.5 * self.settings.l2 * sums.done * float(state.w @ state.w)
-            sums.gradient += self.settings.l2 * sums.done * state.w
-            gradient += sums.gradient
-            self._update(state, sums.gradient / sums.done, steps)
-        mean = total / len(self.pairs)
-        self._record(state, mean, gradient / len(self.pairs), started)
+            total.add(sums)
+            steps.take(sums)
+        steps.catch_up()
+        state.steps = steps.taken
+        mean, gradient = total.mean()
+        gradient += settings.l2 * state.w
+        self._record(state, mean + self._penalty(state.w), gradient, started)
 
     def _minibatches(self) -> list[list[tuple[int, list[XY]]]]:
         """Return the chunks of each minibatch, made of the shuffled pairs once for all epochs.
@@ -204,18 +211,8 @@ class Trainer:
         each = -(-self.settings.batch_size // size)
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
 
-    def _update(self, state: State, gradient: FloatArray, steps: int) -> None:
-        """Make one of `steps` steps of the training; the rate falls linearly to zero over them."""
-        rate = self.settings.learning_rate * max(0.0, 1 - state.steps / steps)
-        state.steps += 1
-        if self.settings.optimizer == "sgd":
-            state.w -= rate * gradient
-            return
-        first, second = _DECAY
-        scales = 1 - first**state.steps, 1 - second**state.steps
-        kernels.steps.adam(
-            state.w, state.first, state.second, gradient, rate, first, second, *scales, _SMALL
-        )
+    def _penalty(self, w: FloatArray) -> float:
+        return 0.5 * self.settings.l2 * float(w @ w)
 
     def _iterations(self, state: State) -> None:
         """Make up to 10 iterations of L-BFGS, and end where it has converged."""
@@ -225,9 +222,9 @@ class Trainer:
         last: dict[str, Any] = {}
 
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
-            sums = self._sums(self.batch.chunks(w, self.pairs))
+            sums = self._sums(self.batch.chunks(w, self.pairs), Sums(np.zeros_like(w)))
             value, gradient = sums.mean()
-            last["value"] = value + 0.5 * self.settings.l2 * float(w @ w)
+            last["value"] = value + self._penalty(w)
             last["gradient"] = gradient + self.settings.l2 * w
             return last["value"], last["gradient"]
 
@@ -269,8 +266,8 @@ class Trainer:
         return min(errors[-patience:]) >= min(errors[:-patience])
 
     @staticmethod
-    def _sums(chunks: Iterable[Chunk]) -> Sums:
-        total: Sums | None = None
+    def _sums(chunks: Iterable[Chunk], total: Sums | None = None) -> Sums:
+        """Return the sums of the chunks, added to `total`."""
         for chunk in chunks:
             for outcome in chunk.outcomes:
                 if outcome.error is not None:

@@ -8,7 +8,8 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import edit_distance
 from fstgrad.training.sequence import SequenceModel
-from fstgrad.training.templates import TemplateFeatures, Window
+from fstgrad.training.template_features import TemplateFeatures
+from fstgrad.training.templates import Window
 from fstgrad.training.trainer import State
 
 ABC = fg.Alphabet("xyz")
@@ -63,16 +64,18 @@ def test_kernels_equal_numpy():
     from fstgrad.training.kernels.templates import gather, scatter
 
     rng = np.random.default_rng(0)
-    starts, ids = np.array([0, 3, 3, 5]), np.array([1, 1, 4, 0, 1])
-    weights, out = rng.normal(size=(5, 2)), np.empty((3, 2))
-    gather(starts, ids, weights, out)
-    np.testing.assert_allclose(out[0], 2 * weights[1] + weights[4], rtol=1e-15)
+    starts, ids, copies = np.array([0, 3, 3, 5]), np.array([1, 1, 4, 0, 1]), np.array([1, -1, -1])
+    first, symbol = np.array([0, 2, 4, 4, 4, 6]), np.array([0, 1, 1, 2, 0, 2])  # 2: the copy
+    encoded = starts, ids, copies, first, symbol
+    weights, out = rng.normal(size=6), np.empty((3, 2))
+    gather(*encoded, weights, out)
+    own = 2 * weights[2] + 2 * weights[3] + weights[5]  # the copy is symbol 1 at position 0
+    np.testing.assert_allclose(out[0], [weights[4], own], rtol=1e-15)
     assert (out[1] == 0).all()
-    np.testing.assert_allclose(out[2], weights[0] + weights[1], rtol=1e-15)
-    added = weights.copy()
-    scatter(starts, ids, out, added)
-    np.add.at(weights, ids, out[[0, 0, 0, 2, 2]])
-    np.testing.assert_allclose(added, weights, rtol=1e-15)
+    np.testing.assert_allclose(out[2], [weights[0], weights[1] + weights[2]], rtol=1e-15)
+    table, added = rng.normal(size=(3, 2)), np.zeros(6)
+    scatter(*encoded, table, added)
+    assert np.vdot(added, weights) == pytest.approx(np.vdot(table, out), rel=1e-14)
 
 
 def test_the_centre_is_the_position_of_aligned_symbols():

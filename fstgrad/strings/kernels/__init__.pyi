@@ -1,4 +1,5 @@
 from . import arrays as arrays
+from . import bigrams as bigrams
 from . import chain as chain
 from . import log_passes as log_passes
 from . import passes as passes

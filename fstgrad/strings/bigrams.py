@@ -1,0 +1,115 @@
+"""Bigram scores that are sums of emissions and transitions: what a gradient step costs there.
+
+score[t, x, y] = emissions[t, y] + transitions[x, y], with the row n of the transitions for the
+start.  The same values as `solve` and `tangent` of that table: only n (n + 1) + l n exponentials
+are taken, and the marginals come back as their sums over contexts and over positions.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InfeasibleError
+from fstgrad.strings import kernels
+from fstgrad.strings.kernels.arrays import Dual
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, solve
+from fstgrad.strings.tangents import tangent
+
+
+class Bigrams(NamedTuple):
+    """Emissions (l, n) and transitions (n + 1, n), log-weights in nats."""
+
+    emissions: FloatArray
+    transitions: FloatArray
+
+    @property
+    def table(self) -> FloatArray:
+        """The scores (l, n + 1, n)."""
+        return self.emissions[:, None, :] + self.transitions
+
+    def of(self, ids: np.ndarray) -> float:
+        """Return the score of one string."""
+        before = np.concatenate([[self.emissions.shape[1]], ids[:-1]])
+        single = self.emissions[np.arange(len(ids)), ids]
+        return float(single.sum() + self.transitions[before, ids].sum())
+
+
+def solve_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, Bigrams]:
+    """Return log Z in nats and the marginals, summed over contexts and over positions.
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    """
+    weighed = _weights(scores, b.spread, is_complete=b.is_complete)
+    if weighed is None:
+        log_z, terms = solve(scores.table, b)
+        return log_z, _folded(terms)
+    table, shift = weighed
+    layout = b.bigram_layout
+    total = kernels.passes.real_pass(table, layout.walk, layout.weight, layout.final, 2)
+    if total == -np.inf:
+        raise InfeasibleError(NO_STRING)
+    return total + shift + layout.shift + b.initial, _folded(table)
+
+
+def risk_of_bigrams(scores: Bigrams, b: LossAutomaton) -> tuple[float, float, Bigrams]:
+    """Return log Z without the loss, E[L] and its gradient in emissions and transitions.
+
+    Raises
+    ------
+    InfeasibleError
+        No string has a finite score and a finite loss.
+    """
+    weighed = _weights(scores, 0.0, is_complete=b.is_complete)
+    if weighed is None:
+        solved = tangent(scores.table, b, scale=0, slope=1)
+        return solved.log_partition, solved.slope, _folded(solved.change)
+    table, shift = weighed
+    layout, change = b.bigram_layout, np.zeros(table.shape)
+    log_z, expected = kernels.tangents.tangent_pass(
+        Dual(table, change),
+        layout.walk,
+        Dual(layout.unweighted, layout.cost),
+        Dual(np.ones(len(layout.final)), layout.final_cost),
+        False,
+        2,
+    )
+    if log_z == -np.inf:
+        raise InfeasibleError(NO_STRING)
+    return log_z + shift, expected + b.initial, _folded(change)
+
+
+def _weights(
+    scores: Bigrams, spread: float, *, is_complete: bool
+) -> tuple[FloatArray, float] | None:
+    """Return exp(score) over the largest of each position, and the log of what was divided out.
+
+    None where they need more than the range of floats, or are not finite: `ScoreTable` has the
+    bounds; here the largest transition is taken for each position, so one column more may be lost.
+    """
+    emissions, transitions = scores
+    if not (np.isfinite(emissions).all() and np.isfinite(transitions).all()):
+        return None
+    largest, most = emissions.max(axis=1), float(transitions.max())
+    if is_complete:
+        need = 3.0 * float(np.ptp(transitions, axis=0).max())
+    else:
+        need = float(np.ptp(emissions, axis=1).sum() + len(emissions) * np.ptp(transitions))
+    if not need + spread <= SAFE_RANGE:
+        return None
+    length, n = emissions.shape
+    table = np.empty((length, n + 1, n))
+    single = np.exp(emissions - largest[:, None])
+    kernels.bigrams.spread(single, np.exp(transitions - most), table)
+    return table, float(largest.sum()) + length * most
+
+
+def _folded(table: FloatArray) -> Bigrams:
+    length, contexts, n = table.shape
+    sums = Bigrams(np.empty((length, n)), np.zeros((contexts, n)))
+    kernels.bigrams.fold(table, *sums)
+    return sums

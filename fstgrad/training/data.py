@@ -1,0 +1,49 @@
+"""What a model is fitted to: pairs of sequences, and a loss by name."""
+
+from collections.abc import Callable, Sequence
+
+from fstgrad import losses
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import items, one_of
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import Loss
+from fstgrad.training.sums import XY
+from fstgrad.training.templates import as_input
+
+Sequences = Sequence[Sequence[str]]
+NAMED: dict[str, Callable[[Alphabet], Loss]] = {
+    "edit": losses.EditDistance,
+    "hamming": losses.Hamming,
+    "ngram": losses.NGram,
+    "smith-waterman": losses.SmithWaterman,
+}
+
+
+def paired(X: Sequences, Y: Sequences) -> list[XY]:
+    """Return the pairs of inputs and targets.
+
+    Raises
+    ------
+    InvalidInputError
+        Another number of targets than of inputs, none at all, or an empty target.
+    """
+    X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
+    if len(X) != len(Y):
+        raise InvalidInputError(f"X has {len(X)} inputs and Y {len(Y)} targets; pair them")
+    if len(X) == 0:
+        raise InvalidInputError("X is empty; give at least one pair")
+    for i, y in enumerate(Y):
+        if len(y) == 0:
+            raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
+    return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+
+
+def made_loss(
+    loss: str | Loss | Callable[[Alphabet], Loss] | None, alphabet: Alphabet
+) -> Loss | None:
+    """Return a loss from its name, itself, or a function of the alphabet."""
+    if isinstance(loss, str):
+        return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
+    if loss is None or isinstance(loss, Loss):
+        return loss
+    return loss(alphabet)

@@ -1,0 +1,86 @@
+"""Optimizers of minibatches: where the weights go after the gradient of each step.
+
+All of them move weights by a rate that falls linearly to zero over the steps of the training, and
+pay the penalty l2/2 |w|^2 in every step.  "adagrad" and "sgd" visit only the weights that the
+gradient touches; "adam" visits all of them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.training import kernels
+from fstgrad.training.batch import Sums
+
+Optimizer = Literal["adagrad", "adam", "sgd", "lbfgs"]
+OPTIMIZERS: tuple[Optimizer, ...] = ("adagrad", "adam", "sgd", "lbfgs")
+_DECAY = (0.9, 0.999)  # of the two moments of Adam
+
+
+@dataclass
+class Steps:
+    """The steps of one epoch.
+
+    Attributes
+    ----------
+    optimizer : "adagrad", "adam" or "sgd"
+    rate, l2 : float
+    steps : int, of the whole training
+    w, first, second : (d,) the weights; the moments of Adam; `second` has the squares of Adagrad
+    taken : int, steps so far
+    """
+
+    optimizer: Optimizer
+    rate: float
+    l2: float
+    steps: int
+    w: FloatArray
+    first: FloatArray
+    second: FloatArray
+    taken: int
+
+    def __post_init__(self) -> None:
+        """Begin with all penalties paid."""
+        self._paid = np.zeros_like(self.w)
+        self._all = np.arange(len(self.w))
+        self._so_far = 0.0
+
+    def take(self, sums: Sums) -> None:
+        """Make one step along the mean gradient of some pairs."""
+        rate = self.rate * max(0.0, 1 - self.taken / self.steps)
+        self.taken += 1
+        gradient = sums.gradient / sums.done
+        places = self._all if sums.places is None else sums.places
+        if self.optimizer == "adam":
+            self._adam(rate, gradient, sums)
+        elif self.optimizer == "adagrad":
+            rates = rate, self._so_far, self.l2
+            kernels.steps.adagrad(self.w, self.second, self._paid, places, gradient, rates)
+            self._so_far += rate
+        else:
+            before = self._so_far
+            kept = 1 - rate * self.l2
+            self._so_far += math.log(kept) if kept > 0 else -np.inf
+            own = rate, self.l2, before, self._so_far
+            kernels.steps.sgd(self.w, self._paid, places, gradient, own)
+
+    def catch_up(self) -> None:
+        """Pay the penalties of all weights, at the end of the epoch."""
+        if self.optimizer == "adagrad":
+            kernels.steps.adagrad_catch_up(self.w, self.second, self._paid, self._so_far, self.l2)
+        elif self.optimizer == "sgd":
+            kernels.steps.sgd_catch_up(self.w, self._paid, self._so_far)
+
+    def _adam(self, rate: float, gradient: FloatArray, sums: Sums) -> None:
+        whole: Any = gradient
+        if sums.places is not None:
+            whole = np.zeros_like(self.w)
+            whole[sums.places] = gradient
+        first, second = _DECAY
+        scales = 1 - first**self.taken, 1 - second**self.taken
+        kernels.steps.adam(
+            self.w, self.first, self.second, whole, (rate, first, second, *scales, self.l2)
+        )

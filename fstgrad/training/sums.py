@@ -1,0 +1,112 @@
+"""What became of pairs: outcomes, and sums of values and gradients."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.training.pair_gradient import NAN, Method, PairGradient
+
+CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
+
+XY = tuple[Any, SequenceLike]
+Item = XY | FstgradError  # an error stands for a pair that could not be read
+
+
+class Outcome(NamedTuple):
+    """What became of one pair: the numbers of `PairGradient`, or an error.
+
+    place : position of the pair in the input.
+    seconds : wall time of the pair.
+    """
+
+    place: int
+    seconds: float
+    value: float = NAN
+    log_partition: float = NAN
+    states: int = 0
+    method: Method = "exact"
+    standard_error: float = 0.0
+    effective_samples: float = NAN
+    error: FstgradError | None = None
+    cap: float = NAN
+    lower: float = NAN
+    upper: float = NAN
+    reason: str = ""
+    proposal: str = ""
+    is_reliable: bool = True
+
+
+@dataclass
+class Sums:
+    """Sums over the pairs so far, in the order of the input.
+
+    gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
+    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
+    places : (k,) the weights whose gradient is in `gradient` (k,), each once, where all others are
+    zero; None where `gradient` has all weights.
+    """
+
+    gradient: FloatArray
+    value: float = 0.0
+    variance: float = 0.0
+    done: int = 0
+    failed: int = 0
+    gap: float = 0.0
+    places: IntArray | None = None
+
+    def add(self, other: "Sums") -> None:
+        """Add the sums of the next chunk."""
+        if other.places is None:
+            if self.places is not None:
+                raise InvalidInputError("the sums of few weights cannot take those of all")
+            self.gradient += other.gradient
+        elif self.places is None:
+            self.gradient[other.places] += other.gradient
+        else:
+            both = np.concatenate([self.places, other.places])
+            self.places, where = np.unique(both, return_inverse=True)
+            values = np.concatenate([self.gradient, other.gradient])
+            self.gradient = np.bincount(where, values).astype(np.float64)
+        self.value += other.value
+        self.variance += other.variance
+        self.done += other.done
+        self.failed += other.failed
+        self.gap += other.gap
+
+    def count(self, part: PairGradient) -> None:
+        """Add all of a pair but its gradient."""
+        self.value += part.value
+        self.variance += part.standard_error**2
+        self.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
+        self.done += 1
+
+    def mean(self) -> tuple[float, FloatArray]:
+        """Return the mean objective and gradient of the pairs without an error.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such pair.
+        """
+        if not self.done:
+            failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"
+            raise InvalidInputError(f"{failed}; give at least one pair that can be computed")
+        return self.value / self.done, self.gradient / self.done
+
+
+class Chunk(NamedTuple):
+    """The outcomes of up to 16 consecutive pairs and their sums."""
+
+    outcomes: tuple[Outcome, ...]
+    sums: Sums
+
+
+def outcome_of(place: int, seconds: float, part: PairGradient) -> Outcome:
+    """Return what became of a pair that was computed."""
+    numbers = part._asdict()
+    del numbers["gradient"]
+    return Outcome(place, seconds, **numbers)

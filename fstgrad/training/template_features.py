@@ -1,0 +1,254 @@
+"""TemplateFeatures: pairs of a name and a symbol of y, and q-grams of y, as a sparse linear map."""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.errors import InvalidInputError
+from fstgrad.training import kernels
+from fstgrad.training.features import Features, context_shape
+from fstgrad.training.templates import Tagged, Template
+from fstgrad.training.vocabulary import Names, Vocabulary, vocabulary_of
+
+_KEPT = 2**16  # inputs whose names are remembered
+
+
+class Pairs(NamedTuple):
+    """The pairs of a name and a symbol that have weights.
+
+    Attributes
+    ----------
+    first : (F + 1,) int64, name f has the weights first[f] .. first[f + 1] - 1
+    symbol : (P,) int64, the symbol of each; n stands for the copy of the symbol of x
+    """
+
+    first: IntArray
+    symbol: IntArray
+
+    @classmethod
+    def all(cls, names: int, n: int) -> "Pairs":
+        """Return all pairs, without copies."""
+        return cls(np.arange(names + 1) * n, np.tile(np.arange(n), names))
+
+
+class Encoded(NamedTuple):
+    """Outputs for features: the active names of all positions, one output after another.
+
+    Attributes
+    ----------
+    starts, ids : as in `Active`
+    copies : (positions,) int64, the symbol of y that is a copy of that of x, -1 where there is none
+    """
+
+    starts: IntArray
+    ids: IntArray
+    copies: IntArray
+
+
+class TemplateFeatures(Features):
+    """Features (name, y_s) for the active names of position s, and the q-grams of y.
+
+    score[s, z] = sum over names f of (x, s) of W[f, y_s] + sum_{r=2..q} V_r[y[s-r+1 .. s]], with
+    symbols before the start among the contexts.  W has the pairs (name, symbol) of `pairs`, all
+    others are 0; a pair of a name and "the copy" counts where y_s is the copy of x_s.  w holds the
+    pairs and V_2, ..., V_q in a row.  Costs O(pairs of the names + l n^q).  Names that are not in
+    the vocabulary are left out.
+
+    Parameters
+    ----------
+    alphabet : Alphabet of n symbols
+    order : int
+        q >= 1.
+    template : callable (x, s, l) -> iterable of str
+    names : sequence of str, or Vocabulary
+        The F names.
+    pairs : Pairs, optional
+        All pairs if left out.
+    copies : mapping of symbols of x to ids of y, optional
+        Which symbol of y is the copy of a symbol of x.
+
+    Attributes
+    ----------
+    chunks : dict
+        What training keeps of its pairs from one pass to the next.
+
+    Examples
+    --------
+    >>> from fstgrad.training.templates import Window
+    >>> features = TemplateFeatures(Alphabet("ab"), 1, Window(0, 1), ["0 x"])
+    >>> features.scores(np.array([1.0, 2.0]), "xy", length=2)
+    array([[1., 2.],
+           [0., 0.]])
+    """
+
+    def __init__(
+        self,
+        alphabet: Alphabet,
+        order: int,
+        template: Template,
+        names: Sequence[str] | Vocabulary,
+        pairs: Pairs | None = None,
+        copies: Mapping[str, int] | None = None,
+    ) -> None:
+        self.alphabet = alphabet
+        self.order = positive_integer("order", order)
+        self.template = template
+        self.vocabulary = Names(template, names) if isinstance(names, Sequence) else names
+        self.copies = {} if copies is None else dict(copies)
+        n = len(alphabet)
+        self.pairs = Pairs.all(len(self.vocabulary), n) if pairs is None else pairs
+        self._kept: dict[tuple[Any, int], Encoded] = {}
+        self._blocks = [context_shape(alphabet, r) for r in range(2, order + 1)]
+        sizes = [len(self.pairs.symbol), *(int(np.prod(block)) for block in self._blocks)]
+        self._ends = list(itertools.accumulate(sizes))
+        self.chunks: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a file or another process needs: not what is kept from pass to pass."""
+        state: dict[str, Any] = {**self.__dict__, "_kept": {}, "chunks": {}}
+        state.pop("scratch", None)
+        return state
+
+    @cached_property
+    def scratch(self) -> FloatArray:
+        """Zeros (d,) to add gradients in; who writes there puts the zeros back."""
+        return np.zeros(self.shape)
+
+    @classmethod
+    def from_data(
+        cls,
+        alphabet: Alphabet,
+        order: int,
+        template: Template,
+        inputs: Iterable[tuple[Sequence[str], int]],
+        *,
+        min_count: int = 1,
+    ) -> "TemplateFeatures":
+        """Return all pairs of symbols with names that occur `min_count` times at (x, l).
+
+        Raises
+        ------
+        InvalidInputError
+            No name is left.
+        """
+        return cls(alphabet, order, template, vocabulary_of(template, inputs, min_count))
+
+    @classmethod
+    def from_pairs(
+        cls,
+        alphabet: Alphabet,
+        order: int,
+        template: Template,
+        data: Sequence[tuple[Any, Sequence[str]]],
+        *,
+        min_count: int = 1,
+        copies: Mapping[str, int] | None = None,
+    ) -> "TemplateFeatures":
+        """Return the pairs of names and symbols that occur in data (x, y).
+
+        Names must occur `min_count` times; the copy is paired with a name where y_s is the copy
+        of x_s at a position of that name.
+
+        Raises
+        ------
+        InvalidInputError
+            No name is left.
+        """
+        inputs = [(x, len(y)) for x, y in data]
+        found = vocabulary_of(template, inputs, min_count)
+        n = len(alphabet)
+        seen = cls(alphabet, order, template, found, Pairs.all(0, n), copies)
+        encoded = seen.encode(inputs)
+        gold = np.concatenate([alphabet.encode(y, name="y") for _, y in data])
+        places = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
+        names, symbol = np.divmod(places, n + 1)
+        first = np.searchsorted(names, np.arange(len(found) + 1))
+        return cls(alphabet, order, template, found, Pairs(first, symbol), copies)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the vocabulary, as text."""
+        return self.vocabulary.names
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape (d,) of w."""
+        return (self._ends[-1],)
+
+    def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
+        """Return the score table of strings of a length given x; w is not looked through."""
+        single, grams = self.parts(w, x, length)
+        table = np.empty((length, *context_shape(self.alphabet, self.order)))
+        table[:] = single.reshape(length, *(1,) * (self.order - 1), -1)
+        for gram in grams:
+            table += gram
+        return table
+
+    def parts(self, w: npt.ArrayLike, x: Any, length: int) -> tuple[FloatArray, list[FloatArray]]:
+        """Return the scores of single symbols (l, n), and V_2, ..., V_q, whose sum is the table."""
+        encoded = self._encoded(x, positive_integer("length", length))
+        return self.emissions(w, encoded), self.grams(self._weights(w))
+
+    def emissions(self, w: npt.ArrayLike, encoded: Encoded) -> FloatArray:
+        """Return the scores of single symbols at all positions, (positions, n)."""
+        single = np.empty((len(encoded.copies), len(self.alphabet)))
+        kernels.templates.gather(*encoded, *self.pairs, self._weights(w), single)
+        return single
+
+    def grams(self, w: FloatArray) -> list[FloatArray]:
+        """Return views of V_2, ..., V_q, (n+1, ..., n+1, n) each."""
+        parts = zip(self._ends[:-1], self._ends[1:], self._blocks, strict=True)
+        return [w[start:end].reshape(block) for start, end, block in parts]
+
+    def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
+        """Add the adjoint; only the weights of the active names and the q-grams are touched."""
+        single = table.sum(axis=tuple(range(1, self.order)))
+        self.accumulate_emissions(single, self._encoded(x, len(table)), out)
+        total = table.sum(axis=0)
+        for r, gram in enumerate(self.grams(out), start=2):
+            gram += total.sum(axis=tuple(range(self.order - r)))
+
+    def accumulate_emissions(self, single: FloatArray, encoded: Encoded, out: FloatArray) -> None:
+        """Add the adjoint of `emissions` applied to (positions, n)."""
+        table = np.ascontiguousarray(single)
+        kernels.templates.scatter(*encoded, *self.pairs, table, out)
+
+    def encode(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
+        """Return the active names and the copies of all positions of outputs (x, l)."""
+        active = self.vocabulary.active(inputs)
+        if not self.copies:
+            return Encoded(*active, np.full(len(active.starts) - 1, -1))
+        return Encoded(*active, np.concatenate([self._copies(x, length) for x, length in inputs]))
+
+    def support(self, ids: IntArray) -> IntArray:
+        """Return the weights of names that are active, each once, and those of the q-grams."""
+        first = self.pairs.first
+        places = np.empty(int((first[ids + 1] - first[ids]).sum()), dtype=np.int64)
+        seen = np.zeros(len(first) - 1, dtype=np.bool_)
+        count = kernels.templates.touched(ids, first, seen, places)
+        return np.concatenate([places[:count], np.arange(self._ends[0], self._ends[-1])])
+
+    def _copies(self, x: Any, length: int) -> IntArray:
+        symbols = x.symbols if isinstance(x, Tagged) else x
+        centres = (2 * np.arange(length) + 1) * len(symbols) // (2 * length)
+        return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
+
+    def _weights(self, w: npt.ArrayLike) -> FloatArray:
+        weights = np.ascontiguousarray(w, dtype=np.float64)
+        if weights.shape != self.shape:
+            raise InvalidInputError(f"w has shape {weights.shape}; the shape must be {self.shape}")
+        return weights
+
+    def _encoded(self, x: Sequence[str], length: int) -> Encoded:
+        key = (x if isinstance(x, Tagged) else tuple(x), length)
+        if key not in self._kept:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[key] = self.encode([(x, length)])
+        return self._kept[key]

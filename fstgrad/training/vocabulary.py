@@ -1,0 +1,207 @@
+"""Vocabularies: the names of features that have weights, and their numbers at each position.
+
+- `Names` : of any template, by text.
+- `WindowNames` : of `Window`, by numbers: all positions of all inputs in one compiled loop.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.training import kernels
+from fstgrad.training.templates import Tagged, Template, Window
+
+_BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
+
+
+class Active(NamedTuple):
+    """The active names of the positions of some outputs: ids[starts[s] : starts[s + 1]]."""
+
+    starts: IntArray
+    ids: IntArray
+
+
+class Names:
+    """The names that a template gives, by their text.
+
+    Parameters
+    ----------
+    template : callable (x, s, l) -> iterable of str
+    names : sequence of str
+    """
+
+    def __init__(self, template: Template, names: Sequence[str]) -> None:
+        self.template = template
+        self.names = tuple(names)
+        self._number = {name: i for i, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self.names)
+
+    @classmethod
+    def of(cls, template: Template, inputs: Sequence[tuple[Any, int]], min_count: int) -> "Names":
+        """Return the names that occur `min_count` times at (x, l) of the inputs."""
+        counts: Counter[str] = Counter()
+        for x, length in inputs:
+            for s in range(length):
+                counts.update(template(x, s, length))
+        return cls(template, sorted(name for name, count in counts.items() if count >= min_count))
+
+    def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
+        """Return the numbers of the active names of all positions of (x, l), one after another."""
+        known = [
+            [self._number[f] for f in self.template(x, s, length) if f in self._number]
+            for x, length in inputs
+            for s in range(length)
+        ]
+        starts = np.cumsum([0, *map(len, known)], dtype=np.int64)
+        return Active(starts, np.array(list(itertools.chain.from_iterable(known)), dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class WindowNames:
+    """The names of a `Window`, as keys (see `kernels.windows`).
+
+    Attributes
+    ----------
+    template : Window
+    symbols, sides : of the inputs, and side symbols
+    keys : (F,) int64, ascending
+    """
+
+    template: Window
+    symbols: tuple[str, ...]
+    sides: tuple[str, ...]
+    keys: IntArray
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self.keys)
+
+    @classmethod
+    def of(
+        cls, template: Window, inputs: Sequence[tuple[Any, int]], min_count: int
+    ) -> "WindowNames":
+        """Return the names that occur `min_count` times at (x, l) of the inputs."""
+        symbols = {symbol for x, _ in inputs for symbol in _symbols(x)}
+        sides = {side for x, _ in inputs for side in _sides(x)}
+        empty = cls(template, tuple(sorted(symbols)), tuple(sorted(sides)), np.zeros(0, np.int64))
+        keys, counts = np.unique(empty._keys(inputs)[1], return_counts=True)
+        return cls(template, empty.symbols, empty.sides, keys[counts >= min_count])
+
+    @property
+    def base(self) -> int:
+        """The base of the keys."""
+        return len(self.symbols) + _FIRST
+
+    @property
+    def largest(self) -> int:
+        """A bound of the keys."""
+        width, span = self.template.width, self.template.span
+        above = (2 * width + 2) * self.base**span
+        bound: int = above + len(self.sides) * kernels.windows.KINDS * self.base**3
+        return bound
+
+    def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
+        """Return the numbers of the active names of all positions of (x, l), one after another."""
+        found = kernels.windows.find_keys(*self._keys(inputs), self.keys, self._slots)
+        return Active(*found)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names as text, those that the template yields."""
+        return tuple(self._text(key) for key in self.keys.tolist())
+
+    def _keys(self, inputs: Sequence[tuple[Any, int]]) -> tuple[IntArray, IntArray]:
+        if self.largest >= 2**63:
+            raise InvalidInputError(
+                f"spans of {self.template.span} of {len(self.symbols):,} symbols are more than can "
+                "be numbered; take a smaller span"
+            )
+        digit, side = self._digit, self._side
+        xs = [[digit.get(symbol, -1) for symbol in _symbols(x)] for x, _ in inputs]
+        sides = [[side.get(name, -1) for name in _sides(x)] for x, _ in inputs]
+        return kernels.windows.window_keys(
+            *_concatenated(xs),
+            *_concatenated(sides),
+            np.array([length for _, length in inputs], dtype=np.int64),
+            (self.template.width, self.template.span, self.base),
+        )
+
+    @cached_property
+    def _digit(self) -> dict[str, int]:
+        return {symbol: i for i, symbol in enumerate(self.symbols, start=_FIRST)}
+
+    @cached_property
+    def _side(self) -> dict[str, int]:
+        return {side: i for i, side in enumerate(self.sides)}
+
+    @cached_property
+    def _slots(self) -> IntArray:
+        """The keys by their hash."""
+        slots = np.full(1 << (2 * len(self.keys) + 1).bit_length(), -1, dtype=np.int64)
+        kernels.windows.hash_keys(self.keys, slots)
+        return slots
+
+    def _text(self, key: int) -> str:
+        width, span, base = self.template.width, self.template.span, self.base
+        tail = base**span
+        offset, digits = divmod(key, tail)
+        if offset <= 2 * width:
+            return " ".join([str(offset - width), *self._spelled(digits, span)])
+        if offset == 2 * width + 1:
+            return "bias"
+        number, payload = divmod(key - (2 * width + 2) * tail, base**3)
+        side, kind = divmod(number, kernels.windows.KINDS)
+        name = f"tag {self.sides[side]}"
+        if kind == 0:
+            return name
+        spelled = str(payload) if kind == 2 else " ".join(self._spelled(payload, 3))
+        return f"{name}|{('', '0', 'end', '-2..0')[kind]} {spelled}"
+
+    def _spelled(self, digits: int, most: int) -> list[str]:
+        """Return the symbols of the digits that are not 0, the boundary as the empty one."""
+        read = [digits // self.base**i % self.base for i in range(most - 1, -1, -1)]
+        return ["" if d == _BOUNDARY else self.symbols[d - _FIRST] for d in read if d]
+
+
+Vocabulary = Names | WindowNames
+
+
+def vocabulary_of(
+    template: Template, inputs: Iterable[tuple[Any, int]], min_count: int
+) -> Vocabulary:
+    """Return the names that occur `min_count` times at (x, l) of `inputs`.
+
+    Raises
+    ------
+    InvalidInputError
+        No name is left.
+    """
+    kind: Any = WindowNames if isinstance(template, Window) else Names
+    found: Vocabulary = kind.of(template, list(inputs), min_count)
+    if not len(found):
+        raise InvalidInputError(f"no feature occurs min_count={min_count} times; lower min_count")
+    return found
+
+
+def _symbols(x: Any) -> Sequence[str]:
+    return x.symbols if isinstance(x, Tagged) else x
+
+
+def _sides(x: Any) -> tuple[str, ...]:
+    return (*x.tags, ";".join(x.tags)) if isinstance(x, Tagged) else ()
+
+
+def _concatenated(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
+    """Return all numbers in a row, and where each list begins."""
+    numbers = np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64)
+    return numbers, np.cumsum([0, *map(len, lists)], dtype=np.int64)
