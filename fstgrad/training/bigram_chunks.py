@@ -18,9 +18,8 @@ from fstgrad.strings.bigrams import Bigrams, risk_of_bigrams, solve_bigrams
 from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.training import kernels
 from fstgrad.training.objective import PairObjective
-from fstgrad.training.pair_gradient import PairGradient
-from fstgrad.training.sums import Chunk, Item, Outcome, Sums, outcome_of
-from fstgrad.training.template_features import Encoded, TemplateFeatures
+from fstgrad.training.sums import Chunk, Item, Outcome, Sums
+from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
 
 _KEPT = 2**14  # chunks whose numbers are remembered
 _KINDS = ("softmax-margin", "risk", "crf")
@@ -36,7 +35,8 @@ class Coded(NamedTuple):
     gold : (positions,) int64, the symbols of y
     before : (positions,) the symbol before each, n at the start
     ends : (k + 1,) int64, where the outputs begin
-    support : the weights that the chunk touches
+    pairs_of_names : the pairs of the names of the chunk; `encoded` has their numbers here
+    support : the weights that the chunk touches, those of `pairs_of_names` first
     """
 
     pairs: list[Item]
@@ -46,6 +46,7 @@ class Coded(NamedTuple):
     gold: IntArray
     before: IntArray
     ends: IntArray
+    pairs_of_names: Pairs
     support: IntArray
 
 
@@ -66,30 +67,18 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
     started, features = time.perf_counter(), cast(TemplateFeatures, objective.features)
     coded = _coded(features, first, list(pairs))
-    scores = Bigrams(features.emissions(w, coded.encoded), features.grams(w)[0])
+    scores = _scores(features, w, coded)
     change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))
-    found: dict[int, PairGradient] = {}
-    errors = dict(coded.errors)
     if objective.kind == "crf" or objective.loss is None:
-        found = _likelihoods(scores, coded, change)
+        found, errors = _likelihoods(scores, coded, change), coded.errors
     else:
-        for k, place in enumerate(coded.places):
-            part = slice(coded.ends[k], coded.ends[k + 1])
-            own = scores._replace(emissions=scores.emissions[part])
-            try:
-                found[place] = _with_loss(objective, own, coded.gold[part], change, part)
-            except FstgradError as error:
-                errors[place] = error
-    sums = Sums(_gradient(features, coded, change), failed=len(errors), places=coded.support)
+        found, errors = _with_losses(objective, scores, coded, change)
+    sums = Sums(_gradient(coded, change), failed=len(errors), places=coded.support)
     each = (time.perf_counter() - started) / max(1, len(pairs))
-    outcomes = []
-    for place in range(len(pairs)):
-        if place in errors:
-            failure = errors[place].with_traceback(None)
-            outcomes.append(Outcome(first + place, each, error=failure))
-        else:
-            outcomes.append(outcome_of(first + place, each, found[place]))
-            sums.count(found[place])
+    outcomes = [found[i]._replace(place=first + i, seconds=each) for i in sorted(found)]
+    sums.value, sums.done = sum(outcome.value for outcome in outcomes), len(outcomes)
+    for i, error in sorted(errors.items()):
+        outcomes.insert(i, Outcome(first + i, each, error=error.with_traceback(None)))
     return Chunk(tuple(outcomes), sums)
 
 
@@ -123,16 +112,27 @@ def _code(features: TemplateFeatures, pairs: list[Item]) -> Coded:
         places.append(place)
         inputs.append((pair[0], len(ids)))
         gold.append(ids)
-    encoded = features.encode(inputs)
+    starts, ids, copies = features.encode(inputs)
+    names, own = np.unique(ids, return_inverse=True)
     ends = np.cumsum([0, *map(len, gold)], dtype=np.int64)
     symbols = np.concatenate([np.zeros(0, dtype=np.int64), *gold])
     before = np.concatenate([np.full(min(1, len(symbols)), n), symbols[:-1]])
     before[ends[:-1]] = n
-    support = features.support(encoded.ids)
-    return Coded(pairs, places, errors, encoded, symbols, before, ends, support)
+    chosen, support = features.chosen(names)
+    encoded = Encoded(starts, own.astype(np.int64), copies)
+    return Coded(pairs, places, errors, encoded, symbols, before, ends, chosen, support)
 
 
-def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> dict[int, PairGradient]:
+def _scores(features: TemplateFeatures, w: FloatArray, coded: Coded) -> Bigrams:
+    """Return emissions (positions, n) and transitions of all pairs that can be read."""
+    pairs = coded.pairs_of_names
+    single = np.empty((len(coded.gold), len(features.alphabet)))
+    own = w[coded.support[: len(pairs.symbol)]]
+    kernels.templates.gather(*coded.encoded, *pairs, own, single)
+    return Bigrams(single, features.grams(w)[0])
+
+
+def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> dict[int, Outcome]:
     """Return the negative log-likelihoods, and write their derivatives in the scores."""
     if not coded.places:
         return {}
@@ -152,16 +152,30 @@ def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> dict[int, Pa
     change.transitions[:n] = chains.pair_sums(solved, np.ones(len(lengths)))
     change.transitions[n] = solved.node[:, 0].sum(axis=0)
     np.subtract.at(change.transitions, (coded.before, coded.gold), 1.0)
-    numbers = zip(coded.places, solved.log_z.tolist(), gold.tolist(), strict=True)
-    return {
-        place: PairGradient(log_z - score, change.emissions, log_z, 0)
-        for place, log_z, score in numbers
-    }
+    numbers = zip(coded.places, (solved.log_z - gold).tolist(), solved.log_z.tolist(), strict=True)
+    return {place: Outcome(place, 0.0, value, log_z) for place, value, log_z in numbers}
+
+
+def _with_losses(
+    objective: PairObjective, scores: Bigrams, coded: Coded, change: Bigrams
+) -> tuple[dict[int, Outcome], dict[int, FstgradError]]:
+    """Return the margins or risks, and what failed; write their derivatives in the scores."""
+    found: dict[int, Outcome] = {}
+    errors = dict(coded.errors)
+    for k, place in enumerate(coded.places):
+        part = slice(coded.ends[k], coded.ends[k + 1])
+        own = scores._replace(emissions=scores.emissions[part])
+        try:
+            outcome = _with_loss(objective, own, coded.gold[part], change, part)
+            found[place] = outcome._replace(place=place)
+        except FstgradError as error:
+            errors[place] = error
+    return found, errors
 
 
 def _with_loss(
     objective: PairObjective, scores: Bigrams, ids: IntArray, change: Bigrams, part: slice
-) -> PairGradient:
+) -> Outcome:
     """Return the margin or the risk of one pair, and write its derivatives in the scores."""
     b = cast(LossAutomaton, objective.automaton(ids))
     if objective.kind == "risk":
@@ -174,17 +188,16 @@ def _with_loss(
         np.subtract.at(terms.transitions, (before, ids), 1.0)
     change.emissions[part] = terms.emissions
     np.add(change.transitions, terms.transitions, out=change.transitions)
-    own = PairGradient(value, terms.emissions, log_z, b.num_states)
+    own = Outcome(0, 0.0, value, log_z, b.num_states)
     if objective.cap is None:
         return own
     return own._replace(method="capped", cap=float(objective.cap))
 
 
-def _gradient(features: TemplateFeatures, coded: Coded, change: Bigrams) -> FloatArray:
+def _gradient(coded: Coded, change: Bigrams) -> FloatArray:
     """Return the gradient of the weights that the chunk touches."""
-    out = features.scratch
-    features.accumulate_emissions(change.emissions, coded.encoded, out)
-    features.grams(out)[0][:] = change.transitions
-    gradient = np.empty(len(coded.support))
-    kernels.templates.take_out(coded.support, out, gradient)
+    pairs = coded.pairs_of_names
+    gradient = np.zeros(len(coded.support))
+    kernels.templates.scatter(*coded.encoded, *pairs, change.emissions, gradient)
+    gradient[len(pairs.symbol) :] = change.transitions.ravel()
     return gradient

@@ -1,8 +1,8 @@
 """Optimizers of minibatches: where the weights go after the gradient of each step.
 
-All of them move weights by a rate that falls linearly to zero over the steps of the training, and
-pay the penalty l2/2 |w|^2 in every step.  "adagrad" and "sgd" visit only the weights that the
-gradient touches; "adam" visits all of them.
+Both move weights by a rate that falls linearly to zero over the steps of the training, and pay the
+penalty l2/2 |w|^2 in every step.  "sgd" visits only the weights that the gradient touches; "adam"
+visits all of them, as its moments and its penalty move every weight.
 """
 
 import math
@@ -15,8 +15,8 @@ from fstgrad.checks import FloatArray
 from fstgrad.training import kernels
 from fstgrad.training.batch import Sums
 
-Optimizer = Literal["adagrad", "adam", "sgd", "lbfgs"]
-OPTIMIZERS: tuple[Optimizer, ...] = ("adagrad", "adam", "sgd", "lbfgs")
+Optimizer = Literal["adam", "sgd", "lbfgs"]
+OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
 _DECAY = (0.9, 0.999)  # of the two moments of Adam
 
 
@@ -26,10 +26,10 @@ class Steps:
 
     Attributes
     ----------
-    optimizer : "adagrad", "adam" or "sgd"
+    optimizer : "adam" or "sgd"
     rate, l2 : float
     steps : int, of the whole training
-    w, first, second : (d,) the weights; the moments of Adam; `second` has the squares of Adagrad
+    w, first, second : (d,) the weights; the moments of Adam
     taken : int, steps so far
     """
 
@@ -56,10 +56,6 @@ class Steps:
         places = self._all if sums.places is None else sums.places
         if self.optimizer == "adam":
             self._adam(rate, gradient, sums)
-        elif self.optimizer == "adagrad":
-            rates = rate, self._so_far, self.l2
-            kernels.steps.adagrad(self.w, self.second, self._paid, places, gradient, rates)
-            self._so_far += rate
         else:
             before = self._so_far
             kept = 1 - rate * self.l2
@@ -69,9 +65,7 @@ class Steps:
 
     def catch_up(self) -> None:
         """Pay the penalties of all weights, at the end of the epoch."""
-        if self.optimizer == "adagrad":
-            kernels.steps.adagrad_catch_up(self.w, self.second, self._paid, self._so_far, self.l2)
-        elif self.optimizer == "sgd":
+        if self.optimizer == "sgd":
             kernels.steps.sgd_catch_up(self.w, self._paid, self._so_far)
 
     def _adam(self, rate: float, gradient: FloatArray, sums: Sums) -> None:

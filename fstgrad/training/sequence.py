@@ -1,6 +1,5 @@
 """SequenceModel: a log-linear model of strings given an input, trained for a loss."""
 
-import hashlib
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
@@ -28,8 +27,6 @@ from fstgrad.training.template_features import Pairs, TemplateFeatures
 from fstgrad.training.templates import Template, Window, as_input
 from fstgrad.training.trainer import Callback, Settings, State, Trainer
 from fstgrad.training.vocabulary import Vocabulary
-
-_NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 
 
 class SequenceModel(Estimator):
@@ -61,11 +58,11 @@ class SequenceModel(Estimator):
     alphabet : Alphabet, optional
         Of y; the symbols of the training targets if left out.
     optimizer : {"adam", "sgd", "lbfgs"}
-        "lbfgs" takes all pairs in each step; its memory starts anew every 10 iterations.
+        "lbfgs" takes all pairs in each step; its memory starts anew every 20 iterations.
     epochs : int
         Passes over the pairs; iterations of "lbfgs".
     batch_size : int
-        Pairs in a step of "adam" and "sgd", rounded up to whole chunks of 16.  The pairs are put
+        Pairs in a step of "adam" and "sgd", beyond 64 in whole chunks of 64.  The pairs are put
         into batches once; the order of the batches is drawn in every epoch.
     learning_rate : float
         At the start; it falls linearly to zero over the steps of "adam" and "sgd".
@@ -204,7 +201,7 @@ class SequenceModel(Estimator):
             tolerance=self.tolerance,
         )
         path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
-        digest = self._fingerprint(pairs, validation, *([start] if start.any() else []))
+        digest = storage.fingerprint(self, pairs, validation, *([start] if start.any() else []))
         go_on = resume and path is not None and path.exists()
         state = State.start(start)
         if go_on:
@@ -395,13 +392,3 @@ class SequenceModel(Estimator):
 
     def _joined(self, symbols: list[str]) -> Any:
         return "".join(symbols) if self.joined_ else symbols
-
-    def _fingerprint(self, *data: object) -> str:
-        settings = {k: v for k, v in self.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
-        settings["loss"] = self.loss_ and self.loss_.fingerprint
-        if not isinstance(self.features, str):
-            settings["features"] = getattr(self.features, "__qualname__", "own")
-        digest = hashlib.sha256(repr((settings, self.alphabet_.symbols)).encode())
-        for part in data:
-            digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-        return digest.hexdigest()

@@ -1,5 +1,6 @@
 """Trained models in npz files: plain arrays and one JSON text, nothing that is executed."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames
 
 FORMAT = "fstgrad.models 3"
 WHAT = "a model that SequenceModel.save wrote"
+_NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 _LEFT_OUT = ("callbacks", "checkpoint")
 _LONGEST = 2**17  # symbols of an output, or a thousand for each one of the input
 _ARRAYS = {
@@ -76,6 +78,18 @@ def save(model: Any, path: Path) -> None:
         first=pairs.first,
         symbol=pairs.symbol,
     )
+
+
+def fingerprint(model: Any, *data: object) -> str:
+    """Return a digest of settings, loss, alphabet and data: of all that decides the weights."""
+    settings = {k: v for k, v in model.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
+    settings["loss"] = model.loss_ and model.loss_.fingerprint
+    if not isinstance(model.features, str):
+        settings["features"] = getattr(model.features, "__qualname__", "own")
+    digest = hashlib.sha256(repr((settings, model.alphabet_.symbols)).encode())
+    for part in data:
+        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
+    return digest.hexdigest()
 
 
 def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:

@@ -99,7 +99,7 @@ class Sums:
 
 
 class Chunk(NamedTuple):
-    """The outcomes of up to 16 consecutive pairs and their sums."""
+    """The outcomes of some pairs and their sums."""
 
     outcomes: tuple[Outcome, ...]
     sums: Sums

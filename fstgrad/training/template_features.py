@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from fstgrad.checks import FloatArray, IntArray, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
-from fstgrad.training.templates import Tagged, Template
+from fstgrad.training.templates import Tagged, Template, symbols_of
 from fstgrad.training.vocabulary import Names, Vocabulary, vocabulary_of
 
 _KEPT = 2**16  # inputs whose names are remembered
@@ -111,14 +110,7 @@ class TemplateFeatures(Features):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a file or another process needs: not what is kept from pass to pass."""
-        state: dict[str, Any] = {**self.__dict__, "_kept": {}, "chunks": {}}
-        state.pop("scratch", None)
-        return state
-
-    @cached_property
-    def scratch(self) -> FloatArray:
-        """Zeros (d,) to add gradients in; who writes there puts the zeros back."""
-        return np.zeros(self.shape)
+        return {**self.__dict__, "_kept": {}, "chunks": {}}
 
     @classmethod
     def from_data(
@@ -162,6 +154,8 @@ class TemplateFeatures(Features):
         """
         inputs = [(x, len(y)) for x, y in data]
         found = vocabulary_of(template, inputs, min_count)
+        if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
+            copies = None
         n = len(alphabet)
         seen = cls(alphabet, order, template, found, Pairs.all(0, n), copies)
         encoded = seen.encode(inputs)
@@ -226,16 +220,20 @@ class TemplateFeatures(Features):
             return Encoded(*active, np.full(len(active.starts) - 1, -1))
         return Encoded(*active, np.concatenate([self._copies(x, length) for x, length in inputs]))
 
-    def support(self, ids: IntArray) -> IntArray:
-        """Return the weights of names that are active, each once, and those of the q-grams."""
-        first = self.pairs.first
-        places = np.empty(int((first[ids + 1] - first[ids]).sum()), dtype=np.int64)
-        seen = np.zeros(len(first) - 1, dtype=np.bool_)
-        count = kernels.templates.touched(ids, first, seen, places)
-        return np.concatenate([places[:count], np.arange(self._ends[0], self._ends[-1])])
+    def chosen(self, names: IntArray) -> tuple[Pairs, IntArray]:
+        """Return the pairs of some names, numbered anew, and the places of their weights in w.
+
+        Behind those of the pairs are the places of the weights of the q-grams.
+        """
+        first, symbol = self.pairs
+        sizes = first[names + 1] - first[names]
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
+        grams = np.arange(self._ends[0], self._ends[-1])
+        return Pairs(ends, symbol[places]), np.concatenate([places, grams])
 
     def _copies(self, x: Any, length: int) -> IntArray:
-        symbols = x.symbols if isinstance(x, Tagged) else x
+        symbols = symbols_of(x)
         centres = (2 * np.arange(length) + 1) * len(symbols) // (2 * length)
         return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
 

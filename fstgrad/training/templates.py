@@ -51,6 +51,11 @@ def as_input(x: Sequence[str] | Tagged) -> Any:
     return symbols
 
 
+def symbols_of(x: Any) -> Sequence[str]:
+    """Return the symbols of an input, without tags."""
+    return x.symbols if isinstance(x, Tagged) else x
+
+
 @dataclass(frozen=True)
 class Window:
     """The spans of up to `span` symbols of x inside the window around a centre, and a bias.

@@ -1,9 +1,9 @@
-"""Training: Adagrad, Adam, SGD and L-BFGS on the mean objective of pairs, in resumable epochs.
+"""Training: Adam, SGD and L-BFGS on the mean objective of pairs, in resumable epochs.
 
     f(w) = (1/N) sum_i F_i(w) + l2/2 |w|^2
 
 All that an epoch does depends on the state at its start and on (seed, epoch): a run that goes on
-from a checkpoint ends in the same weights.  L-BFGS starts with a fresh memory every 10 iterations,
+from a checkpoint ends in the same weights.  L-BFGS starts with a fresh memory every 20 iterations,
 and its checkpoints lie there.
 """
 
@@ -22,7 +22,8 @@ from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
-ROUND = 10  # iterations of L-BFGS between two checkpoints
+BLOCK = 64  # pairs of a chunk, if minibatches have as many; part of the result, as `CHUNK` is
+ROUND = 20  # iterations of L-BFGS between two checkpoints
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,7 @@ _STATE_TEXT: dict[str, type | tuple[type, ...]] = {
 class State:
     """All that training carries from one epoch to the next.
 
-    w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch;
-        `second` has the squares of Adagrad.
+    w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch.
     steps : number of updates.
     """
 
@@ -155,7 +155,7 @@ class Trainer:
     callbacks : sequence of callable (Epoch)
         One that returns True ends the training.
     save : callable (state)
-        Called after every epoch of minibatches, every 10 iterations of L-BFGS, and at the end.
+        Called after every epoch of minibatches, every 20 iterations of L-BFGS, and at the end.
     """
 
     batch: Batch
@@ -205,9 +205,8 @@ class Trainer:
         """
         order = np.random.default_rng(self.settings.seed).permutation(len(self.pairs))
         shuffled = [self.pairs[i] for i in order]
-        size = min(CHUNK, self.settings.batch_size)
-        chunks = [shuffled[i : i + size] for i in range(0, len(shuffled), size)]
-        numbered = [(k * CHUNK, chunk) for k, chunk in enumerate(chunks)]
+        size = min(BLOCK, self.settings.batch_size)
+        numbered = _chunked(shuffled, size)
         each = -(-self.settings.batch_size // size)
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
 
@@ -215,14 +214,15 @@ class Trainer:
         return 0.5 * self.settings.l2 * float(w @ w)
 
     def _iterations(self, state: State) -> None:
-        """Make up to 10 iterations of L-BFGS, and end where it has converged."""
+        """Make up to 20 iterations of L-BFGS, and end where it has converged."""
         from scipy.optimize import minimize
 
         started = time.perf_counter()
         last: dict[str, Any] = {}
+        chunks = _chunked(self.pairs, BLOCK)
 
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
-            sums = self._sums(self.batch.chunks(w, self.pairs), Sums(np.zeros_like(w)))
+            sums = self._sums(self.batch.numbered(w, chunks), Sums(np.zeros_like(w)))
             value, gradient = sums.mean()
             last["value"] = value + self._penalty(w)
             last["gradient"] = gradient + self.settings.l2 * w
@@ -279,3 +279,9 @@ class Trainer:
         if total is None:
             raise FstgradError("a minibatch without pairs")
         return total
+
+
+def _chunked(pairs: Sequence[XY], size: int) -> list[tuple[int, list[XY]]]:
+    """Return chunks of pairs with the numbers by which `Batch` knows them again."""
+    starts = range(0, len(pairs), size)
+    return [(k * CHUNK, list(pairs[i : i + size])) for k, i in enumerate(starts)]

@@ -16,7 +16,7 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
-from fstgrad.training.templates import Tagged, Template, Window
+from fstgrad.training.templates import Tagged, Template, Window, symbols_of
 
 _BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
 
@@ -91,7 +91,7 @@ class WindowNames:
         cls, template: Window, inputs: Sequence[tuple[Any, int]], min_count: int
     ) -> "WindowNames":
         """Return the names that occur `min_count` times at (x, l) of the inputs."""
-        symbols = {symbol for x, _ in inputs for symbol in _symbols(x)}
+        symbols = {symbol for x, _ in inputs for symbol in symbols_of(x)}
         sides = {side for x, _ in inputs for side in _sides(x)}
         empty = cls(template, tuple(sorted(symbols)), tuple(sorted(sides)), np.zeros(0, np.int64))
         keys, counts = np.unique(empty._keys(inputs)[1], return_counts=True)
@@ -127,7 +127,7 @@ class WindowNames:
                 "be numbered; take a smaller span"
             )
         digit, side = self._digit, self._side
-        xs = [[digit.get(symbol, -1) for symbol in _symbols(x)] for x, _ in inputs]
+        xs = [[digit.get(symbol, -1) for symbol in symbols_of(x)] for x, _ in inputs]
         sides = [[side.get(name, -1) for name in _sides(x)] for x, _ in inputs]
         return kernels.windows.window_keys(
             *_concatenated(xs),
@@ -191,10 +191,6 @@ def vocabulary_of(
     if not len(found):
         raise InvalidInputError(f"no feature occurs min_count={min_count} times; lower min_count")
     return found
-
-
-def _symbols(x: Any) -> Sequence[str]:
-    return x.symbols if isinstance(x, Tagged) else x
 
 
 def _sides(x: Any) -> tuple[str, ...]:

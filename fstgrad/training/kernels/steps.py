@@ -1,58 +1,14 @@
-"""Steps of optimizers on the weights that a gradient touches.
+"""Steps of optimizers.
 
-The penalty l2/2 |w|^2 belongs to every step, also of weights that the gradient leaves alone: what a
-weight misses is made up for when it is touched again, or by `catch_up`.  `done` holds, for each
-weight, the sum of the rates up to which its penalty is paid.
+The penalty l2/2 |w|^2 belongs to every step, also of weights that the gradient leaves alone.  `sgd`
+visits only the weights that the gradient touches: what a weight misses is made up for when it is
+touched again, or by `sgd_catch_up`.
 """
 
 import math
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
-
-_SMALL = 1e-12
-
-
-@kernel
-def adagrad(
-    w: FloatArray,
-    squares: FloatArray,
-    done: FloatArray,
-    places: IntArray,
-    gradient: FloatArray,
-    rates: tuple[float, float, float],
-) -> None:
-    """Move the weights at `places` by one step of Adagrad (Duchi, Hazan, Singer 2011).
-
-    squares : (d,) sums of squared gradients
-    rates : the rate, the sum of the rates before this step, l2
-    """
-    rate, before, l2 = rates
-    for i in range(len(places)):
-        k, g = places[i], gradient[i]
-        w[k] *= _kept(squares[k], before - done[k], l2)
-        squares[k] += g * g
-        if squares[k] > 0.0:
-            w[k] -= rate * (g + l2 * w[k]) / (math.sqrt(squares[k]) + _SMALL)
-        done[k] = before + rate
-
-
-@kernel
-def adagrad_catch_up(
-    w: FloatArray, squares: FloatArray, done: FloatArray, rate: float, l2: float
-) -> None:
-    """Pay the penalty of all weights; `rate` is the sum of the rates so far."""
-    for k in range(len(w)):
-        w[k] *= _kept(squares[k], rate - done[k], l2)
-        done[k] = rate
-
-
-@inner_kernel
-def _kept(squares: float, rate: float, l2: float) -> float:
-    """Return what the penalty leaves of a weight whose gradient was zero for a sum of rates."""
-    if rate <= 0.0 or squares <= 0.0:
-        return 1.0
-    return math.exp(-l2 * rate / (math.sqrt(squares) + _SMALL))
+from fstgrad.compiler import kernel
 
 
 @kernel
@@ -65,8 +21,8 @@ def sgd(
 ) -> None:
     """Move the weights at `places` by one step of gradient descent.
 
-    rates : the rate, l2, and the sums of log(1 - rate l2) before and after this step; `done` is in
-        these sums, as gradient descent multiplies a weight by 1 - rate l2 in a step
+    done : (d,) the sum of log(1 - rate l2) over the steps whose penalty each weight has paid
+    rates : the rate, l2, and that sum before and after this step
     """
     rate, l2, before, after = rates
     for i in range(len(places)):

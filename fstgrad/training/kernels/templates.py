@@ -2,11 +2,16 @@
 
 The active names of position s are `ids[starts[s] : starts[s + 1]]`; name f has the weights
 first[f] .. first[f + 1] - 1, of the symbols `symbol` there.  Symbol n stands for the copy of the
-symbol of x at the position, copies[s], -1 where no symbol of y is a copy of it.
+symbol of x at the position, copies[s], -1 where no symbol of y is a copy of it.  In numpy these are
+`np.add.at`.
 """
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
+
+unsigned = np.uintp  # spares the test for negative numbers
 
 
 @kernel
@@ -21,19 +26,18 @@ def gather(
 ) -> None:
     """Write the sum of the weights of the active names of each position to `out` (l, n)."""
     n = out.shape[1]
+    row = np.empty(n + 1)
     for s in range(len(out)):
-        for b in range(n):
-            out[s, b] = 0.0
-        copied = 0.0
+        for b in range(n + 1):
+            row[b] = 0.0
         for k in range(starts[s], starts[s + 1]):
-            f = ids[k]
-            for e in range(first[f], first[f + 1]):
-                if symbol[e] < n:
-                    out[s, symbol[e]] += w[e]
-                else:
-                    copied += w[e]
+            f = unsigned(ids[k])
+            for e in range(unsigned(first[f]), unsigned(first[f + unsigned(1)])):
+                row[unsigned(symbol[e])] += w[e]
+        for b in range(n):
+            out[s, b] = row[b]
         if copies[s] >= 0:
-            out[s, copies[s]] += copied
+            out[s, copies[s]] += row[n]
 
 
 @kernel
@@ -48,40 +52,15 @@ def scatter(
 ) -> None:
     """Add table[s] (l, n) to the weights of every active name of every position s."""
     n = table.shape[1]
+    row = np.empty(n + 1)
     for s in range(len(table)):
+        for b in range(n):
+            row[b] = table[s, b]
+        row[n] = table[s, copies[s]] if copies[s] >= 0 else 0.0
         for k in range(starts[s], starts[s + 1]):
-            f = ids[k]
-            for e in range(first[f], first[f + 1]):
-                if symbol[e] < n:
-                    out[e] += table[s, symbol[e]]
-                elif copies[s] >= 0:
-                    out[e] += table[s, copies[s]]
-
-
-@kernel
-def touched(ids: IntArray, first: IntArray, seen: BoolArray, places: IntArray) -> int:
-    """Write the weights of the names to `places`, each once; return their number.
-
-    seen : (F,), all False before and after
-    """
-    k = 0
-    for f in ids:
-        if not seen[f]:
-            seen[f] = True
-            for e in range(first[f], first[f + 1]):
-                places[k] = e
-                k += 1
-    for f in ids:
-        seen[f] = False
-    return k
-
-
-@kernel
-def take_out(places: IntArray, values: FloatArray, out: FloatArray) -> None:
-    """Write values[places] to `out`, and 0 in their place."""
-    for i in range(len(places)):
-        out[i] = values[places[i]]
-        values[places[i]] = 0.0
+            f = unsigned(ids[k])
+            for e in range(unsigned(first[f]), unsigned(first[f + unsigned(1)])):
+                out[e] += row[unsigned(symbol[e])]
 
 
 @kernel

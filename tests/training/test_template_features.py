@@ -1,0 +1,125 @@
+"""Names as numbers, sparse pairs, copies, and whole chunks against pair by pair."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.errors import InvalidInputError
+from fstgrad.training.bigram_chunks import applies
+from fstgrad.training.objective import PairObjective
+from fstgrad.training.sums import Sums
+from fstgrad.training.template_features import TemplateFeatures
+from fstgrad.training.templates import Tagged, Window
+from fstgrad.training.vocabulary import Names, WindowNames
+
+ABC = fg.Alphabet("xyzab")
+TAGGED = Tagged(("a", "b", "a"), ("N", "PL"))
+DATA = [("abba", "xyzb"), ("b", "y"), ("bab", "bxy"), (TAGGED, "aba"), ("a", "a")]
+
+
+@pytest.mark.parametrize("window", [Window(0, 1), Window(1, 2), Window(3, 3), Window(2, 4)])
+def test_numbered_names_are_those_of_the_template(window):
+    inputs = [(x, len(y) + extra) for x, y in DATA for extra in (0, 2)]
+    numbered, named = WindowNames.of(window, inputs, 2), Names.of(window, inputs, 2)
+    assert set(numbered.names) == set(named.names)
+    assert len(numbered.names) == len(named)
+    unknown = [(("a", "?", "b"), 3), (Tagged(("a", "?"), ("N", "other")), 2), ("", 1)]
+    for x, length in inputs + unknown[: None if window.width else 1]:
+        found, wanted = numbered.active([(x, length)]), named.active([(x, length)])
+        for s in range(length):
+            ids = found.ids[found.starts[s] : found.starts[s + 1]]
+            expected = wanted.ids[wanted.starts[s] : wanted.starts[s + 1]]
+            assert sorted(numbered.names[i] for i in ids) == sorted(
+                named.names[i] for i in expected
+            )
+
+
+def test_spans_that_cannot_be_numbered_are_refused():
+    inputs = [([str(i) for i in range(500)], 500)]
+    with pytest.raises(InvalidInputError, match="smaller span"):
+        WindowNames.of(Window(1, 7), inputs, 1)
+
+
+def sparse(order=2):
+    copies = {"a": 3, "b": 4}
+    return TemplateFeatures.from_pairs(ABC, order, Window(1, 2), DATA, copies=copies)
+
+
+def test_only_pairs_that_occur_have_weights():
+    features = sparse()
+    names = features.names
+    for f, name in enumerate(names):
+        pairs = features.pairs
+        own = pairs.symbol[pairs.first[f] : pairs.first[f + 1]].tolist()
+        expected = set()
+        for x, y in DATA:
+            for s, symbol in enumerate(y):
+                if name in features.template(x, s, len(y)):
+                    read = x.symbols if isinstance(x, Tagged) else x
+                    expected.add(ABC.encode(symbol)[0])
+                    if symbol == read[s]:
+                        expected.add(len(ABC))
+        assert own == sorted(expected), name
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_copies_and_their_adjoint(order):
+    rng, features = np.random.default_rng(order), sparse(order)
+    w = rng.normal(size=features.shape)
+    table = features.scores(w, "ab", 2)
+    single, _ = features.parts(w, "ab", 2)
+    for s in range(2):
+        for b in range(len(ABC)):
+            own = 0.0
+            for f, name in enumerate(features.names):
+                if name in features.template("ab", s, 2):
+                    for e in range(*features.pairs.first[f : f + 2]):
+                        symbol = features.pairs.symbol[e]
+                        own += w[e] * (symbol == b or (symbol == len(ABC) and b == 3 + s))
+            assert single[s, b] == pytest.approx(own, abs=1e-12)
+    change, out = rng.normal(size=table.shape), np.zeros(features.shape)
+    features.accumulate(change, "ab", out)
+    assert np.vdot(change, table) == pytest.approx(np.vdot(out, w), rel=1e-12)
+
+
+def objectives():
+    features, loss = sparse(), fg.EditDistance(ABC)
+    yield PairObjective(features, kind="crf")
+    for kind in ("softmax-margin", "risk"):
+        yield PairObjective(features, loss, kind)
+        yield PairObjective(features, loss, kind, cap=1.0)
+    yield PairObjective(features, fg.NGram(ABC, 1), "softmax-margin")  # not all strings are finite
+
+
+@pytest.mark.parametrize("objective", list(objectives()), ids=lambda o: f"{o.kind}-{o.cap}")
+@pytest.mark.parametrize("scale", [1.0, 300.0])  # at 300 weights pass the range of floats
+def test_chunks_are_their_pairs_one_by_one(objective, scale):
+    assert applies(objective)
+    w = scale * np.random.default_rng(0).normal(size=objective.features.shape)
+    bad = [("a", ""), ("a", "?"), InvalidInputError("a row")]
+    items = [DATA[0], bad[0], *DATA[1:], *bad[1:]]
+    expected = Sums(np.zeros(objective.features.shape))
+    for x, y in DATA:
+        part = objective.pair(w, x, y, out=expected.gradient)
+        expected.count(part)
+    with fg.Batch(objective) as batch:
+        for _ in range(2):  # the second pass takes what the first has kept
+            (chunk,) = batch.chunks(w, items)
+            failed = [o.place for o in chunk.outcomes if o.error is not None]
+            assert failed == [1, 6, 7]
+            assert [o.place for o in chunk.outcomes] == list(range(8))
+            assert (chunk.sums.done, chunk.sums.failed) == (5, 3)
+            assert chunk.sums.value == pytest.approx(expected.value, rel=1e-11)
+            total = Sums(np.zeros(objective.features.shape))
+            total.add(chunk.sums)
+            np.testing.assert_allclose(total.gradient, expected.gradient, atol=1e-9)
+
+
+def test_sums_of_few_weights():
+    one = Sums(np.array([1.0, 2.0]), places=np.array([4, 1]))
+    one.add(Sums(np.array([3.0, 5.0]), places=np.array([1, 0])))
+    total = Sums(np.ones(6))
+    total.add(one)
+    assert total.gradient.tolist() == [6, 6, 1, 1, 2, 1]
+    with pytest.raises(InvalidInputError, match="few weights"):
+        one.add(total)
