@@ -30,6 +30,7 @@ from fstgrad.cli.options import (
 )
 from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
+from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, RowError
 from fstgrad.estimates import RELIABLE
@@ -192,7 +193,7 @@ class _Run:
                     self.effective.append(outcome.effective_samples)
                 lines.append(_json_line(row, outcome))
             elif self._skip_errors:
-                echo(f"fstgrad: {row.place}: {outcome.error}", err=True)
+                echo(f"fstgrad: {row.place}: {in_options(str(outcome.error))}", err=True)
             else:
                 self._journal.write(lines)
                 raise RowError(f"{row.place}: {outcome.error}") from outcome.error

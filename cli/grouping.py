@@ -14,6 +14,9 @@ from typing import Any, cast
 
 import click
 
+from fstgrad.cli.spelling import in_options
+from fstgrad.errors import FstgradError
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -50,7 +53,20 @@ def under(heading: str, *declarations: Decorator) -> Decorator:
 
 
 class Command(click.Command):
-    """A command whose help lists the options by their headings, those without one first."""
+    """A command whose help lists the options by their headings, those without one first.
+
+    Errors and warnings of the library name its options, not the arguments of Python.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except FstgradError as error:
+            text = in_options(str(error), self.params)
+            if text == str(error):
+                raise
+            raise FstgradError(text) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, in the order of the options."""

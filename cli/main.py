@@ -21,6 +21,7 @@ from click.shell_completion import CompletionItem
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
 from fstgrad.cli.grouping import Group
+from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import NOTES, echo, visible
 from fstgrad.errors import FstgradError
 
@@ -211,7 +212,7 @@ def _is_interruption(error: BaseException | None) -> bool:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    click.echo("fstgrad: " + visible(" ".join(str(message).split())), err=True)
+    click.echo("fstgrad: " + visible(" ".join(in_options(str(message)).split())), err=True)
 
 
 def _open_streams() -> bool:

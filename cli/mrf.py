@@ -45,7 +45,7 @@ class Run:
         """Return the options that were given, under the names of the methods."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         if "max_gib" in values:
-            values["max_bytes"] = max(1, int(values.pop("max_gib") * 2**30))
+            values["max_memory"] = max(1, int(values.pop("max_gib") * 2**30))
         return values | {name: value for name, value in more.items() if value is not None}
 
 

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.options import Reading
+from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import echo, note
 from fstgrad.errors import AlphabetError, FstgradError, InvalidInputError, RowError
 from fstgrad.io import Pair, Row, located, read_alphabet, read_table
@@ -100,7 +101,7 @@ class RowLoop(Generic[Result]):
                 if not self.skip_errors:
                     raise
                 self.failed += 1
-                echo(f"fstgrad: {error}", err=True)
+                echo("fstgrad: " + in_options(str(error)), err=True)
                 yield row, None
             else:
                 self.done += 1

@@ -4,6 +4,8 @@ import sys
 
 import click
 
+from fstgrad.cli.spelling import in_options
+
 NOTES = "fstgrad.notes"  # in the context: lines for the end
 
 
@@ -20,7 +22,7 @@ def note(text: str) -> None:
     """Write a line to standard error at the end of a command that succeeds."""
     context = click.get_current_context(silent=True)
     if context is not None:
-        context.meta.setdefault(NOTES, []).append(text)
+        context.meta.setdefault(NOTES, []).append(in_options(text))
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:

@@ -11,7 +11,7 @@ Index
 - `instance`, `items` : objects of a class, sequences.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
-- `RenamedAttribute`, `renamed_arguments` : old public names, with a warning.
+- `RenamedAttribute`, `renamed_arguments`, `warn_renamed` : old public names, with a warning.
 
 Shapes are written as tuples in which None stands for any length.
 """
@@ -254,7 +254,7 @@ class RenamedAttribute:
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             raise AttributeError(self._old)
-        _warn_renamed(self._old, self._new)
+        warn_renamed(self._old, self._new)
         return getattr(instance, self._new)
 
 
@@ -270,7 +270,7 @@ def renamed_arguments(
         @functools.wraps(function)
         def renamed(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
             for old in new_names.keys() & kwargs.keys():
-                _warn_renamed(old, new_names[old])
+                warn_renamed(old, new_names[old])
                 kwargs[new_names[old]] = kwargs.pop(old)
             return function(*args, **kwargs)
 
@@ -279,5 +279,6 @@ def renamed_arguments(
     return decorate
 
 
-def _warn_renamed(old: str, new: str) -> None:
+def warn_renamed(old: str, new: str) -> None:
+    """Warn the caller of the caller that a public name has changed."""
     warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)

@@ -61,3 +61,11 @@ def test_old_names_of_pair_transducers():
     fit = fg.fit_costs(fg.EditDistance(fg.Alphabet("ab")), [("a", "a")] * 2, held_out=0.0)
     with pytest.warns(DeprecationWarning, match="aligner was renamed pair_transducer"):
         assert fit.aligner is fit.pair_transducer
+
+
+def test_old_names_of_options():
+    model = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    with pytest.warns(DeprecationWarning, match="max_bytes was renamed max_memory"):
+        assert model.infer("exact", max_bytes=10**6).log_partition == pytest.approx(np.log(4))
+    with pytest.raises(fg.FstgradError, match="has no option 'max_bytes'; it has max_iter"):
+        model.infer("bp", max_bytes=10**6)

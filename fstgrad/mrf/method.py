@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fstgrad.checks import one_of
+from fstgrad.checks import one_of, warn_renamed
 from fstgrad.errors import InvalidInputError
 
 Result = TypeVar("Result")
@@ -19,10 +19,12 @@ class Method(Generic[Result]):
     ----------
     function : callable
     fixed : options that the method's name sets
+    renamed : the new names of old ones, which work for one release
     """
 
     function: Callable[..., Result]
     fixed: Mapping[str, object] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> list[str]:
@@ -32,6 +34,7 @@ class Method(Generic[Result]):
 
     def bind(self, name: str, options: Mapping[str, Any]) -> Callable[..., Result]:
         """Return the function with its options set; `name` is for the error of a wrong option."""
+        options = self._current(options)
         for option in options:
             if option not in self.options:
                 raise InvalidInputError(
@@ -39,6 +42,11 @@ class Method(Generic[Result]):
                     f"{', '.join(self.options) or 'none'}"
                 )
         return partial(self.function, **self.fixed, **options)
+
+    def _current(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        for old in self.renamed.keys() & options.keys():
+            warn_renamed(old, self.renamed[old])
+        return {self.renamed.get(name, name): value for name, value in options.items()}
 
 
 def bound(

@@ -27,20 +27,20 @@ from fstgrad.mrf.sampling.marginals import sample_marginals
 from fstgrad.mrf.scored_graph import ScoredGraph
 
 
-def exact_inference(model: ScoredGraph, *, max_bytes: int | None = None) -> Inference:
+def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inference:
     """Return exact log Z and marginals.
 
     Parameters
     ----------
-    max_bytes : int
+    max_memory : int
         Limit on the tables of elimination (default 7 GiB); forests need none.
     """
     begun = time.perf_counter()
-    if max_bytes is None or model.is_forest:
+    if max_memory is None or model.is_forest:
         found = exact(model)
         value, table = found.log_partition, found.marginals
     else:
-        engine = Elimination(model, positive_integer("max_bytes", max_bytes))
+        engine = Elimination(model, positive_integer("max_memory", max_memory))
         value, table = engine.log_partition() + model.offset, engine.marginals()
     return Inference(
         "exact", value, "exact", table.node, lambda low, high: table.edge[low:high].copy(),
@@ -49,7 +49,7 @@ def exact_inference(model: ScoredGraph, *, max_bytes: int | None = None) -> Infe
 
 
 METHODS: dict[str, Method[Inference]] = {
-    "exact": Method(exact_inference),
+    "exact": Method(exact_inference, renamed={"max_bytes": "max_memory"}),
     "bp": Method(belief_propagation),
     "max_product": Method(max_product),
     "trw": Method(tree_reweighted),

@@ -89,8 +89,8 @@ def test_sample(run, path, model, method):
     [
         (["partition", "missing.uai"], 2, "'missing.uai' does not exist"),
         (["partition", "m.uai", "--method", "guess"], 2, "'guess' is not one of 'exact', 'bp'"),
-        (["partition", "m.uai", "--method", "bp", "--samples", "9"], 1, "has no option 'samples'"),
-        (["partition", "m.uai", "--max-gib", "1e-9"], 1, "raise max_bytes"),
+        (["partition", "m.uai", "--method", "bp", "--samples", "9"], 1, "has no option --samples"),
+        (["partition", "m.uai", "--max-gib", "1e-9"], 1, "raise --max-gib"),
         (["marginals", "bad.uai"], 1, "line 1: the file starts with 'GRAPH'"),
         (["marginals", "m.uai", "--evidence", "clash.evid"], 1, "as 0 and as 1"),
         (["map", "m.uai", "--method", "graph_cut"], 1, "graph_cut needs two labels"),

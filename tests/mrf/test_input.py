@@ -63,7 +63,7 @@ def test_too_wide_is_refused_before_tables_are_made():
     side = 60
     wide = fg.PairwiseMRF.grid(side, side, np.zeros((side**2, 2)), np.eye(2))
     for model in (wide, fg.PairwiseMRF(*wide.scores, wide.graph.edges)):
-        with pytest.raises(fg.MemoryLimitError, match="max_bytes"):
+        with pytest.raises(fg.MemoryLimitError, match="max_memory"):
             model.log_partition()
-    with pytest.raises(fg.MemoryLimitError, match="max_bytes"):
+    with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         wide.marginals()

@@ -159,7 +159,7 @@ def test_what_a_result_says():
         ("bp", {"max_iter": 0}, "max_iter is 0"),
         ("bp", {"schedule": "random"}, "schedule is 'random'"),
         ("bp", {"threads": 0}, "threads is 0"),
-        ("exact", {"max_bytes": 0}, "max_bytes is 0"),
+        ("exact", {"max_memory": 0}, "max_memory is 0"),
     ],
 )
 def test_bad_options(method, options, message):

@@ -21,7 +21,7 @@ def models():
     "method, options",
     [
         ("exact", {}),
-        ("exact", {"max_bytes": 1 << 20}),
+        ("exact", {"max_memory": 1 << 20}),
         ("bp", {}),
         ("bp", {"schedule": "residual"}),
         ("trw", {}),

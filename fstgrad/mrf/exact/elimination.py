@@ -28,13 +28,13 @@ class Elimination:
     Parameters
     ----------
     model : ScoredGraph
-    max_bytes : int
+    max_memory : int
         Limit on the tables; a model that needs more raises MemoryLimitError before any is built.
     """
 
-    def __init__(self, model: ScoredGraph, max_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(self, model: ScoredGraph, max_memory: int = DEFAULT_BYTES) -> None:
         self.model = model
-        self.max_bytes = max_bytes
+        self.max_memory = max_memory
         alive = model.scores.node > -np.inf
         if not alive.any(axis=1).all():
             raise infeasible()
@@ -53,14 +53,14 @@ class Elimination:
         low = alive.argmax(axis=1)
         high = size - alive[:, ::-1].argmax(axis=1)
         all_labels = tuple(self.model.labels_per_node.tolist())
-        what = "elimination", self.model.shared, self.max_bytes
+        what = "elimination", self.model.shared, self.max_memory
         whole = *what, (0,) * len(low), all_labels
         key = *what, tuple(low.tolist()), tuple(high.tolist())
         if whole in cache and sum(cache[whole].plan.cells) <= KEPT_CELLS:
             key = whole
             low, high = np.zeros_like(low), self.model.labels_per_node
         if key not in cache:
-            plan = make_plan(self.model.interactions, (high - low).tolist(), self.max_bytes)
+            plan = make_plan(self.model.interactions, (high - low).tolist(), self.max_memory)
             cache[key] = Wiring(plan, Layout.of(self.model), low)
         found: Wiring = cache[key]
         return found
@@ -70,7 +70,7 @@ class Elimination:
         from fstgrad.mrf.kernels.buckets import sweep_up, sweep_up_logs
 
         program = self.wiring.program if keep else self.wiring.short_program
-        self.plan.require(8 * (int(program.message[-1]) + max(self.plan.cells)), self.max_bytes)
+        self.plan.require(8 * (int(program.message[-1]) + max(self.plan.cells)), self.max_memory)
         weights, smallest, offset, fits = self.wiring.weights(self.model)
         messages = np.empty(int(program.message[-1]))
         if fits:
@@ -144,7 +144,7 @@ class Elimination:
 
         program = self.wiring.program
         cells = int(program.message[-1])
-        self.plan.require(12 * cells + 8 * max(self.plan.cells), self.max_bytes)
+        self.plan.require(12 * cells + 8 * max(self.plan.cells), self.max_memory)
         best = np.empty(cells, np.int32)
         scores = self.wiring.scores(self.model)
         if sweep_up_logs(program, scores, 1, np.empty(cells), best) == -np.inf:

@@ -66,18 +66,18 @@ class Plan:
                 children[parent].append(k)
         return tuple(tuple(found) for found in children)
 
-    def require(self, needed: int, max_bytes: int) -> None:
+    def require(self, needed: int, max_memory: int) -> None:
         """Raise MemoryLimitError if `needed` bytes pass the limit."""
-        if needed > max_bytes:
+        if needed > max_memory:
             raise MemoryLimitError(
                 f"exact elimination needs {needed / 2**30:,.2f} GiB (a clique of "
-                f"{self.width + 1} nodes, {max(self.cells):,} cells) and max_bytes is "
-                f"{max_bytes / 2**30:,.2f} GiB; raise max_bytes or take infer('bp'), "
+                f"{self.width + 1} nodes, {max(self.cells):,} cells) and max_memory is "
+                f"{max_memory / 2**30:,.2f} GiB; raise max_memory or take infer('bp'), "
                 "infer('trw') or infer('chromatic')"
             )
 
 
-def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES) -> Plan:
+def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTES) -> Plan:
     """Return the cheapest of several elimination orders.
 
     Tried are: the nodes as given, the lightest clique first, and the fewest fill-ins first with
@@ -87,26 +87,26 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_bytes: int = DEFAULT_BYTES
     Raises
     ------
     MemoryLimitError
-        No order has a largest clique within `max_bytes`; found without building a table.
+        No order has a largest clique within `max_memory`; found without building a table.
     """
     # the tree width of a grid is its shorter side: no need to search for what cannot be there
-    hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_bytes // 8
+    hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_memory // 8
     tries: list[tuple[Rule, int]] = [] if hopeless else [("weight", 0)]
     if tries and graph.num_nodes <= LARGEST_BITS:
         tries += [("given", 0), *(("fill", seed) for seed in range(8))]
     best: Plan | None = None
-    limit = (max_bytes // 8) * 1024
+    limit = (max_memory // 8) * 1024
     for rule, seed in tries:
         if best is not None and limit < CELLS_A_SEARCH * graph.num_nodes:
             break
         search = _by_bits if graph.num_nodes <= LARGEST_BITS else _by_sets
-        plan = search(graph, sizes, rule, seed, (max_bytes // 8, limit))
+        plan = search(graph, sizes, rule, seed, (max_memory // 8, limit))
         if plan is not None:
             best, limit = plan, sum(plan.cells)
     if best is None:
         raise MemoryLimitError(
             f"exact elimination of {graph.num_nodes:,} nodes and {graph.num_edges:,} edges needs "
-            f"more than max_bytes = {max_bytes / 2**30:,.2f} GiB; raise max_bytes or take "
+            f"more than max_memory = {max_memory / 2**30:,.2f} GiB; raise max_memory or take "
             "infer('bp'), infer('trw') or infer('chromatic')"
         )
     return best

@@ -1,0 +1,56 @@
+"""Messages of the library in the words of the command line: `--max-states 9` for `max_states=9`."""
+
+import re
+from collections.abc import Sequence
+
+import click
+
+_SAMPLED = r"fg\.sampled_softmax_margin(\([^)]*\))?"
+# what the library names as a remedy -> the option, and the value that means the same
+_REMEDIES = (
+    (_SAMPLED, "method", "sampled"),
+    (r"fg\.choose_cap\([^)]*\)(\.automaton)?", "cap", "auto"),
+    (r"fg\.PairObjective\([^)]*\)", "cap", "auto"),
+    (r"infer\('(\w+)'\)", "method", r"\1"),
+    (r"decode\('(\w+)'\)", "method", r"\1"),
+    (r"max_(?:memory|bytes)( ?= ?|\b)", "max_gib", ""),
+)
+_NO_OPTION = (r"\bseconds= or (?=samples)", r"\blet proposal='auto' choose a band, ")
+
+
+def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -> str:
+    """Return a message in which arguments of Python are options of the command that runs.
+
+    parameters : of the command; left out, those of the command in whose context this is called.
+    """
+    if parameters is None:
+        context = click.get_current_context(silent=True)
+        parameters = context.command.params if context is not None else ()
+    flags = {
+        parameter.name: max(parameter.opts, key=len)
+        for parameter in parameters
+        if isinstance(parameter, click.Option) and parameter.name
+    }
+    flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
+    for pattern, name, value in _REMEDIES:
+        if name in flags:
+            text = re.sub(pattern, f"{flags[name]} {value}".rstrip() + " " * (not value), text)
+    if flags:
+        text = re.sub(_SAMPLED, "fstgrad grad --method sampled", text)
+    for pattern in _NO_OPTION:
+        text = re.sub(pattern, "", text)
+    text = re.sub(r"(?<=; it has )[\w, ]+$", lambda found: _named(found[0], flags), text)
+    text = text.replace("  ", " ")
+    for name, flag in flags.items():
+        text = re.sub(rf"(?<![\w.-]){name}=(['\"])([\w.-]*)\1", rf"{flag} \2", text)  # cap='auto'
+        text = re.sub(rf"(?<![\w.-]){name}=(?=[\w+-]|\.\d)", f"{flag} ", text)  # cap=9
+        text = re.sub(rf"(?<![\w.-]){name}=", flag, text)  # (cap=)
+        text = re.sub(rf"(^|[:;] ){name}(?= is )", rf"\1{flag}", text)  # cap is -1
+        text = re.sub(rf"(?<=option )'{name}'", flag, text)
+        if "_" in name:
+            text = re.sub(rf"(?<![\w.-]){name}\b", flag, text)
+    return text
+
+
+def _named(names: str, flags: dict[str, str]) -> str:
+    return ", ".join(flags.get(name, name) for name in names.split(", "))
