@@ -104,12 +104,13 @@ $(VENV)/.docs: $(VENV)/.dev
 docs: $(VENV)/.docs
 	mkdir -p build
 	$(BIN)/codespell --toml pyproject.toml README.md CONTRIBUTING.md docs examples
+	$(BIN)/python docs/pictures.py docs/_static/plot
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
 
 docs-clean:
-	rm -rf build/docs docs/gallery docs/api/generated docs/jupyter_execute
+	rm -rf build/docs docs/_static/plot docs/gallery docs/api/generated docs/jupyter_execute
 
 # The built wheel, installed into an empty environment, against the tests of this checkout.
 dist-test: $(VENV)/.dev

@@ -3,6 +3,8 @@ import hashlib
 import pathlib
 import re
 
+import pytest
+
 import fstgrad as fg
 from fstgrad.io import read_rows
 
@@ -31,3 +33,22 @@ def test_pairs_are_as_described():
     table = re.findall(r"^\| (?:length in phones|words) \|(.*)\|$", README, flags=re.MULTILINE)
     listed, counts = ([int(cell) for cell in row.split("|")] for row in table)
     assert lengths == dict(zip(listed, counts, strict=True))
+
+
+SAMPLES = ("typos.tsv", "domains.fasta", "turkish_web.conllu", "scipy_words.csv")
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_those_of_the_readme(name):
+    digest = hashlib.sha256((DATA / name).read_bytes()).hexdigest()
+    assert f"| `{name}` | `{digest}` |" in README
+
+
+def test_samples_have_the_sizes_of_the_readme():
+    texts = {name: (DATA / name).read_text(encoding="utf-8") for name in SAMPLES}
+    assert len(texts["typos.tsv"].splitlines()) == 1000
+    families = re.findall(r"^>\S+ (\S+)$", texts["domains.fasta"], flags=re.MULTILINE)
+    assert collections.Counter(families) == {"fn3": 40, "RRM_1": 40}
+    assert texts["turkish_web.conllu"].count("# text = ") == 400
+    head, *rows = texts["scipy_words.csv"].splitlines()
+    assert (len(head.split(",")), len(rows)) == (120, 742)

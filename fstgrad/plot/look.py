@@ -1,6 +1,5 @@
 """The one look of all figures: colours, fonts, sizes, light and dark, and files."""
 
-import io
 import os
 import pathlib
 from collections.abc import Callable
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+
+    from fstgrad.plot.figure import Picture
 
 FORMATS = ("png", "svg", "pdf")
 MARKERS = "osD^vx"
@@ -72,16 +73,15 @@ def look(dark: bool) -> Look:
     return DARK if dark else LIGHT
 
 
-def blank(width: float, height: float, chosen: Look) -> "Figure":
+def blank(width: float, height: float, chosen: Look) -> "Picture":
     """Return an empty figure of so many inches."""
-    module = extra("matplotlib.figure", "plot", "fstgrad.plot")
-    figure: Figure = module.Figure(
-        figsize=(width, height), layout="constrained", facecolor=chosen.paper
-    )
-    return figure
+    extra("matplotlib.figure", "plot", "fstgrad.plot")
+    from fstgrad.plot.figure import Picture
+
+    return Picture(figsize=(width, height), layout="constrained", facecolor=chosen.paper)
 
 
-def canvas(width: float, height: float, chosen: Look) -> "tuple[Figure, Axes]":
+def canvas(width: float, height: float, chosen: Look) -> "tuple[Picture, Axes]":
     """Return a figure with one pair of axes that are not shown, in units of its choice."""
     figure = blank(width, height, chosen)
     axes = figure.add_subplot()
@@ -118,7 +118,7 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
 
 
 def notebook(
-    draw: "Callable[[Any], Figure | str]", fits: Callable[[Any], bool]
+    draw: Callable[[Any], Any], fits: Callable[[Any], bool]
 ) -> Callable[[Any], str | None]:
     """Return a method `_repr_svg_`: what `draw` makes of the object, where it fits on a page.
 
@@ -130,13 +130,10 @@ def notebook(
         try:
             if not fits(self):
                 return None
-            drawn = draw(self)
+            drawn = draw(self)  # SVG, or a Picture
         except FstgradError:
             return None
-        if isinstance(drawn, str):
-            return drawn
-        stream = io.StringIO()
-        drawn.savefig(stream, format="svg", bbox_inches="tight")
-        return stream.getvalue()
+        svg: str = drawn if isinstance(drawn, str) else drawn._repr_svg_()
+        return svg
 
     return _repr_svg_

@@ -162,6 +162,7 @@ def test_bounds_and_bars_need_values():
 
 def test_dark_figures_have_dark_paper_and_light_labels():
     figure = plot.curves({"a": {"b": ([1], [1])}}, xlabel="x", ylabel="y", dark=True)
+    assert "<svg" in figure._repr_svg_()
     assert sum(figure.get_facecolor()[:3]) < 0.5
     label = figure.axes[0].xaxis.label.get_color()
     assert sum(matplotlib.colors.to_rgb(label)) > 2.5

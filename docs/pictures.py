@@ -1,0 +1,98 @@
+"""Draw the pictures of the pages: `python docs/pictures.py docs/_static/plot`."""
+
+import pathlib
+import sys
+
+import numpy as np
+
+import fstgrad as fg
+from fstgrad import plot
+
+CHART = """digraph {{
+  graph [rankdir=LR, bgcolor="{paper}", nodesep=0.18, ranksep=0.55];
+  node [shape=box, style="rounded", fontname="Helvetica", fontsize=12, color="{ink}",
+        fontcolor="{ink}", margin="0.12,0.07"];
+  edge [fontname="Helvetica", fontsize=10, color="{line}", fontcolor="{ink}", arrowsize=0.7];
+  q [label="What do you predict?", penwidth=2];
+  s [label="a sequence"]; t [label="a tree"]; g [label="labels of a\\ngraph or image"];
+  c [label="counts"];
+  q -> s; q -> t; q -> g; q -> c;
+  node [style="rounded,filled", fillcolor="{fill}", color="{line}"];
+  s -> StringDistribution [label="known length"];
+  s -> SequenceModel [label="learn x to y"];
+  s -> Lattice [label="lattice, any length"];
+  s -> nbest_risk [label="n-best list"];
+  t -> SpanningTrees [label="any order"];
+  t -> ProjectiveTrees [label="no crossing arcs"];
+  g -> PairwiseMRF;
+  c -> GeneralizedRootModel;
+}}
+"""
+
+
+def marginals(dark):
+    """Return the picture of the first page: Q of a model that half knows gattaca."""
+    abc = fg.Alphabet("acgt")
+    scores = np.random.default_rng(0).normal(size=(7, 5, 4))
+    scores[np.arange(7), :, abc.encode("gattaca")] += 2.2
+    b = fg.EditDistance(abc).compile("gattaca").scaled(-0.3)
+    q = fg.StringDistribution(scores, b).marginals()
+    return plot.marginals(q, abc, target="gattaca", dark=dark)
+
+
+def gallery():
+    """Return {name: figure} of the page on figures."""
+    letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
+    words = fg.Alphabet(["the", "a", "cat", "cad", "sat", "sad", "on", "an", "mat", "mad"])
+    lines = ("the cat sat on the mat", "the cad sat on mat", "a cat sad on the mad")
+    lattice = fg.Lattice.from_nbest([line.split() for line in lines], [0.0, -0.4, -0.8], words)
+    sentence = ["economic", "news", "had", "little", "effect", "on", "markets"]
+    heads = [2, 3, 0, 5, 3, 5, 6]
+    scores = np.random.default_rng(3).normal(size=(8, 8))
+    scores[heads, np.arange(1, 8)] += 3.0
+    trees = fg.SpanningTrees(scores, single_root=True)
+    caps, bounds = np.arange(1.0, 7.0), []
+    d = np.random.default_rng(1).normal(size=(8, 4))
+    for cap in caps:
+        b = fg.EditDistance(fg.Alphabet("acgt")).compile("gattacat", cap=float(cap))
+        bounds.append(fg.StringDistribution(d, b).log_partition_bounds())
+    exact = fg.StringDistribution(d, fg.EditDistance(fg.Alphabet("acgt")).compile("gattacat"))
+    rows, columns = np.indices((24, 24))
+    clean = ((rows - 12) ** 2 + (columns - 12) ** 2 < 60).astype(int)
+    flipped = np.random.default_rng(0).random(clean.shape) < 0.15
+    noisy = np.where(flipped, 1 - clean, clean)
+    field = fg.PairwiseMRF.grid(24, 24, 1.5 * np.eye(2)[noisy.ravel()], 0.9 * np.eye(2))
+    p = field.infer("bp", damping=0.3).node[:, 1].reshape(clean.shape)
+    after = field.decode("graph_cut").labels.reshape(clean.shape)
+    return {
+        "marginals": marginals(False),
+        "alignment": plot.alignment(fg.EditDistance(letters).align("sittinge", "kitten")),
+        "lattice": plot.confusion_network(lattice),
+        "trees": plot.trees(trees.marginals(), sentence, heads=heads),
+        "bounds": plot.bounds(caps, *zip(*bounds, strict=True), exact=exact.log_partition()),
+        "strip": plot.strip({"clean": clean, "before": noisy, "P(y = 1)": p, "after": after}),
+    }
+
+
+def main(folder):
+    """Write all pictures."""
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name, figure in gallery().items():
+        plot.save(figure, target / f"{name}.svg")
+    letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
+    svg = plot.automaton_svg(fg.EditDistance(letters).compile("cat"))
+    (target / "automaton.svg").write_text(svg, encoding="utf-8")
+    for name, dark in (("light", False), ("dark", True)):
+        plot.save(marginals(dark), target / f"marginals-{name}.svg")
+        colors = (
+            {"paper": "#14181e", "ink": "#e6e9ed", "line": "#8cc8ff", "fill": "#1d2a38"}
+            if dark
+            else {"paper": "#ffffff", "ink": "#1f2328", "line": "#08519c", "fill": "#e8f1fa"}
+        )
+        chart = plot.render(CHART.format(**colors), "svg")
+        (target / f"which-{name}.svg").write_bytes(chart)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
