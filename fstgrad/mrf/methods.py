@@ -33,7 +33,7 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
     Parameters
     ----------
     max_memory : int
-        Limit on the tables of elimination (default 7 GiB); forests need none.
+        Limit on the tables of elimination (default 4 GiB); forests need none.
     """
     begun = time.perf_counter()
     if max_memory is None or model.is_forest:
@@ -49,7 +49,7 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
 
 
 METHODS: dict[str, Method[Inference]] = {
-    "exact": Method(exact_inference, renamed={"max_bytes": "max_memory"}),
+    "exact": Method(exact_inference, renamed={"max_memory": "max_memory"}),
     "bp": Method(belief_propagation),
     "max_product": Method(max_product),
     "trw": Method(tree_reweighted),

@@ -5,21 +5,52 @@ node is summed out, and what stays is P(v | separator).  Going down, the belief 
 P(separator) * P(v | separator): products of probabilities, with no division and no difference of
 logarithms, so hard zeros need no care.
 
+Messages that would not fit into memory together are computed twice: once on the way up, and once
+more, a segment of buckets at a time, on the way down.
+
 Source: Koller and Friedman, Probabilistic Graphical Models (2009), chapters 9 and 10.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
-from fstgrad.mrf.exact.wiring import Layout, Wiring
+from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
 # A plan for all labels serves every evidence while its tables have at most this many cells.
 KEPT_CELLS = 1 << 21
+
+
+class Solved(NamedTuple):
+    """Log Z and the messages of a sweep up."""
+
+    value: float
+    folded: Folded
+    in_logs: bool
+    weights: FloatArray
+    smallest: FloatArray
+    least: FloatArray
+    messages: FloatArray
+
+    def backwards(self) -> Iterator[tuple[int, int]]:
+        """Yield the segments from the last one, each with its messages in place."""
+        from fstgrad.mrf.kernels.buckets import sweep_up, sweep_up_logs
+
+        program, segments = self.folded
+        for low, high in reversed(segments):
+            if len(segments) > 1 and self.in_logs:
+                sweep_up_logs(program, low, high, True, self.weights, 0, self.messages)
+            elif len(segments) > 1:
+                sweep_up(
+                    program, low, high, True, self.weights, self.smallest, self.least,
+                    self.messages,
+                )  # fmt: skip
+            yield low, high
 
 
 class Elimination:
@@ -39,7 +70,6 @@ class Elimination:
         if not alive.any(axis=1).all():
             raise infeasible()
         self.wiring = self._wiring(alive)
-        self.in_logs = False
 
     @property
     def plan(self) -> Plan:
@@ -65,54 +95,51 @@ class Elimination:
         found: Wiring = cache[key]
         return found
 
-    def _solved(self, *, keep: bool) -> tuple[float, FloatArray]:
-        """Return log Z and the messages; without `keep` they overwrite each other."""
+    def _solved(self, folded: Folded) -> Solved:
+        """Return log Z and the messages of a program, segment after segment."""
         from fstgrad.mrf.kernels.buckets import sweep_up, sweep_up_logs
 
-        program = self.wiring.program if keep else self.wiring.short_program
-        self.plan.require(8 * (int(program.message[-1]) + max(self.plan.cells)), self.max_memory)
+        program = folded.program
+        self.plan.require(self.wiring.needed(program), self.max_memory)
         weights, smallest, offset, fits = self.wiring.weights(self.model)
-        messages = np.empty(int(program.message[-1]))
+        messages, least = np.empty(int(program.message[-1])), np.ones(len(self.plan.order))
+        buckets = len(self.plan.order)
         if fits:
-            value, fits = sweep_up(program, weights, smallest, messages)
+            value, fits = sweep_up(program, 0, buckets, False, weights, smallest, least, messages)
             value += offset
         if not fits:
-            scores = self.wiring.scores(self.model)
-            nowhere = np.empty(0, np.int32)
-            value = sweep_up_logs(program, scores, 0, messages, nowhere)
-        self.in_logs = not fits
+            weights = self.wiring.scores(self.model)
+            value = sweep_up_logs(program, 0, buckets, False, weights, 0, messages)
         if value == -np.inf:
             raise infeasible()
-        return float(value), messages
-
-    @property
-    def _inputs(self) -> FloatArray:
-        """What the tables are filled with: logs or weights."""
-        if self.in_logs:
-            return self.wiring.scores(self.model)
-        return self.wiring.weights(self.model)[0]
+        return Solved(float(value), folded, not fits, weights, smallest, least, messages)
 
     def log_partition(self) -> float:
         """Return log Z in nats."""
-        return self._solved(keep=False)[0]
+        short = Folded(self.wiring.short_program, [(0, len(self.plan.order))])
+        return self._solved(short).value
 
     def marginals(self) -> Table:
         """Return marginals of nodes, edges and factors."""
         from fstgrad.mrf.kernels.buckets import sweep_down
 
-        messages = self._solved(keep=True)[1]
+        found = self._solved(self.wiring.folded(self.max_memory))
         out = np.zeros(self.wiring.layout.marginal_cells)
-        sweep_down(self.wiring.program, self.in_logs, self._inputs, messages, out)
+        for low, high in found.backwards():
+            sweep_down(
+                found.folded.program, low, high, found.in_logs, found.weights, found.messages, out
+            )
         return self.wiring.layout.table(out)
 
     def tangents(self, direction: Table) -> Table:
         """Return the derivative of the marginals along `direction`, a table of finite numbers."""
         from fstgrad.mrf.kernels.buckets import tangents
 
-        messages = self._solved(keep=True)[1]
+        program = self.wiring.program
+        found = self._solved(Folded(program, [(0, len(self.plan.order))]))
         out = np.zeros(self.wiring.layout.marginal_cells)
         moved = self.wiring.layout.flat(direction)
-        tangents(self.wiring.program, self.in_logs, self._inputs, messages, moved, out)
+        tangents(program, found.in_logs, found.weights, found.messages, moved, out)
         return self.wiring.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
@@ -120,14 +147,17 @@ class Elimination:
         from fstgrad.mrf.kernels.buckets import conditional
         from fstgrad.mrf.kernels.tables import most_blocks
 
-        messages, program = self._solved(keep=True)[1], self.wiring.program
+        found = self._solved(self.wiring.folded(self.max_memory))
+        program = found.folded.program
         size = most_blocks(program)
         scratch = np.empty(size, np.int64), np.empty(size, np.int64)
-        inputs = self._inputs
-        for k in range(len(self.plan.order) - 1, -1, -1):
-            table = np.empty(self.plan.cells[k])
-            conditional(program, k, self.in_logs, inputs, messages, table, *scratch)
-            yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
+        for low, high in found.backwards():
+            for k in range(high - 1, low - 1, -1):
+                table = np.empty(self.plan.cells[k])
+                conditional(
+                    program, k, found.in_logs, found.weights, found.messages, table, *scratch
+                )
+                yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
 
     def sample(self, k: int, rng: np.random.Generator) -> IntArray:
         """Return k labelings, each drawn from the last eliminated node to the first."""
@@ -140,21 +170,20 @@ class Elimination:
 
     def mode(self) -> IntArray:
         """Return a labeling of the highest score."""
-        from fstgrad.mrf.kernels.buckets import sweep_up_logs
+        from fstgrad.mrf.kernels.buckets import best_labels, sweep_up_logs
 
-        program = self.wiring.program
-        cells = int(program.message[-1])
-        self.plan.require(12 * cells + 8 * max(self.plan.cells), self.max_memory)
-        best = np.empty(cells, np.int32)
-        scores = self.wiring.scores(self.model)
-        if sweep_up_logs(program, scores, 1, np.empty(cells), best) == -np.inf:
+        folded = self.wiring.folded(self.max_memory)
+        program = folded.program
+        self.plan.require(self.wiring.needed(program), self.max_memory)
+        scores, messages = self.wiring.scores(self.model), np.empty(int(program.message[-1]))
+        if sweep_up_logs(program, 0, len(self.plan.order), False, scores, 1, messages) == -np.inf:
             raise infeasible()
-        chosen = np.zeros((1, self.model.num_nodes), np.int64)
-        for k in range(len(self.plan.order) - 1, -1, -1):
-            at = program.message[k] + self._rows(k, chosen)
-            chosen[:, self.plan.order[k]] = best[at]
-        labels: IntArray = chosen[0] + self.wiring.low
-        return labels
+        labels = np.zeros(self.model.num_nodes, np.int64)
+        for low, high in reversed(folded.segments):
+            if len(folded.segments) > 1:
+                sweep_up_logs(program, low, high, True, scores, 1, messages)
+            best_labels(program, low, high, self.wiring.cliques, scores, messages, labels)
+        return np.asarray(labels + self.wiring.low, np.int64)
 
     def _rows(self, k: int, chosen: IntArray) -> IntArray:
         """Return the flat index of each sample's separator."""

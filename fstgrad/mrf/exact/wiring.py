@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -80,6 +82,22 @@ class Layout:
         ).astype(np.int64)
 
 
+class Folded(NamedTuple):
+    """A program whose buckets are swept segment by segment.
+
+    Messages within a segment take the places of those of other segments, and are computed again
+    where a sweep down needs them; those from one segment to another have places of their own.
+
+    Attributes
+    ----------
+    program : Program
+    segments : ranges of buckets
+    """
+
+    program: Program
+    segments: list[tuple[int, int]]
+
+
 class Wiring:
     """A plan with its program for the kernels.
 
@@ -116,7 +134,8 @@ class Wiring:
             first_axis, cliques, position, sizes, parent, first, scope, stride, self.bucket_of,
             first_input, child, slowest, first_step, step, number,
         )  # fmt: skip
-        self.number = number
+        self.number, self.cliques = number, cliques
+        self._folded: dict[int, Folded] = {}
         self.begin = layout.beginnings(marginals=False) + shift
         self.end = layout.beginnings(marginals=True) + shift
         message = np.concatenate(([0], np.cumsum(plan.messages))).astype(np.int64)
@@ -132,6 +151,50 @@ class Wiring:
         source[table] = self.begin[self.number[table]]
         target[table] = self.end[self.number[table]]
         return source, target
+
+    def folded(self, max_memory: int) -> Folded:
+        """Return the program in the fewest segments, by powers of two, that `max_memory` hold.
+
+        Where none is small enough the smallest is returned.
+        """
+        if max_memory not in self._folded:
+            found: list[Folded] = []
+            number = 1
+            while number <= max(1, len(self.plan.order) // 2):
+                found.append(self._fold(number))
+                if self.needed(found[-1].program) <= max_memory:
+                    break
+                number *= 2
+            self._folded[max_memory] = min(found, key=lambda f: int(f.program.message[-1]))
+        return self._folded[max_memory]
+
+    def needed(self, program: Program) -> int:
+        """Return the bytes of all messages and the largest table."""
+        return 8 * (int(program.message[-1]) + max(self.plan.cells))
+
+    def _fold(self, number: int) -> Folded:
+        """Return the program in `number` segments of about as many message cells each."""
+        cells = np.array(self.plan.messages, np.int64)
+        if number == 1:
+            return Folded(self.program, [(0, len(cells))])
+        done = np.cumsum(cells)
+        segment = (done - cells) * number // done[-1]
+        parent = self.program.parent
+        kept = (parent >= 0) & (segment[parent] != segment)
+        message = np.empty(len(cells) + 1, np.int64)
+        ends = np.cumsum(cells[kept])
+        message[:-1][kept] = ends - cells[kept]
+        first, cuts = int(ends[-1]) if len(ends) else 0, np.flatnonzero(np.diff(segment)) + 1
+        bounds = [0, *cuts.tolist(), len(cells)]
+        message[-1] = first
+        for low, high in pairwise(bounds):
+            own = ~kept[low:high]
+            inner = np.cumsum(cells[low:high][own])
+            message[low:high][own] = first + inner - cells[low:high][own]
+            message[-1] = max(message[-1], first + int(inner[-1]) if len(inner) else first)
+        source, target = self._ends(self.program.child, message)
+        program = self.program._replace(message=message, source=source, target=target)
+        return Folded(program, list(pairwise(bounds)))
 
     @cached_property
     def short_program(self) -> Program:

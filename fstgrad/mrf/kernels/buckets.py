@@ -7,11 +7,13 @@ messages of its children.  Where floats allow, tables are products of weights ex
 the linear sweep is exact to rounding as long as no product leaves the float range: `fill` returns
 False where one does, and the caller starts again in logs.
 
+A sweep is over the buckets low .. high - 1.  Made `again`, a sweep up leaves the messages to later
+buckets alone: a sweep down may have put something else there.
+
 Letters: T table of a bucket, P = P(v | separator), m message, B belief = P(separator) P.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
@@ -21,18 +23,27 @@ from fstgrad.mrf.kernels.tables import fill, fill_logs, most_blocks, share
 
 @kernel
 def sweep_up(
-    p: Program, weights: FloatArray, smallest: FloatArray, messages: FloatArray
+    p: Program,
+    low: int,
+    high: int,
+    again: bool,
+    weights: FloatArray,
+    smallest: FloatArray,
+    least: FloatArray,
+    messages: FloatArray,
 ) -> tuple[float, bool]:
-    """Write all messages, each with maximum 1; return log Z and whether floats could hold them.
+    """Write the messages, each with maximum 1; return log Z and whether floats could hold them.
 
-    `smallest` comes with the score tables' entries and leaves with those of the messages.
+    `smallest` are the smallest numbers of the inputs, and `least` those of the messages, which
+    this writes.
     """
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
     value = 0.0
-    least = np.ones(len(p.cells))
-    for k in range(len(p.cells)):
+    for k in range(low, high):
+        if again and p.parent[k] >= high:
+            continue
         for j in range(p.first_input[k], p.first_input[k + 1]):
             if p.child[j] >= 0:
                 smallest[j] = least[p.child[j]]
@@ -51,6 +62,7 @@ def sweep_up(
         if top == 0.0:
             return -np.inf, True
         value += np.log(top)
+        least[k] = 1.0
         for row in range(rows):
             out[row] /= top
             if 0 < out[row] < least[k]:
@@ -62,27 +74,29 @@ def sweep_up(
 
 @kernel
 def sweep_up_logs(
-    p: Program, scores: FloatArray, maximum: int, messages: FloatArray, best: npt.NDArray[np.int32]
+    p: Program,
+    low: int,
+    high: int,
+    again: bool,
+    scores: FloatArray,
+    maximum: int,
+    messages: FloatArray,
 ) -> float:
-    """Write all messages in logs; return log Z, or with maximum = 1 the best score.
-
-    With maximum = 1, `best` is where each message has its maximum.
-    """
+    """Write the messages in logs; return log Z, or with maximum = 1 the best score."""
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
     value = 0.0
-    for k in range(len(p.cells)):
+    for k in range(low, high):
+        if again and p.parent[k] >= high:
+            continue
         fill_logs(p, k, scores, messages, p.source, table, inner, outer)
         labels = p.shape[p.first_axis[k + 1] - 1]
         rows = p.cells[k] // labels
         for row in range(rows):
             cells = table[row * labels : (row + 1) * labels]
-            at = int(np.argmax(cells))
-            message = cells[at]
-            if maximum == 1:
-                best[p.message[k] + row] = at
-            elif message > -np.inf:
+            message = cells.max()
+            if maximum == 0 and message > -np.inf:
                 total = 0.0
                 for c in range(labels):
                     total += np.exp(cells[c] - message)
@@ -91,6 +105,33 @@ def sweep_up_logs(
         if p.parent[k] < 0:
             value += messages[p.message[k]]
     return value
+
+
+@kernel
+def best_labels(
+    p: Program,
+    low: int,
+    high: int,
+    cliques: IntArray,
+    scores: FloatArray,
+    messages: FloatArray,
+    labels: IntArray,
+) -> None:
+    """Write the best label of each bucket's node, given those of later buckets.
+
+    cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, its own one last.
+    """
+    for k in range(high - 1, low - 1, -1):
+        first, last = p.first_axis[k], p.first_axis[k + 1] - 1
+        row = np.zeros(p.shape[last])
+        for j in range(p.first_input[k], p.first_input[k + 1]):
+            at, step = p.source[j], p.first_step[j]
+            for axis in range(first, last):
+                at += p.step[step + axis - first] * labels[cliques[axis]]
+            data = messages if p.child[j] >= 0 else scores
+            for c in range(len(row)):
+                row[c] += data[at + c * p.step[step + last - first]]
+        labels[cliques[last]] = np.argmax(row)
 
 
 @kernel
@@ -147,13 +188,19 @@ def belief(
 
 @kernel
 def sweep_down(
-    p: Program, in_logs: bool, weights: FloatArray, messages: FloatArray, marginals: FloatArray
+    p: Program,
+    low: int,
+    high: int,
+    in_logs: bool,
+    weights: FloatArray,
+    messages: FloatArray,
+    marginals: FloatArray,
 ) -> None:
     """Add the marginals of all score tables to `marginals`; messages become those of separators."""
     size = most_blocks(p)
     inner, outer = np.empty(size, np.int64), np.empty(size, np.int64)
     table = np.empty(p.cells.max())
-    for k in range(len(p.cells) - 1, -1, -1):
+    for k in range(high - 1, low - 1, -1):
         belief(p, k, in_logs, True, weights, messages, table, inner, outer)
         share(p, k, table, messages, marginals, inner, outer)
 

@@ -232,7 +232,9 @@ def share(
             if p.first_axis[k] + p.slowest[j] == first:
                 child = p.child[j]
                 if child >= 0:
-                    messages[p.message[child] : p.message[child + 1]] = 0.0
+                    begin = p.message[child]
+                    rows = p.cells[child] // p.shape[p.first_axis[child + 1] - 1]
+                    messages[begin : begin + rows] = 0.0
                     sum_onto(p, j, k, first, table, messages, inner, outer)
                 else:
                     sum_onto(p, j, k, first, table, marginals, inner, outer)

@@ -1,0 +1,51 @@
+"""Elimination in segments: the answers do not depend on how much memory the messages may take."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.exact.elimination import Elimination
+from fstgrad.mrf.exact.wiring import Wiring
+from tests.mrf.models import random_grid, random_model
+from tests.mrf.test_factors import model_of
+
+
+def in_segments(monkeypatch, number):
+    monkeypatch.setattr(Wiring, "folded", lambda self, max_memory: self._fold(number))
+
+
+@pytest.mark.parametrize("number", [2, 3, 8])
+@pytest.mark.parametrize("scale", [0.7, 200.0])  # products of weights, sums of logarithms
+def test_segments_change_nothing(monkeypatch, number, scale):
+    models = [
+        random_grid(5, 6, 3, seed=1, scale=scale),
+        random_model("two trees", scale=scale),
+        model_of(2, scale=1.0)[0],
+    ]
+    for model in models:
+        whole = Elimination(model)
+        marginals, best = whole.marginals(), model.score(whole.mode())
+        draws = whole.sample(20, np.random.default_rng(0))
+        with monkeypatch.context() as patch:
+            in_segments(patch, number)
+            folded = Elimination(model)
+            for mine, other in zip(folded.marginals(), marginals, strict=True):
+                np.testing.assert_array_equal(mine, other)
+            assert model.score(folded.mode()) == best
+            again = folded.sample(20, np.random.default_rng(0))
+        np.testing.assert_array_equal(again, draws)
+
+
+def test_segments_are_taken_where_memory_asks_for_them():
+    model = random_grid(12, 12, 2, seed=3)
+    whole = Elimination(model)
+    needed = whole.wiring.needed(whole.wiring.program)
+    small = Elimination(model, 3 * needed // 4)
+    folded = small.wiring.folded(3 * needed // 4)
+    assert len(folded.segments) > 1
+    assert small.wiring.needed(folded.program) <= 3 * needed // 4
+    np.testing.assert_allclose(small.marginals().node, whole.marginals().node, atol=1e-14)
+    assert model.score(small.mode()) == model.score(whole.mode())
+    assert len(whole.wiring.folded(needed).segments) == 1
+    with pytest.raises(fg.MemoryLimitError, match="max_memory"):
+        Elimination(model, 8 * max(whole.plan.cells)).marginals()
