@@ -23,14 +23,14 @@ from fstgrad.io import located, read_rows
 def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.
 
-    INPUT has one x a line, and the tags where the model was trained with them, or is - for standard
-    input.  An empty line gives an empty line.
+    INPUT has one x a line, or is - for standard input; where the model was trained with tags, they
+    have a column before or behind x as they had then.  An empty line gives an empty line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""
     for row in read_rows(input):
         with located(row):
-            texts = columns_of(row, ("x",), tags)
+            texts = columns_of(row, ("x",), tags and min(tags, 2))  # y is not there to be counted
             x = read_input(texts, reading)
             best = fitted.predict_nbest([x], nbest or 1)[0] if len(x) else []
         if not best:

@@ -76,6 +76,8 @@ def depth_range(fst: FstArrays) -> IntArray:
     """
     reads = (fst.ilabel > 0).astype(np.int64)
     low, high = np.full(fst.num_states, 2**40), np.full(fst.num_states, -1)
+    if fst.start < 0:
+        return np.stack([low, high], axis=1)
     low[fst.start] = high[fst.start] = 0
     for _ in range(fst.num_states):
         before = low.copy(), high.copy()

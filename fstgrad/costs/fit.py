@@ -7,7 +7,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, Seed, generator, one_of, positive_integer, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    Seed,
+    generator,
+    instance,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.costs.em import Estimator, Weights
 from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import Source, pair_transducer
@@ -112,6 +120,7 @@ def fit_costs(
     """
     one_of("prior", prior, ("uniform", "transducer"))
     positive_number("smoothing", smoothing, allow_zero=True)
+    instance("schedule", schedule, Schedule, "a Schedule")
     positive_integer("restarts", schedule.restarts)
     positive_integer("max_iterations", schedule.max_iterations)
     random = generator(rng)
@@ -222,7 +231,7 @@ def _divided(
     """Return the pairs to learn from and those held out."""
     if not isinstance(held_out, int | float):
         return data, Pairs.encode(transducer.alphabet, held_out, name="held_out")
-    if not 0 <= held_out < 1:
+    if isinstance(held_out, bool) or not 0 <= held_out < 1:
         raise InvalidInputError(f"held_out is {held_out!r}; give a share in [0, 1), or pairs")
     if held_out == 0:
         return data, None

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, Seed, positive_integer
+from fstgrad.checks import FloatArray, Seed, instance, positive_integer
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
@@ -44,6 +44,7 @@ def loss_gradient(
     >>> loss_gradient(fg.EditDistance(fg.Alphabet("ab")), "ab", "bb")
     {'a -> b': 1.0, 'b -> b': 1.0, '(end)': 1.0}
     """
+    instance("loss", loss, TransducerLoss, "a TransducerLoss")
     transducer = pair_transducer(loss)
     ties = Ties.of(transducer, tie, "nothing")
     pair = Pairs.encode(transducer.alphabet, [(y, target)])
@@ -87,6 +88,7 @@ def softmax_margin_gradient(
     True
     """
     positive_integer("samples", samples, minimum=2)
+    instance("loss", loss, TransducerLoss, "a TransducerLoss")
     target = loss.alphabet.encode(gold, name="gold")
     distribution = StringDistribution(scores, loss.compile(target, len(target)))
     drawn, often = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)

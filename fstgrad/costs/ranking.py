@@ -6,7 +6,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, one_of, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    generator,
+    items,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
@@ -43,7 +52,16 @@ class Questions(NamedTuple):
         """
         rows: list[tuple[Any, Any]] = []
         first, right = [0], []
-        for n, (hypothesis, number, candidates) in enumerate(questions):
+        for n, question in enumerate(items("questions", questions)):
+            fields = items(f"questions[{n}]", question)
+            if len(fields) != 3:
+                raise InvalidInputError(
+                    f"questions[{n}] has {len(fields)} fields; a question is (hypothesis, number "
+                    "of the right candidate, candidates)"
+                )
+            hypothesis = fields[0]
+            number = positive_integer(f"questions[{n}][1]", fields[1], minimum=0)
+            candidates = items(f"questions[{n}][2]", fields[2])
             if not 0 <= number < len(candidates):
                 raise InvalidInputError(
                     f"questions[{n}] has {len(candidates)} candidates, and the right one is said "
@@ -198,6 +216,7 @@ def fit_ranking(
     one_of("semiring", semiring, ("tropical", "probability"))
     positive_number("penalty", penalty, allow_zero=True)
     positive_number("margin", margin, allow_zero=True)
+    positive_integer("max_iterations", max_iterations)
     if isinstance(source, LearnedCosts):
         transducer, first = source.pair_transducer, source.cost
     else:

@@ -4,6 +4,7 @@ from functools import reduce
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import instance
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses import RuleLoss, TransducerLoss
@@ -29,6 +30,8 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
     InvalidInputError
         `source` is none of these, or a transducer without symbols and no alphabet is given.
     """
+    if alphabet is not None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
     if isinstance(source, Fst):
         table = to_arrays(source).input_symbols or ()
         own = alphabet or Alphabet(symbol for label, symbol in table if label != 0)

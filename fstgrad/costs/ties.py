@@ -155,7 +155,7 @@ def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) 
 
 def _labels(transducer: PairTransducer, tie: Tie, events: IntArray) -> Sequence[Hashable]:
     """Return what the events of one class have in common."""
-    if not callable(tie) and tie not in TIES:
+    if not callable(tie) and not (isinstance(tie, str) and tie in TIES):
         raise InvalidInputError(
             f"tie is {tie!r}; choose one of {', '.join(TIES)}, or give a function of what an arc "
             "reads, what it writes and its cost"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, items, positive_number
 from fstgrad.costs import kernels
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ArcCosts, negative_cycle
@@ -46,16 +46,15 @@ class Pairs:
             A symbol outside the alphabet, a mass that is not above 0, no rows.
         """
         xs, ys, mass = [], [], []
-        for n, row in enumerate(rows):
+        for n, row in enumerate(items(name, rows)):
+            row = items(f"{name}[{n}]", row)
             if len(row) not in (2, 3):
                 raise InvalidInputError(
                     f"{name}[{n}] has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
                 )
             xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
             ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
-            mass.append(float(row[2]) if len(row) == 3 else 1.0)
-            if not 0 < mass[-1] < np.inf:
-                raise InvalidInputError(f"{name}[{n}] has the mass {row[2]!r}; give a number > 0")
+            mass.append(positive_number(f"{name}[{n}][2]", row[2]) if len(row) == 3 else 1.0)
         if not xs:
             raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
         return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))

@@ -238,6 +238,7 @@ class ScaledLoss(Loss):
     """
 
     def __init__(self, loss: Loss, factor: float) -> None:
+        instance("loss", loss, Loss, "a Loss")
         self.alphabet = loss.alphabet
         self.semiring = loss.semiring
         self.loss = loss

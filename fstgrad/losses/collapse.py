@@ -14,7 +14,7 @@ from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machin
 from fstgrad.automata.determinize import MAX_STATES
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.product import automaton_product
-from fstgrad.checks import FloatArray, IntArray, one_of
+from fstgrad.checks import FloatArray, IntArray, instance, items, one_of
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError
 from fstgrad.losses.base import Engine, Loss, SumLoss, Target
 from fstgrad.losses.constant import NoLoss
@@ -64,6 +64,8 @@ class CollapsedLoss(Loss):
         collapse: Collapse = "blank",
         blank: Sequence[str] = (),
     ) -> None:
+        instance("loss", loss, Loss, "a Loss")
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.loss = loss
         self.alphabet = alphabet
         self.semiring = loss.semiring
@@ -73,6 +75,8 @@ class CollapsedLoss(Loss):
             raise InvalidInputError(
                 f"blank is empty; collapse={collapse!r} needs the symbol that the loss leaves out"
             )
+        if spelling is not None:
+            instance("spelling", spelling, Mapping, "a mapping from symbols to what they stand for")
         known = {} if spelling is None else dict(spelling)
         _members(alphabet, list(known), name="spelling")
         self.words = [
@@ -189,7 +193,8 @@ def collapsed(
         if collapse is not None:
             raise InvalidInputError(f"collapse is {collapse!r} without a blank; give blank")
         return loss
-    blanks = [blank] if isinstance(blank, str) else list(blank)
+    instance("loss", loss, Loss, "a Loss")
+    blanks = [blank] if isinstance(blank, str) else items("blank", blank)
     made: Callable[[Loss], Loss] = partial(
         CollapsedLoss,
         alphabet=loss.alphabet,
@@ -205,9 +210,11 @@ def _members(
     alphabet: Alphabet, symbols: Sequence[str], name: str = "blank"
 ) -> npt.NDArray[np.bool_]:
     """Return which symbols of the alphabet are listed, (n,) bool."""
+    symbols = items(name, symbols)
     for symbol in symbols:
-        if symbol not in alphabet:
+        if not isinstance(symbol, str) or symbol not in alphabet:
             raise AlphabetError(
                 f"{name} has {symbol!r}, which is not in the alphabet; add it to the alphabet"
             )
-    return np.isin(np.array(alphabet.symbols, dtype=object), list(symbols))
+    listed = set(symbols)
+    return np.array([symbol in listed for symbol in alphabet], dtype=bool)

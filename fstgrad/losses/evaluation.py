@@ -12,7 +12,7 @@ from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.pairs import Strings
-from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.checks import FloatArray, IntArray, items, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.pairs import joined
@@ -52,6 +52,7 @@ class PairEvaluation(ABC):
         >>> fg.EditDistance(fg.Alphabet("abc")).pairwise(["ab", "cab"], ["ac", "b"]).tolist()
         [1.0, 2.0]
         """
+        ys, targets = items("ys", ys), items("targets", targets)
         if len(ys) != len(targets):
             raise InvalidInputError(
                 f"ys has {len(ys)} strings and targets {len(targets)}; pair them, or take matrix()"
@@ -71,6 +72,7 @@ class PairEvaluation(ABC):
         threads : int
             Kernels hold no lock: with t cores about t times as fast.
         """
+        ys, targets = items("ys", ys), items("targets", targets)
         pairs = np.indices((len(targets), len(ys))).reshape(2, -1)[::-1].T
         values = self._of_pairs(
             *self._joined(ys, targets),

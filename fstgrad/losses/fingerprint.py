@@ -35,6 +35,8 @@ def _parts(value: Any) -> list[bytes]:
         return [repr(value.symbols).encode()]
     if isinstance(value, list | tuple):
         return [b"sequence", *(fingerprint(item).encode() for item in value)]
+    if isinstance(value, set | frozenset):
+        return [b"set", *sorted(fingerprint(item).encode() for item in value)]
     if isinstance(value, dict):
         return [b"mapping", *(fingerprint(pair).encode() for pair in value.items())]
     if value is None or isinstance(value, str | bytes | int | float | np.generic):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, real_array
+from fstgrad.checks import FloatArray, instance, items, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 
@@ -39,6 +39,10 @@ class SubstitutionMatrix:
 
     def __post_init__(self) -> None:
         """Make the scores read-only."""
+        for name in ("rows", "columns"):
+            object.__setattr__(self, name, tuple(items(name, getattr(self, name))))
+        shape = len(self.rows), len(self.columns)
+        object.__setattr__(self, "scores", real_array("scores", self.scores, shape).copy())
         self.scores.flags.writeable = False
 
     @classmethod

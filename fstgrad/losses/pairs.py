@@ -193,12 +193,13 @@ def _linear(fst: FstArrays, n: int) -> LinearCosts | None:
 def joined(alphabet: Alphabet, sequences: Sequence[SequenceLike], name: str) -> Strings:
     """Return sequences as strings of ids one behind the other."""
     first = np.zeros(len(sequences) + 1, dtype=np.int64)
-    np.cumsum([len(sequence) for sequence in sequences], out=first[1:])
     if alphabet.is_characters and all(isinstance(sequence, str) for sequence in sequences):
+        np.cumsum([len(sequence) for sequence in sequences], out=first[1:])
         ids = alphabet.encode_characters("".join(sequences))  # type: ignore[arg-type]
         if ids is not None:
             return Strings(ids, first)
     parts = [alphabet.encode(s, name=f"{name}[{i}]") for i, s in enumerate(sequences)]
+    np.cumsum([len(part) for part in parts], out=first[1:])
     return Strings(np.concatenate([np.empty(0, dtype=np.int64), *parts]), first)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import instance
 from fstgrad.losses.transducer import TransducerLoss
 from fstgrad.openfst import FstArrays
 from fstgrad.transducers.rules import RuleSet, RuleTransducer, compile_rules
@@ -35,6 +36,9 @@ class RuleLoss(TransducerLoss):
     """
 
     def __init__(self, rules: str | RuleSet, alphabet: Alphabet | None = None) -> None:
+        instance("rules", rules, str | RuleSet, "the text of a grammar, or a RuleSet")
+        if alphabet is not None:
+            instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.rules = RuleSet.parse(rules) if isinstance(rules, str) else rules
         self.compiled: RuleTransducer = compile_rules(self.rules, alphabet)
         fst, own = self.compiled.fst, self.compiled.alphabet

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer
+from fstgrad.checks import FloatArray, IntArray, Seed, instance, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.strings.distribution import StringDistribution
@@ -66,13 +66,15 @@ def mbr(
     [0, 1]
     """
     positive_integer("samples", samples, minimum=2)
+    instance("distribution", distribution, StringDistribution, "a StringDistribution")
+    instance("loss", loss, Loss, "a Loss")
     if isinstance(candidates, int):
         positive_integer("candidates", candidates)
         chosen = [ids for ids, _ in distribution.kbest(candidates)]
     else:
         chosen = [
             loss.alphabet.encode(candidate, name=f"candidates[{i}]")
-            for i, candidate in enumerate(candidates)
+            for i, candidate in enumerate(items("candidates", candidates))
         ]
     if not chosen:
         raise InvalidInputError("candidates is empty; give at least one string")

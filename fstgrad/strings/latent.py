@@ -3,7 +3,7 @@
 import numpy.typing as npt
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, instance
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.solve import solve
 
@@ -41,6 +41,7 @@ def latent_softmax_margin(
     >>> float(round(np.exp(value), 12))  # 9 latent strings, of which aa, a_ and _a are gold
     3.0
     """
+    instance("gold", gold, LossAutomaton, "a LossAutomaton")
     augmented = StringDistribution(scores, b)
     observed = StringDistribution(augmented.scores, gold)
     log_z, terms = solve(augmented.scores, augmented.automaton)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, positive_number
+from fstgrad.checks import FloatArray, instance, positive_number
 from fstgrad.strings.distribution import StringDistribution
 
 
@@ -44,6 +44,7 @@ def hinge(scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton) -> tuple[
     >>> hinge([[0.5, 0.0], [0.0, 0.0]], "ab", b)[0]  # "ba": 2 + 0 - 0.5
     1.5
     """
+    instance("b", b, LossAutomaton, "a LossAutomaton")
     distribution = StringDistribution(scores, b)
     places, gold_score = distribution.gold(gold)
     best = distribution.mode()
@@ -85,6 +86,7 @@ def raml(
     2.0
     """
     positive_number("temperature", temperature)
+    instance("b", b, LossAutomaton, "a LossAutomaton")
     model = StringDistribution(scores, None)
     reward = StringDistribution(np.zeros(model.scores.shape), b.scaled(-1.0 / temperature))
     weights = reward.marginals()
@@ -113,6 +115,7 @@ def direct_loss(
     McAllester, Hazan, Keshet (2010), Theorem 1.
     """
     positive_number("epsilon", epsilon)
+    instance("b", b, LossAutomaton, "a LossAutomaton")
     model = StringDistribution(scores, None)
     best, worse = model.mode(), StringDistribution(scores, b.scaled(epsilon)).mode()
     table = (model.parts(worse) - model.parts(best)) / epsilon

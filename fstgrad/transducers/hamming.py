@@ -30,8 +30,9 @@ def hamming_transducer(
     9
     """
     label = labels(alphabet)
-    if np.ndim(cost) == 2:
-        costs = checks.cost_array("cost", cost, (len(alphabet), len(alphabet)))
+    table = checks.cost_array("cost", cost)
+    if table.ndim == 2:
+        costs = checks.cost_array("cost", table, (len(alphabet), len(alphabet)))
     else:
         costs = np.where(label[:, None] == label, 0.0, checks.cost("cost", cast(float, cost)))
     return machine(arc_type, final_at(1, 0), [ArcGroup(0, label[:, None], label, costs, 0)])

@@ -4,7 +4,10 @@ A call may raise a FstgradError, or give a result; a result with NaN where the v
 is nonsense.
 """
 
+import decimal
+import fractions
 import inspect
+import pathlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,6 +17,7 @@ import pynini
 from scipy import sparse
 
 import fstgrad as fg
+from fstgrad import costs
 
 
 class Call(NamedTuple):
@@ -45,6 +49,13 @@ def wrong_values(rng: np.random.Generator) -> list[Any]:
         np.zeros((1, 1, 1, 1)), np.float32(0.5), np.int8(-3), range(2), iter([0, 1]),
         rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), rng.integers(-2, 4, size=3),
         sparse.csr_matrix(np.eye(3)), pynini.accep("ab"), fg.Alphabet("xyz"), fg.Alphabet("a"),
+        -0.0, 1e-320, np.True_, np.str_("ab"), np.array(1.0), np.zeros((0, 2)), np.zeros((2, 0)),
+        np.array(["a", "b"], dtype=object), [("ab", "ba")], [("ab", "ba", 2.0)], [("ab", 7, ["a"])],
+        ["a\tb", "c\nd", "\0"], "a" * 300, [f"s{i}" for i in range(300)], pathlib.Path("none"),
+        fractions.Fraction(1, 2), decimal.Decimal("0.5"), slice(1), memoryview(b"ab"), Ellipsis,
+        pynini.Fst(), pynini.accep("a", weight=-1e30), fg.EditDistance(fg.Alphabet("xyz")),
+        np.ma.masked_array([1.0, 2.0], [True, False]), np.array([1, 2], dtype="M8[s]"),
+        fg.EditDistance(fg.Alphabet("ab")).compile("ab"), fg.StringDistribution(np.zeros((2, 3))),
     ]  # fmt: skip
 
 
@@ -73,6 +84,7 @@ def calls() -> tuple[Call, ...]:
     _fields(add)
     _roots(add)
     _training(add, abc)
+    _costs(add, abc)
     return tuple(found)
 
 
@@ -108,6 +120,24 @@ def _losses(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     add("losses_of", edit.against("ab").losses_of, np.array([[0, 1], [1, 1]]))
     b = edit.compile("aba")
     add("automaton loss", b.loss, "aba")
+    add("compile band", edit.compile, "aba", 3, band=1)
+    add("pairwise", edit.pairwise, ["ab", "b"], ["ba", "a"], threads=1)
+    add("matrix", edit.matrix, ["ab", "b"], ["ba"], threads=1)
+    add("align", edit.align, "ab", "ba")
+    add("osa align", fg.OptimalStringAlignment(abc).align, "ab", "ba")
+    blanks = fg.Alphabet(["a", "b", "_"])
+    ctc = add("CollapsedLoss", fg.CollapsedLoss, edit, blanks, None, collapse="ctc", blank=["_"])
+    add("ctc", ctc.__call__, ["a", "_", "b"], "ab")
+    add("ctc compile", ctc.compile, "ab", 3, max_states=1000)
+    add("ctc read", ctc.read, ["a", "_", "b"])
+    add("collapsed", fg.losses.collapsed, fg.EditDistance(blanks), "_", "blank")
+    add("RuleLoss", fg.RuleLoss, "alphabet = ab\na -> b 0.5 / # _ b", abc)
+    add("ExactMatch", fg.ExactMatch, abc)
+    add("Normalized", fg.Normalized, edit)
+    add("WordErrorRate", fg.WordErrorRate, abc, 1.0, 1.0, 1.0)
+    add("LongestCommonSubsequence", fg.LongestCommonSubsequence, abc)
+    add("SubstitutionMatrix", fg.SubstitutionMatrix, ("a", "b"), ("a", "b"), np.eye(2))
+    add("AutomatonCache", fg.AutomatonCache, 10_000)
     add("times", edit.__rmul__, 2.0)
     add("plus", edit.__add__, fg.Hamming(abc))
 
@@ -116,19 +146,23 @@ def _strings(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     rng = np.random.default_rng(0)
     scores, b = rng.normal(size=(3, 2)), fg.EditDistance(abc).compile("aba")
     bigrams = rng.normal(size=(3, 3, 2))
+    loss = fg.EditDistance(abc)
     p = add("StringDistribution", fg.StringDistribution, scores, b)
     add("StringDistribution bigrams", fg.StringDistribution, bigrams, b)
     _contract(add, p, "strings", "aba", scores, fg.StringDistribution(scores + 1))
-    for name in ("softmax_margin", "expected_loss", "risk"):
-        function = getattr(fg, name, None)
-        if function is not None:
-            known = inspect.signature(function).parameters
-            given = [scores, "aba", b] if "target" in known or "y" in known else [scores, b]
-            try:
-                add(name, function, *given)
-            except (TypeError, fg.FstgradError):
-                continue
-    loss = fg.EditDistance(abc)
+    add("softmax_margin", fg.softmax_margin, scores, "aba", b)
+    add("risk", fg.risk, scores, b)
+    lattice = fg.Lattice.from_text("0 1 a 0.5\n1 2 b\n0 2 b 1\n2", abc)
+    add("softmax_margin lattice", fg.softmax_margin, lattice, "ab", loss)
+    add("risk lattice", fg.risk, lattice, "ab", loss)
+    add("hinge", fg.hinge, scores, "aba", b)
+    add("raml", fg.raml, scores, b, 0.5)
+    add("direct_loss", fg.direct_loss, scores, b, 0.5)
+    add("mbr", fg.mbr, p, loss, ["aba", "bb"], samples=5, rng=0)
+    gold = fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="blank").compile("aba", 3)
+    add("latent_softmax_margin", fg.latent_softmax_margin, scores, gold, b)
+    add("Budget", fg.Budget(1.0, 1e9, 0.05)._replace, seconds=1.0, memory=1e9, width=0.1)
+    add("budget", lambda budget: budget.checked(), fg.Budget(0.01, 1e6, 0.5))
     add("choose_cap", fg.choose_cap, scores, loss, "aba", tolerance=0.1, max_states=1000)
     add("sampled_softmax_margin", fg.sampled_softmax_margin, scores, "aba", loss.against("aba"),
         samples=5, rng=0)  # fmt: skip
@@ -163,7 +197,7 @@ def _lattices(add: Callable[..., Any], abc: fg.Alphabet) -> None:
         [[("a", 0.0), ("b", -1.0)], [("b", 0.0), (None, 0.0)]], abc)  # fmt: skip
     add("Lattice.from_arcs", fg.Lattice.from_arcs, [0, 1], [1, 2], [0, 1], [0.0, 0.5], abc,
         final=[2], start=0)  # fmt: skip
-    _contract(add, p, "lattice", "ab", p.scores, fg.Lattice.from_text(text, abc))
+    _contract(add, p, "lattice", "ab", p.scores, p.with_scores(p.scores + 1))
     add("lattice.to_fst", p.to_fst, p.scores)
     add("lattice.compile", p.compile, fg.EditDistance(abc), "ab", cap=None, max_states=1000)
     add("lattice.string", p.string, p.best_path()[0])
@@ -179,6 +213,12 @@ def _trees(add: Callable[..., Any]) -> None:
         for method, arguments in (("renyi_and_gradient", (2.0,)),):
             if hasattr(p, method):
                 add(f"{kind.__name__}.{method}", getattr(p, method), *arguments)
+    arcs, weights = np.array([[0, 1], [1, 2], [0, 2]]), np.zeros(3)
+    sparser = add("SparseSpanningTrees", fg.SparseSpanningTrees, arcs, weights, n=2)
+    add("sparse sample", sparser.sample, 2, 0)
+    add("SparseUndirectedTrees", fg.SparseUndirectedTrees, arcs, weights, n=3, root_scores=None)
+    add("UndirectedTrees", fg.UndirectedTrees, np.zeros((3, 3)), root_scores=np.zeros(3))
+    add("undirected sample", fg.UndirectedTrees(np.zeros((3, 3))).sample, 2, 0)
 
 
 def _fields(add: Callable[..., Any]) -> None:
@@ -226,3 +266,25 @@ def _training(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     add("predict", model.predict, ["ab"])
     add("predict_nbest", model.predict_nbest, ["ab"], 2)
     add("evaluate", model.evaluate, ["ab"], ["ba"])
+
+
+def _costs(add: Callable[..., Any], abc: fg.Alphabet) -> None:
+    edit, pairs = fg.EditDistance(abc), [("ab", "ba"), ("b", "ab", 2.0)]
+
+    def fitted(source: Any, pairs: Any, given: Any, tie: Any, smoothing: Any, held_out: Any,
+               prior: Any, restarts: Any, rng: Any) -> Any:  # fmt: skip
+        schedule = costs.Schedule(max_iterations=2, restarts=restarts)
+        return fg.fit_costs(source, pairs, given=given, tie=tie, smoothing=smoothing, prior=prior,
+                            held_out=held_out, schedule=schedule, rng=rng)  # fmt: skip
+
+    add("fit_costs", fitted, edit, pairs, "nothing", "pair", 0.1, 0.0, "uniform", 1, 0)
+    add("Schedule", lambda schedule: fg.fit_costs(edit, pairs, schedule=schedule),
+        costs.Schedule(1))  # fmt: skip
+    questions = [("ab", 0, ["ba", "b"]), ("b", 1, ["a", "ab"])]
+    add("fit_ranking", fg.fit_ranking, edit, questions, abc, tie="pair", objective="softmax",
+        margin=0.5, semiring="probability", penalty=0.1, max_iterations=2)  # fmt: skip
+    add("explain", costs.explain, edit, "ab", "ba", 2)
+    add("loss_gradient", costs.loss_gradient, edit, "ab", "ba", tie="pair")
+    add("cost gradient", costs.softmax_margin_gradient, np.zeros((2, 2)), "ab", edit, tie="pair",
+        samples=5, rng=0)  # fmt: skip
+    add("pair_transducer", costs.pair_transducer, edit, abc)

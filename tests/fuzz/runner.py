@@ -28,7 +28,8 @@ from tests.fuzz.calls import calls, random_call
 from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
 from tests.fuzz.seeds import write_seeds
 
-TIMEOUT = 60.0  # seconds of one case
+TIMEOUT = 60.0  # seconds of computing of one case; a loaded machine takes longer
+SILENCE = 600.0  # seconds that a case may wait for nothing
 MEMORY = 6 * 2**30  # bytes of addresses of a process
 CHUNK = 200  # cases of one process
 _NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
@@ -57,10 +58,9 @@ class Fuzzer:
         self.said = ""
         with _silence():
             write_seeds(self.seeds, _captured)
-            for template in TEMPLATES:  # compiles the kernels once, for all processes
-                wrong = self._run_command(fill(template, self.seeds, self.work))
-                if wrong or self.code:
-                    raise RuntimeError(f"{template}: exit {self.code}: {wrong or self.said}")
+            wrong = [self._try(template) for template in TEMPLATES]  # compiles the kernels, too
+            if any(wrong):
+                raise RuntimeError("\n".join(filter(None, wrong)))
             calls()
 
     def command(self, index: int) -> tuple[str, Callable[[], str]]:
@@ -101,6 +101,11 @@ class Fuzzer:
             rng = np.random.default_rng([self.seed, 0, finding.index])
             for name, data in random_case(self.seeds, self.work, rng).files.items():
                 (target / name).write_bytes(data)
+
+    def _try(self, template: str) -> str:
+        """Run a template as it is; return what is wrong with it."""
+        wrong = self._run_command(fill(template, self.seeds, self.work))
+        return f"{template}: exit {self.code}: {wrong or self.said}" if wrong or self.code else ""
 
     def _run_command(self, case: Case) -> str:
         shutil.rmtree(self.work, ignore_errors=True)
@@ -239,7 +244,7 @@ def _in_child(
         for line in _lines(read):
             if line is None:
                 os.kill(child, signal.SIGKILL)
-                yield current, shown, f"hang: more than {TIMEOUT:g} s"
+                yield current, shown, f"hang: waits for more than {SILENCE:g} s"
                 break
             message = json.loads(line)
             current, shown = message["index"], message["case"]
@@ -249,7 +254,9 @@ def _in_child(
     finally:
         os.close(read)
         _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF:
+        yield current, shown, f"hang: computes for more than {TIMEOUT:g} s"
+    elif os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
         yield current, shown, f"crash: signal {os.WTERMSIG(status)}"
     elif os.WIFSIGNALED(status) and shown and line is not None:
         yield current, shown, "crash: killed, out of memory"
@@ -259,7 +266,7 @@ def _lines(read: int) -> Iterator[bytes | None]:
     """Yield lines as they come, None where none comes for too long."""
     held = b""
     while True:
-        ready, _, _ = select.select([read], [], [], TIMEOUT)
+        ready, _, _ = select.select([read], [], [], SILENCE)
         if not ready:
             yield None
             return
@@ -280,6 +287,7 @@ def _work(
         for index in numbers:
             shown, run = make(index)
             _send(write, {"index": index, "case": shown})
+            signal.setitimer(signal.ITIMER_PROF, TIMEOUT)
             _send(write, {"index": index, "case": shown, "what": run()})
     except BaseException:
         _send(write, {"index": index, "case": "the fuzzer", "what": traceback.format_exc()})
@@ -309,8 +317,11 @@ def fuzz(
     say: Callable[[str], None],
     kinds: Collection[str] = ("command", "call", "sweep"),
     cases: float = math.inf,
+    start: int = 0,
 ) -> int:
     """Run all kinds of cases in turn for some seconds, or up to a number of cases of each kind.
+
+    `start` is the number of the first case, so that a long run can go in pieces.
 
     Returns the number of findings.
     """
@@ -322,7 +333,7 @@ def fuzz(
     while time.monotonic() - begun < seconds and max(counts.values(), default=0) < cases:
         for kind in kinds:
             make = makers[kind]
-            numbers = range(counts[kind], counts[kind] + CHUNK)
+            numbers = range(start + counts[kind], start + counts[kind] + CHUNK)
             counts[kind] += CHUNK
             for finding in run_cases(kind, make, numbers):
                 if finding is None:
@@ -343,10 +354,18 @@ def program() -> None:
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="command,call,sweep")
+    parser.add_argument("--cases", type=float, default=math.inf, help="of each kind")
+    parser.add_argument("--start", type=int, default=0, help="the number of the first case")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/fuzz"))
     given = parser.parse_args()
     found = fuzz(
-        given.seed, given.seconds, given.folder.resolve(), say=lambda s: print(s, flush=True)
+        given.seed,
+        given.seconds,
+        given.folder.resolve(),
+        say=lambda s: print(s, flush=True),
+        kinds=given.kinds.split(","),
+        cases=given.cases,
+        start=given.start,
     )
     sys.exit(1 if found else 0)
 

@@ -17,8 +17,15 @@ TEXT = {
     "pairs.tsv": "ab\tba\nb\tab\naba\tbb\n",
     "words.tsv": "x y\ta b\nz\tb\n",
     "named.tsv": "one\tab\ntwo\taa\n",
+    "tagged.tsv": "ab\tba\tN;SG\nb\tab\tV\naba\tbb\tN\n",
     "inputs.txt": "ab\nb\n",
+    "tagged.txt": "ab\tN;SG\nb\tV\n",
+    "words.txt": "ba\nab\nbb\na\n",
     "alphabet.txt": "a\nb\n",
+    "small.rules": (
+        "# two rules\nalphabet = ab\nBOTH = a b\nname: a -> b 0.5 / # _ BOTH\nb <-> a 0.25\n"
+        "b b -> a 2\n\n? aa => aa 0\n"
+    ),
     "confusion.tsv": "a\tb\t0.5\nb\ta\t0.25\n",
     "matrix.txt": "# scores\n   a  b\na  2 -1\nb -1  3\n",
     "loss.txt": "0 0 a a\n0 0 b b 0\n0 0 a b 1\n0 0 b a 0.5\n0 0 a <eps> 1\n0 0 <eps> b 1\n0\n",
@@ -59,6 +66,9 @@ def write_seeds(folder: pathlib.Path, run: Run) -> None:
     _write_image(folder / "image.png")
     for arguments in (
         f"train {folder}/pairs.tsv --epochs 1 --window 1 --span 1 -o {folder}/trained.npz",
+        f"train {folder}/pairs.tsv --epochs 2 --window 0 --order 1 -o {folder}/other.npz",
+        f"train {folder}/tagged.tsv --tags 3 --epochs 1 --window 1 --span 1 -o {folder}/tags.npz",
+        f"grammar fit edit {folder}/pairs.tsv --held-out 0 -o {folder}/learned.far",
         f"grm fit {folder}/counts.csv --alpha 0.05 --jobs 1 -o {folder}/roots.npz",
         f"grad {folder}/pairs.tsv --resume {folder}/lines.jsonl {SMALL}",
     ):

@@ -4,19 +4,23 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fstgrad as fg
+from fstgrad import costs
+from fstgrad.openfst import Fst
 from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
 
 AB = fg.Alphabet("ab")
+EDIT = fg.EditDistance(AB)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # as on a command line
-def test_three_thousand_cases_of_each_kind_find_nothing(tmp_path):
-    """The cases are counted, not timed, so that a slow machine runs the same ones."""
+def test_four_thousand_cases_of_each_kind_find_nothing(tmp_path):
+    """About two minutes; the cases are counted, not timed: a slow machine runs the same ones."""
     said = []
-    found = fuzz(20_260, float("inf"), tmp_path, say=said.append, cases=3000)
+    found = fuzz(20_260, float("inf"), tmp_path, say=said.append, cases=4000)
     assert found == 0, "\n".join(said)
 
 
@@ -101,6 +105,43 @@ def test_findings_of_one_cause_look_alike():
         lambda: fg.SequenceModel().fit(3, ["a"]),
         lambda: fg.GeneralizedRootModel(2).fit(np.array([[0, 10**9], [1, 2], [3, 4]])),
         lambda: fg.GeneralizedRootModel(2).fit({"a": 1}),
+        lambda: fg.fit_costs(EDIT, 1e308),
+        lambda: fg.fit_costs(EDIT, [3]),
+        lambda: fg.fit_costs(EDIT, [("a", "b", "x")]),
+        lambda: fg.fit_costs(EDIT, [("a", "b")], np.zeros((3, 2))),
+        lambda: fg.fit_costs(EDIT, [("a", "b")], tie=np.zeros((3, 2))),
+        lambda: fg.fit_costs(EDIT, [("a", "b")], held_out=True),
+        lambda: fg.fit_costs(EDIT, [("a", "b")], schedule=range(2)),
+        lambda: fg.fit_ranking(EDIT, 1j),
+        lambda: fg.fit_ranking(EDIT, ["s1"]),
+        lambda: fg.fit_ranking(EDIT, [("a", "b", ["a"])]),
+        lambda: fg.fit_ranking(EDIT, [("a", 0, ["a", "b"])], max_iterations=[]),
+        lambda: costs.softmax_margin_gradient(np.zeros((2, 2)), "ab", np.zeros(1)),
+        lambda: costs.loss_gradient(None, "ab", "ab"),
+        lambda: fg.Normalized(np.array(1.0)),
+        lambda: fg.CollapsedLoss(EDIT, 0.5, blank="a"),
+        lambda: fg.CollapsedLoss(EDIT, AB, range(2)),
+        lambda: fg.CollapsedLoss(EDIT, AB, blank=True),
+        lambda: fg.CollapsedLoss(EDIT, AB, blank=[[0, 1], [2]]),
+        lambda: fg.losses.collapsed(np.zeros(2), "a"),
+        lambda: fg.losses.collapsed(EDIT, np.array(1.0)),
+        lambda: fg.Hamming(AB, [("ab", 7, ["a"])]),
+        lambda: fg.RuleLoss(slice(1)),
+        lambda: fg.RuleLoss("alphabet = ab", float("nan")),
+        lambda: fg.SubstitutionMatrix(("a", "b"), ("a", "b"), 1),
+        lambda: fg.SubstitutionMatrix(3, ("a", "b"), np.eye(2)),
+        lambda: EDIT.pairwise({}, len),
+        lambda: EDIT.pairwise([1, 2], ["a", "b"]),
+        lambda: EDIT.pairwise(["a"], np.array("x")),
+        lambda: EDIT.matrix(["a"], sparse.csr_matrix(np.eye(3))),
+        lambda: EDIT.compile(Fst(), 3),
+        lambda: fg.hinge(np.zeros((2, 2)), "ab", None),
+        lambda: fg.raml(np.zeros((2, 2)), np.float32(0.5)),
+        lambda: fg.direct_loss(np.zeros((2, 2)), "ab"),
+        lambda: fg.latent_softmax_margin(np.zeros((2, 2)), "ab"),
+        lambda: fg.mbr(fg.StringDistribution(np.zeros((2, 2))), None, ["ab"]),
+        lambda: fg.mbr(fg.StringDistribution(np.zeros((2, 2))), EDIT, 0.5),
+        lambda: fg.mbr(None, EDIT, ["ab"]),
     ],
 )
 def test_calls_that_were_found(call):
@@ -129,6 +170,19 @@ def test_a_model_of_long_outputs(run, tmp_path):
         code, _, err = run("predict", tmp_path / "n.npz", tmp_path / "x.tsv")
         assert (code, len(err.splitlines())) == (1, 1)
         assert "is not a model" in err
+
+
+def test_rules_and_tags_that_were_found(run, tmp_path):
+    """A loss of rules in `grad`; tags that stood behind y in training."""
+    (tmp_path / "x.rules").write_text("alphabet = ab\nBOTH = a b\na -> b 0.5 / # _ BOTH\n")
+    (tmp_path / "x.tsv").write_text("ab\tba\tV\n")
+    (tmp_path / "pairs.tsv").write_text("ab\tba\n")
+    assert run("grad", tmp_path / "pairs.tsv", "--loss", tmp_path / "x.rules")[0] == 0
+    model = tmp_path / "m.npz"
+    assert run("train", tmp_path / "x.tsv", "--tags", 3, "--epochs", 1, "-o", model)[0] == 0
+    (tmp_path / "new").write_text("ab\tV\n")
+    code, out, _ = run("predict", model, tmp_path / "new")
+    assert (code, out.count("\t")) == (0, 2)
 
 
 def _ratio(text, value):
