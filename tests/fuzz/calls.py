@@ -161,8 +161,12 @@ def _strings(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     add("mbr", fg.mbr, p, loss, ["aba", "bb"], samples=5, rng=0)
     gold = fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="blank").compile("aba", 3)
     add("latent_softmax_margin", fg.latent_softmax_margin, scores, gold, b)
-    add("Budget", fg.Budget(1.0, 1e9, 0.05)._replace, seconds=1.0, memory=1e9, width=0.1)
-    add("budget", lambda budget: budget.checked(), fg.Budget(0.01, 1e6, 0.5))
+
+    def budgeted(seconds: Any, memory: Any, width: Any) -> Any:
+        budget = fg.Budget(seconds, memory, width)
+        return fg.sampled_softmax_margin(scores, "aba", loss.against("aba"), samples=budget, rng=0)
+
+    add("Budget", budgeted, 0.01, 1e6, 0.5)
     add("choose_cap", fg.choose_cap, scores, loss, "aba", tolerance=0.1, max_states=1000)
     add("sampled_softmax_margin", fg.sampled_softmax_margin, scores, "aba", loss.against("aba"),
         samples=5, rng=0)  # fmt: skip
