@@ -54,7 +54,9 @@ class Pairs:
                 )
             xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
             ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
-            mass.append(positive_number(f"{name}[{n}][2]", row[2]) if len(row) == 3 else 1.0)
+            mass.append(
+                positive_number(f"the mass of {name}[{n}]", row[2]) if len(row) == 3 else 1.0
+            )
         if not xs:
             raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
         return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))
