@@ -1,11 +1,14 @@
 """How long a user waits: for the import, the help, the first gradient on an empty cache, the next.
 
-Every row is a process of its own.  The floor is a Python that imports numpy.  CPU seconds say what
-a machine that is not shared would take; the first gradient compiles its kernels and says so.
+Every row is a process of its own.  The floor is a Python that imports numpy.  CPU seconds are
+those of the process and of the one that compiles beside it.  The rows by kernel are seconds of
+compilation in one process, of each kernel with the parts that only it calls, and how much of them
+LLVM took.
 
     python benchmarks/start.py [--quick] [--json FILE]
 """
 
+import json
 import os
 import pathlib
 import resource
@@ -44,22 +47,81 @@ def seconds(code: str, arguments: list[str], cache: str) -> tuple[float, float, 
     return wall, cpu, "compiling kernels" in done.stderr
 
 
+BY_KERNEL = """
+import json, sys, time
+from numba.core import event
+found, depth, start, llvm = [], 0, 0.0, 0.0
+class Kernels(event.Listener):
+    def on_start(self, e):
+        global depth, start, llvm
+        if depth == 0:
+            start, llvm = time.thread_time(), 0.0
+        depth += 1
+    def on_end(self, e):
+        global depth
+        depth -= 1
+        if depth == 0:
+            function = e.data["dispatcher"].py_func
+            name = f"{function.__module__.removeprefix('fstgrad.')}.{function.__name__}"
+            found.append((name, time.thread_time() - start, llvm))
+class Llvm(event.Listener):
+    def on_start(self, e):
+        self.since = time.thread_time()
+    def on_end(self, e):
+        global llvm
+        llvm += time.thread_time() - self.since
+event.register("numba:compile", Kernels())
+event.register("numba:llvm_lock", Llvm())
+exec(sys.argv[1])
+print(json.dumps(found))
+"""
+README = """
+import numpy as np
+import fstgrad as fg
+abc = fg.Alphabet("acgt")
+b = fg.EditDistance(abc).compile("gattaca")
+b.loss("gatacat")
+scores = np.random.default_rng(0).normal(size=(7, 5, 4))
+fg.softmax_margin(scores, "gattaca", b)
+d = fg.StringDistribution(scores, b)
+d.log_partition(), d.expected_loss(b), d.marginals(), d.mode()
+"""
+
+
+def by_kernel() -> Iterator[Row]:
+    """Yield what each kernel of README's first example takes to compile, the longest first."""
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run(
+            [sys.executable, "-c", BY_KERNEL, README],
+            text=True,
+            capture_output=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, "NUMBA_CACHE_DIR": empty, "FSTGRAD_COMPILE_BESIDE": "0"},
+        )
+    for name, total, llvm in sorted(json.loads(done.stdout), key=lambda row: -row[1]):
+        yield {"case": f"kernel {name}", "seconds CPU": total, "of LLVM": llvm}
+
+
 def rows(quick: bool) -> Iterator[Row]:
     gradient = ["grad", "-", "--tokens-y", "words"]
     cases = (
         ("import numpy (floor)", "import numpy", [], None),
         ("import fstgrad", "import fstgrad", [], 0.4),
         ("fstgrad --help", COMMAND, ["--help"], 0.5),
-        ("first gradient", COMMAND, gradient, 15.0),
+        ("first gradient", COMMAND, gradient, 5.0),
         ("next gradient", COMMAND, gradient, None),
+        ("README's example, first", README, [], 5.0),
+        ("README's example, next", README, [], None),
     )
     with tempfile.TemporaryDirectory() as kept:
         for name, code, arguments, goal in cases:
             repeats = []
-            for _ in range((1 if quick else 3) if name == "first gradient" else 5):
+            is_first = goal == 5.0
+            for _ in range((1 if quick else 3) if is_first else 5):
                 with tempfile.TemporaryDirectory() as empty:
-                    repeats.append(seconds(code, arguments, empty if goal == 15.0 else kept))
-            if name == "first gradient":
+                    repeats.append(seconds(code, arguments, empty if is_first else kept))
+            if is_first:
                 seconds(code, arguments, kept)
             walls, cpus, said = zip(*repeats, strict=True)
             yield {
@@ -70,6 +132,7 @@ def rows(quick: bool) -> Iterator[Row]:
                 "seconds goal": goal,
                 "compiles": "and says so" if all(said) else "no",
             }
+    yield from by_kernel()
 
 
 if __name__ == "__main__":

@@ -35,13 +35,7 @@ def announce_compilation() -> None:
     """Say so on standard error if kernels must be compiled, which takes seconds, and once only."""
     from fstgrad import compiler
 
-    compiler.announce_compilation(
-        lambda: echo(
-            "fstgrad: compiling kernels for the first run on this machine; this takes some seconds "
-            "and is kept for later runs",
-            err=True,
-        )
-    )
+    compiler.announce_compilation(lambda: echo(f"fstgrad: {compiler.COMPILING}", err=True))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

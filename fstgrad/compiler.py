@@ -7,8 +7,11 @@ checksum, so that a damaged one is compiled anew.  Where no folder is writable, 
 in every process.
 """
 
+import ctypes
 import functools
 import hashlib
+import logging
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -20,24 +23,40 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import caching, event
-from numba.core.compiler import CompileResult
+from numba import _dynfunc  # type: ignore[attr-defined]
+from numba.core import caching
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_machinery import LoweringPass, register_pass
 from numba.core.options import DefaultOptions
 from numba.core.serialize import dumps
+from numba.core.typed_passes import NativeLowering
 from numba.misc.appdirs import AppDirs
+
+from fstgrad.beside import BESIDE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # no entry for callers in C, which nobody uses and which costs time to compile
 _OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
-_INLINED = _OPTIONS | ({"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {})
-_NO_ENTRY: dict[str, Any] = {"no_cpython_wrapper": True}
+_INLINED: dict[str, Any] = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
+COMPILING = (
+    "compiling kernels for the first run on this machine; this takes some seconds and is kept for "
+    "later runs"
+)
+_PART = "a part of kernels, which Python cannot call"
+# what Python runs that calls one: it raises TypeError and returns 0
+_TYPE_ERROR = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value
 _CONFIG: Any = numba.core.config  # its names are set at run time
+_LIBRARY: Any = JITCodeLibrary
+_PASS: Any = LoweringPass
+_COMPILER: Any = Compiler
 _REBUILD: Callable[..., Any] = CompileResult._rebuild
 _DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parent
 _IMPORT = re.compile(r"^(?:from|import) +fstgrad\.([\w.]+)(?: +import +\(?([\w, ]+))?", re.M)
-_TYPES_ONLY = {"checks", "compiler"}  # what kernels import from these is not compiled into them
+# what kernels import from these is not compiled into them
+_TYPES_ONLY = {"beside", "checks", "compiler"}
 
 
 def kernel(function: Function) -> Function:
@@ -60,12 +79,22 @@ def sum_kernel(function: Function) -> Function:
 
 def inner_kernel(function: Function) -> Function:
     """Compile the innermost part of a kernel into the kernels that call it, its only callers."""
-    return _compiled(function, **_INLINED, **_NO_ENTRY)
+    return _part(function, **_INLINED)
+
+
+def part_kernel(function: Function) -> Function:
+    """Compile a part of kernels, its only callers, which LLVM may leave a function of its own."""
+    return _part(function)
+
+
+def sum_part_kernel(function: Function) -> Function:
+    """Compile as `part_kernel` does, with sums as in `sum_kernel`."""
+    return _part(function, fastmath={"reassoc", "contract"})
 
 
 def shared_kernel(function: Function) -> Function:
     """Compile an inner kernel that Python calls too."""
-    return _compiled(function, **_INLINED)
+    return _compiled(function, **_OPTIONS, **_INLINED)
 
 
 def _compiled(function: Function, **options: Any) -> Function:
@@ -75,11 +104,61 @@ def _compiled(function: Function, **options: Any) -> Function:
     return cast(Function, dispatcher)
 
 
+def _part(function: Function, **options: Any) -> Function:
+    own = _OPTIONS | {"no_cpython_wrapper": True, "pipeline_class": _PartCompiler}
+    return cast(Function, numba.njit(**own, **options)(function))
+
+
+class _PartLibrary(_LIBRARY):  # type: ignore[misc]
+    """The code of a part: LLVM optimizes it within the kernels that it is linked to, once."""
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)  # type: ignore[no-untyped-call]
+class _Registration(_PASS):  # type: ignore[misc]
+    """Makes a part known to the kernels that call it."""
+
+    _name = "fstgrad_part_registration"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        made, name = state.cr, state.func_id.func_name
+        entry = _dynfunc.make_function(
+            made.fndesc.lookup_module(), name, _PART, _TYPE_ERROR, made.env, (state.library,)
+        )
+        state.targetctx.insert_user_function(entry, made.fndesc, [state.library])
+        state.cr = made._replace(cfunc=entry)
+        return True
+
+
+class _PartCompiler(_COMPILER):  # type: ignore[misc]
+    """Compiles what only kernels call: no machine code of its own, no file in the cache."""
+
+    def __init__(self, typing: Any, target: Any, library: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(typing, target, library, *args, **kwargs)
+        self.state.library = _PartLibrary(target.codegen(), "part")
+        self.state.flags.no_compile = True
+
+    def define_pipelines(self) -> list[Any]:
+        (passes,) = super().define_pipelines()
+        passes.add_pass_after(_Registration, NativeLowering)
+        passes.finalize()
+        return [passes]
+
+
 class KernelCache(caching._Cache):
     """The compiled forms of one kernel on disk, one file for each signature."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        source = pathlib.Path(function.__code__.co_filename)
+        self._source = source = pathlib.Path(function.__code__.co_filename)
         self._folder = _cache_folder(source.parent) if source.is_file() else None
         self._stamp = _stamp(source) if self._folder else ""
         self._name = f"{source.stem}.{function.__qualname__}-{sys.implementation.cache_tag}-"
@@ -94,8 +173,16 @@ class KernelCache(caching._Cache):
         """Return the compiled form for a signature; None if it is missing, stale or damaged."""
         target_context.refresh()
         path = self._path(sig, target_context.codegen())
-        if path is None:
-            return None
+        found = None if path is None else self._read(path, target_context)
+        if found is None:
+            _announce()
+        if found is None and path is not None:
+            BESIDE.start(self._source)
+            if BESIDE.is_coming(self._source, path):
+                found = self._read(path, target_context)
+        return found
+
+    def _read(self, path: pathlib.Path, target_context: Any) -> Any:
         try:
             digest, payload = _split(path.read_bytes())
             if hashlib.sha256(payload).digest() == digest:
@@ -231,22 +318,22 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-class _Announcement(event.Listener):
-    """Calls `announce` before the first compilation that the disk cache does not save."""
-
-    def __init__(self, announce: Callable[[], object]) -> None:
-        self._announce: Callable[[], object] | None = announce
-
-    def on_start(self, event: Any) -> None:
-        if self._announce is not None:
-            announce, self._announce = self._announce, None
-            announce()
-
-    def on_end(self, event: Any) -> None:
-        pass
-
-
 def announce_compilation(announce: Callable[[], object]) -> None:
-    """Call `announce()` once, before the first kernel is compiled; never if all are cached."""
-    register: Callable[[str, object], None] = event.register
-    register("numba:compile", _Announcement(announce))
+    """Call `announce()` once, before the first kernel is compiled; never if all are cached.
+
+    Without it, the logger "fstgrad" says so, as a warning.
+    """
+    _PENDING[:] = [announce]
+
+
+def _log_compilation() -> None:
+    if multiprocessing.current_process().name == "MainProcess":
+        logging.getLogger("fstgrad").warning(COMPILING)
+
+
+_PENDING: list[Callable[[], object]] = [_log_compilation]
+
+
+def _announce() -> None:
+    if _PENDING:
+        _PENDING.pop()()

@@ -14,6 +14,7 @@ SOURCES = [p for folder in ("fstgrad", "cli", "grammars") for p in (ROOT / folde
 # What each package, or loose module, may import beside itself.  Imports run one way: a package may
 # also import whatever those import.
 BASE = {"errors", "checks", "alphabet", "distribution", "estimates", "io", "compiler", "_version"}
+BASE |= {"beside"}
 ALLOWED = {
     "openfst": BASE,
     "plot": {"openfst"},
@@ -34,7 +35,8 @@ ALLOWED = {
     "grammars": {"training", "costs", "plot"},
     "cli": {"grammars", "torch", "grm", "plot"},
 }
-ORDER = ["_version", "errors", "checks", "compiler", "alphabet", "distribution", "estimates", "io"]
+ORDER = ["_version", "errors", "checks", "beside", "compiler"]
+ORDER += ["alphabet", "distribution", "estimates", "io"]
 
 
 def allowed(package):

@@ -120,3 +120,70 @@ def test_an_edited_kernel_of_the_trees_runs(copy):
     assert text.count("return log_determinant") == 1
     path.write_text(text.replace("return log_determinant", "return 1.0 + log_determinant"))
     assert float(run(copy, code)[0]) == pytest.approx(before + 1.0)
+
+
+def test_a_part_is_no_function_of_python():
+    """It has no machine code of its own; the kernels that call it work."""
+    from fstgrad.compiler import kernel, part_kernel
+
+    def step(x: float) -> float:
+        return x + 1.0
+
+    part = part_kernel(step)
+
+    def twice(x: float) -> float:
+        return part(part(x))
+
+    assert kernel(twice)(1.0) == 3.0
+    with pytest.raises(TypeError, match="bad argument"):
+        part(1.0)
+
+
+FIRST = """
+import logging
+import numpy as np, fstgrad as fg
+from fstgrad.beside import BESIDE
+b = fg.EditDistance(fg.Alphabet("ab")).compile("ab")
+started = BESIDE.process is not None
+value, gradient = fg.softmax_margin(np.zeros((2, 3, 2)), "ab", b)
+print(repr(value), started)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_beside_compiles_the_passes(tmp_path):
+    """With and without it: the same value, one line that says what takes time, the same files."""
+    found = {}
+    for switch in "01":
+        cache = tmp_path / switch
+        where = {"NUMBA_CACHE_DIR": str(cache), "FSTGRAD_COMPILE_BESIDE": switch}
+        printed, said = run(ROOT, FIRST, **where)
+        value, started = printed.split()
+        assert said.count("compiling kernels") == 1
+        found[switch] = value, {p.name.split("-")[0] for p in cache.rglob("*.nbk")}
+        assert (started == "True") == (switch == "1" and compiler_cores() > 1)
+        assert run(ROOT, FIRST, **where) == (f"{value} False", "")
+    assert found["0"][0] == found["1"][0]
+    assert found["0"][1] <= found["1"][1]
+
+
+def compiler_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def test_waiting_for_a_process_ends_with_it(tmp_path):
+    """A file that it wrote is there; one that it did not write is compiled here."""
+    from fstgrad.beside import Beside
+
+    source, path = ROOT / "fstgrad/strings/kernels/passes.py", tmp_path / "kernel"
+    beside = Beside()
+    assert not beside.is_coming(source, path), "nothing runs"
+    for code, expected in (("import sys", False), (f"open({str(path)!r}, 'w')", True)):
+        beside.process = subprocess.Popen([sys.executable, "-c", code])
+        assert beside.is_coming(source, path) is expected
+        beside.stop()
+    other = ROOT / "fstgrad/trees/kernels/dense.py"
+    assert not beside.is_coming(other, path), "not among what it compiles"
+    beside.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    beside.stop()
+    assert beside.process.poll() is not None

@@ -29,6 +29,7 @@ from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_wei
 from fstgrad.strings.solve import no_loss, solve
 from fstgrad.strings.tangents import tangent
 
+SMALL = 5_000  # states x scores of a position: numpy takes a millisecond, and nothing is compiled
 ROUNDING = 1e-13  # relative, for a position: by which certified bounds are widened
 
 
@@ -180,7 +181,10 @@ class StringDistribution(ArrayDistribution):
         if self._allows_beyond(b):
             return np.inf
         if self.b is None or b is self.b:
-            return tangent(self.scores, b, scale=0 if self.b is None else 1, slope=1).slope
+            scale: Literal[0, 1] = 0 if self.b is None else 1
+            if b.num_states * self.scores[0].size <= SMALL:
+                return self._slope(loss_weights(b, scale=scale, slope=1))[1]
+            return tangent(self.scores, b, scale=scale, slope=1).slope
         return self._slope(product_weights(self.b, b))[1]
 
     def covariance_product(self, direction: FloatArray) -> FloatArray:

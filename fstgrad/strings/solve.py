@@ -94,6 +94,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     """
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
+    rows.flags.writeable = False  # a view of its own: one signature of the kernel serves all scores
     table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
     used = used_contexts(order, n)
     position = kernels.passes.shift_scores(rows, used, table, highest, tally)

@@ -35,7 +35,7 @@ def test_the_first_gradient_says_that_kernels_are_compiled(tmp_path):
     determinization = [
         name.split("-")[0] for name in compiled if name.startswith(("tropical", "tables", "levels"))
     ]
-    assert len(determinization) > 10
+    assert len(determinization) == 5
     assert len(determinization) == len(set(determinization))
     assert runs[0].stdout.split("seconds")[0] == runs[1].stdout.split("seconds")[0]
 

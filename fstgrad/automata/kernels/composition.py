@@ -4,7 +4,7 @@ import numpy as np
 
 from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, number_row, rehash
 from fstgrad.checks import BoolArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel
 
 _STATE = HEAD + 3  # a pair of states and whether the right one has moved alone, in the pool
 _ARC = 4
@@ -85,7 +85,7 @@ def _find_label(labels: IntArray, start: int, stop: int, label: int) -> tuple[in
     return low, high
 
 
-@kernel
+@part_kernel
 def _trim(
     pool: IntArray,
     count: int,

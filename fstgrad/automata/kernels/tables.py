@@ -8,7 +8,7 @@ the pool, or -1; rows that agree in these bits are compared cell by cell.
 import numpy as np
 
 from fstgrad.checks import IntArray
-from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.compiler import inner_kernel, part_kernel
 
 SPAN = 1 << 20
 HEAD = 2  # cells before a row in the pool
@@ -60,7 +60,7 @@ def number_row(
     return count
 
 
-@kernel
+@part_kernel
 def new_slots(rows: int) -> IntArray:
     """Return an empty table with room for this many rows."""
     size = 16
@@ -69,7 +69,7 @@ def new_slots(rows: int) -> IntArray:
     return np.full(size, -1, np.int64)
 
 
-@kernel
+@part_kernel
 def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
     """Return a table with room for `rows` rows and the rows of pool[:used] in it."""
     slots = new_slots(rows)
@@ -85,7 +85,7 @@ def rehash(pool: IntArray, used: int, rows: int) -> IntArray:
     return slots
 
 
-@kernel
+@part_kernel
 def lengthen(values: IntArray) -> IntArray:
     """Return an array of twice the length that begins with the values."""
     result = np.empty(2 * len(values), np.int64)

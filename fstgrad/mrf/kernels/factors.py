@@ -7,7 +7,7 @@ to the factor: its total less that message.
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.kernels.messages import TINY, damped, without
 
@@ -110,7 +110,7 @@ def flood_factors(
     return worst
 
 
-@kernel
+@part_kernel
 def _slice_sum(
     factors: Factors, f: int, k: int, label: int, scores: FloatArray, top: float
 ) -> float:

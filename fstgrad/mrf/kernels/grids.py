@@ -15,7 +15,7 @@ starts again in the log domain.  Until then what underflows is less than 1e-60 o
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 
 LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
 TINY = 1e-140
@@ -98,7 +98,7 @@ def settle(
     return True
 
 
-@kernel
+@part_kernel
 def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -> None:
     """Replace new messages by new^(1 - damping) * old^damping, maximum 1."""
     size, width = fresh.shape

@@ -15,7 +15,7 @@ Sums run over exp_edge; where a sum leaves the float range it is computed again,
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Potentials, Shape
 
 TINY = 1e-250
@@ -61,7 +61,7 @@ def send(
     return best
 
 
-@kernel
+@part_kernel
 def _reduce(pre: FloatArray, edge: FloatArray, flip: int, maximum: int, b: int) -> float:
     """Return the maximum or the log-sum-exp of pre[a] + edge[a, b] over a."""
     best = -np.inf

@@ -7,7 +7,7 @@ threads visit sites: `uniform` is SplitMix64 (Steele, Lea and Flood 2014) read a
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Factors, Pieces
 from fstgrad.mrf.kernels.forests import choose
 
@@ -240,7 +240,7 @@ def grid_rows(
             labels[r, w] = chosen
 
 
-@kernel
+@part_kernel
 def _draw_in_logs(
     r: int, w: int, node: FloatArray, score: FloatArray, labels: IntArray, u: float
 ) -> int:

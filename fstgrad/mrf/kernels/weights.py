@@ -9,7 +9,7 @@ table, a span that floats hold.
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Network
 
 TINY = 1e-140
@@ -87,7 +87,7 @@ def sweep(
     return float(max(np.log(rise), -np.log(fall)))
 
 
-@kernel
+@part_kernel
 def _damp(messages: FloatArray, arc: int, damping: float, fresh: FloatArray) -> None:
     """Replace a message by new^(1 - damping) * old^damping, maximum 1."""
     top = 0.0

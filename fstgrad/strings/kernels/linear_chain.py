@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel, sum_kernel
+from fstgrad.compiler import fused_kernel, kernel, part_kernel, sum_kernel
 
 
 @fused_kernel
@@ -187,7 +187,7 @@ def best_lists(
     return scores
 
 
-@kernel
+@part_kernel
 def _insert(values: FloatArray, sources: IntArray, value: float, source: int) -> None:
     """Put a value behind all that are not smaller; the last one falls out."""
     place = len(values) - 1

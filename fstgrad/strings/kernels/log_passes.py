@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 
 
 @kernel
@@ -46,7 +46,7 @@ def log_pass(
     return log_z
 
 
-@kernel
+@part_kernel
 def _log_add(x: float, y: float) -> float:
     """Return log(e^x + e^y); -inf where both are."""
     largest = max(x, y)
@@ -55,7 +55,7 @@ def _log_add(x: float, y: float) -> float:
     return largest + math.log1p(math.exp(min(x, y) - largest))
 
 
-@kernel
+@part_kernel
 def _step(
     alpha: FloatArray,
     table: FloatArray,
@@ -89,7 +89,7 @@ def _step(
                 after[to, k] = _log_add(after[to, k], value)
 
 
-@kernel
+@part_kernel
 def _back(
     alpha: FloatArray,
     table: FloatArray,
@@ -134,7 +134,7 @@ def _back(
     return before
 
 
-@kernel
+@part_kernel
 def _replace_by_shares(table: FloatArray, shares: FloatArray) -> None:
     """Write the shares, divided by their sum, into `table`."""
     rows, columns = shares.shape

@@ -19,7 +19,7 @@ import numpy as np
 
 from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import inner_kernel, kernel, sum_kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import Work
 
 unsigned = np.uintp
@@ -84,7 +84,7 @@ def shift_scores(
     return -1
 
 
-@kernel
+@part_kernel
 def _least_finite(values: FloatArray) -> float:
     least = 0.0
     for i in range(values.shape[0]):
@@ -148,7 +148,7 @@ def level_of(walk: Walk, t: int) -> LevelWalk:
     return LevelWalk(walk.class_of, walk.dense[t], walk.symbol[lo:hi], walk.next_entry[lo:hi])
 
 
-@kernel
+@part_kernel
 def largest(values: IntArray) -> int:
     """Return the largest of numbers that are not negative."""
     size = 0
@@ -157,7 +157,7 @@ def largest(values: IntArray) -> int:
     return size
 
 
-@kernel
+@part_kernel
 def widest(places: IntArray) -> int:
     """Return the largest number of entries of a level."""
     size = 0
@@ -166,21 +166,21 @@ def widest(places: IntArray) -> int:
     return size
 
 
-@kernel
+@part_kernel
 def fill(values: FloatArray, value: float) -> None:
     """Set every number; an assignment to a slice would take seconds to compile."""
     for i in range(len(values)):
         values[i] = value
 
 
-@kernel
+@part_kernel
 def scale(values: FloatArray, factor: float) -> None:
     """Multiply every number by a factor."""
     for i in range(len(values)):
         values[i] *= factor
 
 
-@sum_kernel
+@sum_part_kernel
 def total_of(values: FloatArray) -> float:
     """Return the sum."""
     total = 0.0
@@ -189,7 +189,7 @@ def total_of(values: FloatArray) -> float:
     return total
 
 
-@sum_kernel
+@sum_part_kernel
 def _ends(
     alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray
 ) -> float:
@@ -204,7 +204,7 @@ def _ends(
     return whole
 
 
-@sum_kernel
+@sum_part_kernel
 def _step(
     alpha: FloatArray,
     table: FloatArray,
@@ -235,7 +235,7 @@ def _step(
             after[unsigned(next_entry[s, c]) + unsigned(b)] += mass * table[x, b] * weight[s, c]
 
 
-@sum_kernel
+@sum_part_kernel
 def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
     """Multiply states that have an entry for each context by scores of any order."""
     contexts, n = table.shape
@@ -251,7 +251,7 @@ def _plain_rows(alpha: FloatArray, table: FloatArray, rows: FloatArray) -> None:
                         rows[s, r * n + b] += mass * table[k, b]
 
 
-@sum_kernel
+@sum_part_kernel
 def _back(
     alpha: FloatArray,
     table: FloatArray,
@@ -305,7 +305,7 @@ def _back(
     return whole
 
 
-@sum_kernel
+@sum_part_kernel
 def _plain_masses(
     alpha: FloatArray,
     table: FloatArray,

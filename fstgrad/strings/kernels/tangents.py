@@ -14,7 +14,7 @@ import numpy as np
 
 from fstgrad.automata.layout import LevelWalk, Walk
 from fstgrad.checks import FloatArray
-from fstgrad.compiler import inner_kernel, kernel, sum_kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel, sum_part_kernel
 from fstgrad.strings.kernels.arrays import Dual, DualWork
 from fstgrad.strings.kernels.passes import (
     fill,
@@ -84,7 +84,7 @@ def part(pair: Dual, start: Any, stop: Any) -> Dual:
     return Dual(pair.value[start:stop], pair.change[start:stop])
 
 
-@kernel
+@part_kernel
 def _ends(alpha: Dual, dense: int, final: Dual, contexts: int, beta: Dual) -> tuple[float, float]:
     """Write the final weights as the last beta; return their sum under alpha, and its slope."""
     place, whole, change = 0, 0.0, 0.0
@@ -99,7 +99,7 @@ def _ends(alpha: Dual, dense: int, final: Dual, contexts: int, beta: Dual) -> tu
     return whole, change
 
 
-@sum_kernel
+@sum_part_kernel
 def _step(
     alphas: Dual,
     tables: Dual,
@@ -146,7 +146,7 @@ def _step(
             dafter[place] += (change + arrived * slope[s, c]) * way
 
 
-@sum_kernel
+@sum_part_kernel
 def _plain_rows(
     alpha: FloatArray,
     dalpha: FloatArray,
@@ -170,7 +170,7 @@ def _plain_rows(
                         drows[s, r * n + b] += dmass * table[k, b] + mass * dtable[k, b]
 
 
-@sum_kernel
+@sum_part_kernel
 def _back(
     alphas: Dual,
     tables: Dual,
@@ -227,7 +227,7 @@ def _back(
     return whole
 
 
-@kernel
+@part_kernel
 def _replace_by_shares(
     table: FloatArray, dtable: FloatArray, mass: FloatArray, dmass: FloatArray, share: float
 ) -> None:
@@ -244,7 +244,7 @@ def _replace_by_shares(
             dtable[k, b] -= table[k, b] * change
 
 
-@sum_kernel
+@sum_part_kernel
 def _bigram_masses(
     alphas: Dual, tables: Dual, dense: int, befores: Dual, moved: bool, work: DualWork
 ) -> None:
@@ -270,7 +270,7 @@ def _bigram_masses(
     np.dot(left.T, rows[:dense], mass)
 
 
-@kernel
+@part_kernel
 def _add(left: FloatArray, right: FloatArray) -> None:
     """Add `right` to `left`."""
     for i in range(left.shape[0]):
@@ -278,7 +278,7 @@ def _add(left: FloatArray, right: FloatArray) -> None:
             left[i, j] += right[i, j]
 
 
-@sum_kernel
+@sum_part_kernel
 def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, work: DualWork) -> None:
     """Do the same where every state has an entry for each context, for any order."""
     (alpha, dalpha), (table, dtable), (before, dbefore) = alphas, tables, befores

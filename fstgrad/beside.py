@@ -1,0 +1,96 @@
+"""A process beside this one that compiles the kernels needed next, for the cache on disk.
+
+A first gradient compiles two groups of kernels: those that determinize a loss, then those of the
+passes.  While this process compiles the first group, another one compiles the second, and both have
+a core.  The compiler asks `is_coming` before it compiles a kernel itself.  Nothing is started where
+there is one core only, in a process that is itself a worker, or with FSTGRAD_COMPILE_BESIDE=0.
+"""
+
+import atexit
+import json
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+_SWITCH = "FSTGRAD_COMPILE_BESIDE"
+_PATIENCE = 120.0  # seconds for one kernel: a process that takes longer is stuck
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from fstgrad.strings.ahead import compile_kernels
+compile_kernels()
+"""
+
+
+@dataclass
+class Beside:
+    """The one process of this process.
+
+    before : files of kernels whose compilation starts it, "package/file"
+    compiles : files of kernels that it compiles
+    """
+
+    before: tuple[str, ...] = ("automata/composition", "automata/reduction")
+    compiles: tuple[str, ...] = ("strings/passes", "automata/levels", "strings/tangents")
+    process: subprocess.Popen[bytes] | None = None
+    owner: int = field(default_factory=os.getpid)
+    is_used: bool = False
+
+    def start(self, source: pathlib.Path) -> None:
+        """Start the process, once, where `source` is a kernel that others follow."""
+        if self.is_used or _name(source) not in self.before:
+            return
+        self.is_used = True
+        if not _is_allowed():
+            return
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, json.dumps(sys.path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, _SWITCH: "0"},
+            )
+        except OSError:
+            return
+        atexit.register(self.stop)
+
+    def is_coming(self, source: pathlib.Path, path: pathlib.Path) -> bool:
+        """Wait for the kernel `path` where the process compiles it; return whether it is there."""
+        if _name(source) not in self.compiles:
+            return False
+        deadline = time.monotonic() + _PATIENCE
+        while self._is_running() and time.monotonic() < deadline:
+            if path.is_file():
+                return True
+            time.sleep(0.005)
+        return path.is_file()
+
+    def stop(self) -> None:
+        """End the process: what it has compiled stays."""
+        if self.process is not None and self._is_running():
+            self.process.terminate()
+            self.process.wait()
+
+    def _is_running(self) -> bool:
+        process = self.process
+        return process is not None and self.owner == os.getpid() and process.poll() is None
+
+
+def _name(source: pathlib.Path) -> str:
+    return f"{source.parent.parent.name}/{source.stem}"
+
+
+def _is_allowed() -> bool:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    is_worker = multiprocessing.current_process().name != "MainProcess"
+    is_python = pathlib.Path(sys.executable or "").name.lower().startswith("python")
+    is_wanted = os.environ.get(_SWITCH, "1") != "0"
+    return is_wanted and (cores or 1) > 1 and not is_worker and is_python
+
+
+BESIDE = Beside()
