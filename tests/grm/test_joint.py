@@ -6,7 +6,7 @@ from scipy.stats import poisson
 
 import fstgrad as fg
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import families
+from fstgrad.grm import calibration, families
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_fit import counts
 from tests.oracles import grm as oracle
@@ -179,3 +179,14 @@ def test_scores_and_samples_of_a_model_with_an_offset(tmp_path):
         again.score_samples(x)
     draws = again.gibbs(4000, 0, chains=100, offset=np.log(10)).values
     np.testing.assert_allclose(draws.mean(axis=0), [2, 5], rtol=0.05)
+
+
+def test_steps_that_do_not_help_leave_the_intercepts(monkeypatch):
+    x = counts(n=500, p=4)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.05).fit(x)
+    fitted = model.parameters_.intercepts.copy()
+    monkeypatch.setattr(calibration, "STEPS", (1e9, 0.0))  # as far as a sweep may go, to and fro
+    monkeypatch.setattr(calibration, "LARGEST", 3.0)
+    found = model.calibrate(x, sweeps=50, chains=50)
+    np.testing.assert_allclose(model.parameters_.intercepts, fitted, rtol=1e-12)
+    assert np.isfinite(found.gap).all()
