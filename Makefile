@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test docs docs-clean clean
+.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test release-check docs docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -120,6 +120,10 @@ dist-test: $(VENV)/.dev
 	build/dist-venv/bin/python -m pip install --quiet build/dist/*.whl pytest
 	cd build && dist-venv/bin/python -I -m pytest -p no:cacheprovider -c ../pyproject.toml \
 	    --rootdir .. --confcutdir ../tests/dist ../tests/dist
+
+# What a release needs: see .ci/release-check.
+release-check: $(VENV)/.dev
+	.ci/release-check
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info

@@ -3,6 +3,8 @@
 import importlib.metadata
 import itertools
 import platform
+import shutil
+import time
 from collections.abc import Callable
 
 import click
@@ -28,8 +30,22 @@ from fstgrad.openfst import (
 from fstgrad.strings import softmax_margin
 from fstgrad.transducers import string_acceptor
 
-PACKAGES = ("numpy", "scipy", "numba", "click", "joblib", "rich")
-OPTIONAL = ("pynini", "torch", "scikit-learn", "matplotlib", "graphviz", "dask")
+PACKAGES = ("numpy", "scipy", "numba", "click", "joblib", "rich", "lazy_loader")
+# package -> (the extra that brings it, what needs it)
+OPTIONAL = {
+    "pynini": ("fst", "grammars in pynini, files of OpenFst, the reference engine"),
+    "torch": ("torch", "fstgrad.torch"),
+    "jax": ("jax", "fstgrad.jax"),
+    "matplotlib": ("plot", "pictures"),
+    "scikit-learn": ("grm", "root models, estimators"),
+    "networkx": ("grm", "graphs of root models"),
+    "conllu": ("trees", "treebanks"),
+    "Pillow": ("mrf", "images"),
+    "dask": ("dask", "clusters"),
+    "distributed": ("dask", "clusters"),
+}
+# program -> what needs it
+PROGRAMS = {"dot": "pictures of automata as SVG, PDF and PNG: apt install graphviz"}
 ODD_WEIGHT = 314.15926535897932  # more digits than pynini prints
 
 
@@ -120,11 +136,22 @@ CHECKS: dict[str, Callable[[], str]] = {
 
 
 @click.command(cls=Command)
-def doctor() -> int:
-    """Print versions, and test on this machine what OpenFst is known to get wrong silently."""
+@click.option(
+    "--warm",
+    is_flag=True,
+    help="Compile the kernels of every family too, so that no later run waits for them.",
+)
+def doctor(warm: bool) -> int:
+    """Print versions and optional parts; test what OpenFst is known to get wrong silently."""
     echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
-    for package in (*PACKAGES, *OPTIONAL):
-        echo(f"  {package:<14}{_version(package)}")
+    for package in PACKAGES:
+        echo(f"  {package:<14}{_version(package) or 'MISSING'}")
+    echo("optional")
+    for package, (extra, purpose) in OPTIONAL.items():
+        remedy = f"not installed; for {purpose}: pip install 'fstgrad[{extra}]'"
+        echo(f"  {package:<14}{_version(package) or remedy}")
+    for program, purpose in PROGRAMS.items():
+        echo(f"  {program:<14}{shutil.which(program) or f'not found; for {purpose}'}")
     failed = 0
     for name, check in CHECKS.items():
         try:
@@ -135,14 +162,35 @@ def doctor() -> int:
             verdict, found = "FAILED", str(error) or type(error).__name__
             failed += 1
         echo(f"{verdict} {name}: {found}")
+    if warm:
+        failed += _warm()
     return 1 if failed else 0
 
 
+def _warm() -> int:
+    """Compile the kernels; return how many steps failed."""
+    from fstgrad.cli.warm import STEPS
+
+    failed = 0
+    for name, step in STEPS.items():
+        start = time.perf_counter()
+        try:
+            step()
+            echo(f"warm   {name}: {time.perf_counter() - start:.1f} s")
+        except MissingDependencyError as error:
+            echo(f"absent {name}: {error}")
+        except Exception as error:  # the next family may work
+            echo(f"FAILED {name}: {error or type(error).__name__}")
+            failed += 1
+    return failed
+
+
 def _version(package: str) -> str:
+    """Return the version that is installed; nothing where there is none."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed (optional)" if package in OPTIONAL else "MISSING"
+        return ""
 
 
 def _two_paths(arc_type: ArcType, first: float, second: float) -> Fst:

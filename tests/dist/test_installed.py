@@ -37,7 +37,7 @@ def test_the_wheel_is_what_is_tested():
 def test_every_module_is_in_the_wheel():
     files = {str(path) for path in importlib.metadata.files("fstgrad")}
     assert set(modules()) <= files
-    assert {"fstgrad/py.typed", "fstgrad/__init__.pyi"} <= files
+    assert {"fstgrad/py.typed", "fstgrad/__init__.pyi", "fstgrad/losses/ncbi/BLOSUM62"} <= files
 
 
 @pytest.mark.parametrize("package", ["fstgrad", "fstgrad.cli.main", "fstgrad.grammars"])
