@@ -1,5 +1,7 @@
 """What the commands of `fstgrad grammar` share: how a grammar and its alphabet are named."""
 
+import os
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -7,6 +9,7 @@ from fstgrad.alphabet import STANDARD, Alphabet
 from fstgrad.cli.border import Named
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
+from fstgrad.losses import TransducerLoss
 
 
 def complete_reference(
@@ -31,7 +34,18 @@ symbols_option = click.option(
 )
 
 
-def named_alphabet(found: Grammar, path: str | None, symbols: str | None) -> Alphabet | None:
+def named_loss(reference: str, path: str | None, symbols: str | None) -> TransducerLoss:
+    """Return the loss of a grammar, or of a transducer in a file, over the alphabet of the options.
+
+    By default the alphabet is that of the grammar or of the file.
+    """
+    if ".far" in os.path.basename(reference) or reference.endswith(".fst"):
+        return TransducerLoss.from_file(reference, named_alphabet(None, path, symbols))
+    found = Grammar.load(reference)
+    return found.loss(named_alphabet(found, path, symbols))
+
+
+def named_alphabet(found: Grammar | None, path: str | None, symbols: str | None) -> Alphabet | None:
     """Return the alphabet of the options, or that of the grammar."""
     if path is not None and symbols is not None:
         raise click.UsageError("--alphabet and --symbols name two alphabets; give one of them")
@@ -39,4 +53,4 @@ def named_alphabet(found: Grammar, path: str | None, symbols: str | None) -> Alp
         return read_alphabet(path)
     if symbols is not None:
         return Alphabet(symbols.split() if " " in symbols.strip() else symbols)
-    return found.alphabet
+    return found.alphabet if found is not None else None

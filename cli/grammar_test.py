@@ -7,6 +7,7 @@ import click
 from fstgrad.cli.grammar_options import (
     alphabet_option,
     named_alphabet,
+    named_loss,
     reference_argument,
     symbols_option,
 )
@@ -43,7 +44,7 @@ def test(
         verdict = "ok   " if example.is_right else "WRONG"
         said = f"{example.value:g}"
         if not example.is_right:
-            said += f", EXAMPLES says {example.expected:g}"
+            said += f", the example says {example.expected:g}"
         echo(f"{verdict} {example.y!r} against {example.target!r}: {said}")
     targets = sorted({example.target for example in checked})
     if targets:
@@ -107,10 +108,10 @@ def explain(
 ) -> None:
     """Show the cheapest alignments of HYPOTHESIS with TARGET, and what would change them.
 
+    FILE_OR_NAME is a grammar, or a transducer in a file (x.far:NAME, x.fst), such as learned costs.
     Strings are characters, or words between spaces where symbols are words.
     """
-    found = Grammar.load(reference)
-    loss = found.loss(named_alphabet(found, alphabet, symbols))
+    loss = named_loss(reference, alphabet, symbols)
     is_text = loss.alphabet.is_characters
     x, y = (list(text) if is_text else text.split() for text in (hypothesis, target))
     echo(str(explained(pair_transducer(loss), x, y, count)))

@@ -169,6 +169,8 @@ def _said(error: BaseException) -> tuple[int, str]:
         return 130, "interrupted; what was written so far is complete"
     if isinstance(error, BrokenPipeError):
         return 141, ""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return 1, f"{error.strerror}: {str(error.filename)!r}"
     if isinstance(error, FstgradError | OSError):
         return 1, str(error)
     if isinstance(error, MemoryError):

@@ -17,7 +17,7 @@ Index
 - `damerau`, `caseless`, `unicode_forms` : transpositions; without case; width, case, diacritics.
 - `german`, `french`, `names` : spellings of German, of French, of English names.
 - `ocr`, `fraktur` : characters that look alike, also in black letter.
-- `phonetic`, `ipa` : sounds by articulation, in ARPAbet and IPA.
+- `phonetic`, `ipa`, `articulation` : sounds by articulation, in ARPAbet, IPA, PanPhon's features.
 - `morphology` : forms of one word.
 - `number_formats`, `measures` : how numbers, dates, units and money are written.
 - `dna`, `protein`, `codons` : mutations; classes of residues; protein against DNA.

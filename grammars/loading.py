@@ -29,6 +29,7 @@ from fstgrad.openfst import (
 from fstgrad.transducers.rules import RuleSet
 
 NAMES = (
+    "articulation",
     "azerty",
     "caseless",
     "code_tokens",
@@ -92,11 +93,7 @@ class Grammar(ABC):
             file = pathlib.Path(path.removesuffix(".py") + ".py")
             return ModuleGrammar.imported(file, builder or "build")
         if reference not in NAMES:
-            near = difflib.get_close_matches(reference, NAMES) or NAMES
-            raise InvalidInputError(
-                f"no grammar {reference!r}; did you mean {', '.join(near)}? A file ends in .py or "
-                ".rules"
-            )
+            raise InvalidInputError(_unknown(reference))
         if (file := _FOLDER / f"{reference}.rules").exists():
             return RuleGrammar.read(file)
         if not IS_INSTALLED:
@@ -364,6 +361,15 @@ class RuleGrammar(Grammar):
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
         """Return the loss over an alphabet; over that of the file if left out."""
         return RuleLoss(self.rules, alphabet)
+
+
+def _unknown(reference: str) -> str:
+    """Return an error about a name that is no grammar, with what may have been meant."""
+    files = [reference + ending for ending in (".rules", ".py")]
+    near = [file for file in files if pathlib.Path(file).exists()]
+    near = near or difflib.get_close_matches(reference, NAMES)
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(NAMES)}."
+    return f"no grammar {reference!r}; {hint} A file ends in .py or .rules"
 
 
 def _said(error: Exception, file: pathlib.Path, reasons: Sequence[str]) -> str:

@@ -61,7 +61,9 @@ def rows_of(
             given = symbols[side[event]]
         name = ties.names[ties.class_of[at]]
         rows.append(
-            CostRow(state, given, name, float(cost[event]), float(was[event]), float(count))
+            CostRow(
+                state, given, name, float(cost[event]) + 0.0, float(was[event]) + 0.0, float(count)
+            )  # no -0
         )
     return rows
 

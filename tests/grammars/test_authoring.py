@@ -94,6 +94,31 @@ def test_explanations(run, rules):
     assert str(explain(fg.Hamming(fg.Alphabet("ab")), "a", "ab")).startswith("inf: no")
 
 
+def test_learned_costs_are_explained(run, rules):
+    pairs = pathlib.Path("pairs.tsv")
+    pairs.write_text("abe\tba\nabc\tabc\nbad\tbae\n" * 20)
+    given = ("grammar", "fit", str(rules), str(pairs), "--tie", "rule", "--held-out", "0")
+    assert run(*given, "-o", "x.far", "--table", "x.tsv")[0] == 0
+    assert "-0\t" not in pathlib.Path("x.tsv").read_text()
+    code, out, err = run("grammar", "explain", "x.far:x", "ab", "ba", "-k", "1")
+    assert (code, err) == (0, "")
+    loss = fg.TransducerLoss.from_file("x.far:x", fg.Alphabet("abcdefgh"))
+    assert float(out.split()[0]) == pytest.approx(loss("ab", "ba"), rel=1e-5)
+
+
+def test_a_grammar_that_is_not_found_says_what_is_near(run, rules):
+    for name, said in {
+        "two": "did you mean two.rules?",
+        "dvork": "did you mean dvorak?",
+        "speling": "there are articulation, azerty, ",
+        "none.rules": "No such file or directory: 'none.rules'",
+    }.items():
+        code, out, err = run("grammar", "test", name)
+        assert (code, out) == (1, "")
+        assert said in err
+        assert "Errno" not in err
+
+
 def test_coverage_and_strictness(run, rules):
     code, out, _ = run("grammar", "test", "two.rules")
     assert code == 0

@@ -104,7 +104,7 @@ def test_a_wrong_example_fails(run, own):
     own.write_text(OWN.replace('"pit", 0.25', '"pit", 0.5'))
     code, out, err = run("grammar", "test", own, "--symbols", "pait")
     assert code == 1
-    assert "WRONG 'pat' against 'pit': 0.25, EXAMPLES says 0.5" in out
+    assert "WRONG 'pat' against 'pit': 0.25, the example says 0.5" in out
     assert err == "fstgrad: 1 of 2 examples are wrong\n"
 
 
@@ -112,7 +112,7 @@ def test_a_wrong_example_fails(run, own):
     "code, said, args",
     [
         (1, "no grammar 'keybord'; did you mean keyboard", ["show", "keybord"]),
-        (1, "did you mean azerty, caseless", ["show", "zzz"]),
+        (1, "there are articulation, azerty", ["show", "zzz"]),
         (1, "No such file", ["show", "absent.py"]),
         (1, "BAD.py:1: ModuleNotFoundError", ["show", "BAD.py"]),
         (1, "has no function 'bild'", ["show", "OWN.py:bild"]),

@@ -67,12 +67,12 @@ def test_ipa_knows_the_sounds_of_dictionaries(shared_data):
         sounds = Counter(
             sound for _, text in rows(folder / f"{language}_dev.tsv") for sound in text.split()
         )
-        grammar = Grammar.load("ipa")
-        loss = grammar.loss(fg.Alphabet(sorted(sounds)))
-        common = [s for s, _ in sounds.most_common(15)]
-        known = [s for s in sounds if min(loss([s], [t]) for t in common if t != s) < 1]
-        assert sum(sounds[s] for s in known) > 0.99 * sum(sounds.values())
-        assert loss(["t"], ["d"]) == 0.25 < loss(["t"], ["m"])
+        for name, step in (("ipa", 0.25), ("articulation", 0.125)):
+            loss = Grammar.load(name).loss(fg.Alphabet(sorted(sounds)))
+            common = [s for s, _ in sounds.most_common(15)]
+            known = [s for s in sounds if min(loss([s], [t]) for t in common if t != s) < 1]
+            assert sum(sounds[s] for s in known) > 0.99 * sum(sounds.values())
+            assert loss(["t"], ["d"]) == step < loss(["t"], ["m"])
 
 
 def test_names_rank_homophones_before_other_near_words(shared_data):
