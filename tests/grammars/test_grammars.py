@@ -123,7 +123,6 @@ def test_a_wrong_example_fails(run, own):
         ),
         (1, "returned a int; return a pynini.Fst", ["show", "INT.py"]),
         (1, "returned an empty FST", ["show", "EMPTY.py"]),
-        (1, "has no ALPHABET", ["test", "OWN.py"]),
         (1, "alphabet has 'X'", ["test", "OWN.py", "--symbols", "aX"]),
         (2, "name two alphabets", ["test", "OWN.py", "--symbols", "a", "--alphabet", "OWN.py"]),
         (2, "ends in .far or .fst", ["build", "dna", "-o", "x.txt"]),
