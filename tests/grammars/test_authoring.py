@@ -200,7 +200,7 @@ def test_fit_and_compare(run, rules, tmp_path):
          ["fit", "edit", "p.tsv", "-o", "x.far", "--tie", "rule"]),
         (1, "p.tsv:2: pairs.*is not in the alphabet", ["fit", "two.rules", "p.tsv", "-o", "x.far",
                                        "--symbols", "ab"]),
-        (1, "held_out is 1.5", ["fit", "edit", "p.tsv", "-o", "x.far", "--held-out", "1.5"]),
+        (1, "--held-out is 1.5", ["fit", "edit", "p.tsv", "-o", "x.far", "--held-out", "1.5"]),
         (1, "no grammar 'edti'", ["fit", "edti", "p.tsv", "-o", "x.far"]),
         (1, "none.tsv is empty", ["compare", "edit", "edit", "none.tsv"]),
         (1, "words is empty", ["compare", "edit", "edit", "p.tsv", "--words", "words"]),
