@@ -121,8 +121,8 @@ model_loss_options = group(
         default=MODEL_LOSS,
         show_default=True,
         shell_complete=complete_loss,
-        help="model: what it was trained with.  A loss from a file of yours is not in the model: "
-        "give it as in fstgrad train.",
+        help="model: what it was trained with.  Rules (x.rules) are in the model; a loss "
+        "from another file of yours is not: give it as in fstgrad train.",
     ),
     *_parameters[1:],
     heading="Loss",

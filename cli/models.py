@@ -1,11 +1,12 @@
 """Models in files: what `train` writes about the loss and the reading, and how it is read again.
 
 A model file may come from anyone, so a loss is in it by data only: a name of the package, numbers,
-and the scores of a matrix themselves.  A file of the user, code or a transducer, is never loaded
-because a model names it.
+the scores of a matrix themselves, and the text of rules, which run no code.  A file of the user,
+code or a transducer, is never loaded because a model names it.
 """
 
 import dataclasses
+import pathlib
 from typing import Any, cast, get_args
 
 from fstgrad.alphabet import Alphabet
@@ -17,10 +18,13 @@ from fstgrad.cli.losses import LOSSES, build_loss
 from fstgrad.cli.options import Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES
+from fstgrad.grammars.loading import MOST_BYTES
 from fstgrad.io import Tokens, read_confusion, shown
-from fstgrad.losses import Loss, SubstitutionMatrix
+from fstgrad.losses import Loss, RuleLoss, SubstitutionMatrix
 from fstgrad.training.sequence import SequenceModel
+from fstgrad.transducers.rules import RuleSet
 
+RULES = ".rules"
 _NUMBERS = {
     field.name: int if "int" in str(field.type) else float
     for field in dataclasses.fields(LossChoice)
@@ -43,7 +47,10 @@ def about(
         )
         choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
     tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y, "tags": tags}
-    return {"choice": dataclasses.asdict(choice), "reading": tokens}
+    found = {"choice": dataclasses.asdict(choice), "reading": tokens}
+    if choice.loss.endswith(RULES):
+        found["rules"] = pathlib.Path(choice.loss).read_text(encoding="utf-8")
+    return found
 
 
 def open_model(path: str) -> tuple[SequenceModel, Reading, int | None]:
@@ -83,6 +90,8 @@ def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | No
     if "choice" not in model.about_:
         return model.loss_
     try:
+        if "rules" in model.about_:
+            return _stored_rules(path, model.about_["rules"], model.alphabet_)
         return build_loss(_stored_choice(model.about_["choice"], model.alphabet_), model.alphabet_)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path}: {error}") from error
@@ -94,6 +103,13 @@ def columns(
     """Return the inputs and the targets of a file of pairs."""
     read = list(examples(path, reading, tags))
     return [x for x, _ in read], [y for _, y in read]
+
+
+def _stored_rules(path: str, text: object, alphabet: Alphabet) -> RuleLoss:
+    """Return the loss of the rules in a model file."""
+    if not isinstance(text, str) or len(text) > MOST_BYTES:
+        raise InvalidInputError(f"its rules are {shown(text)[:100]}, not the text of a grammar")
+    return RuleLoss(RuleSet.parse(text, f"{path}: rules"), alphabet)
 
 
 def _stored_choice(found: object, alphabet: Alphabet) -> LossChoice:

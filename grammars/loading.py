@@ -55,7 +55,7 @@ NAMES = (
     "unicode_forms",
 )
 _FOLDER = pathlib.Path(__file__).parent
-_MOST_BYTES = 16 * 2**20
+MOST_BYTES = 16 * 2**20
 
 
 class Grammar(ABC):
@@ -319,9 +319,9 @@ class RuleGrammar(Grammar):
             The file cannot be read.
         """
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise FstError(f"{path} has more than {_MOST_BYTES:,} bytes; a file of rules is small")
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise FstError(f"{path} has more than {MOST_BYTES:,} bytes; a file of rules is small")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:

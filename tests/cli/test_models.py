@@ -192,6 +192,31 @@ def test_costs_of_a_file_are_in_the_model(run, pairs, tmp_path):
     assert run("evaluate", tmp_path / "m", pairs) == given
 
 
+def test_rules_are_in_the_model(run, pairs, tmp_path):
+    rules = tmp_path / "own.rules"
+    rules.write_text("A -> B 0.25\nB -> C 0.5\n", encoding="utf-8")
+    given = ("--loss", rules)
+    assert run("train", pairs, *given, *OPTIONS, "--epochs", 1, "-o", tmp_path / "m")[0] == 0
+    expected = run("evaluate", tmp_path / "m", pairs, *given)
+    rules.unlink()
+    assert expected[0] == 0
+    assert run("evaluate", tmp_path / "m", pairs) == expected
+
+
+@pytest.mark.parametrize("text", ["a ->", 3, None, ["a -> b 1"], "alphabet = a\nb -> c 1"])
+def test_rules_in_a_model_are_checked(run, model, pairs, text):
+    with np.load(model) as archive:
+        arrays = dict(archive)
+    stored = json.loads(str(arrays.pop("text")))
+    stored["about"] |= {"rules": text}
+    with model.open("wb") as file:
+        np.savez(file, **arrays, text=json.dumps(stored))
+    code, out, err = run("evaluate", model, pairs)
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1
+    assert "rules" in err
+
+
 def test_outputs_of_any_length_and_tags(run, tmp_path):
     """Verbs with their forms: the tag decides the suffix, a word of another length is answered."""
     rows = [
