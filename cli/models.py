@@ -47,7 +47,7 @@ def about(
         )
         choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
     tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y, "tags": tags}
-    found = {"choice": dataclasses.asdict(choice), "reading": tokens}
+    found: dict[str, Any] = {"choice": dataclasses.asdict(choice), "reading": tokens}
     if choice.loss.endswith(RULES):
         found["rules"] = pathlib.Path(choice.loss).read_text(encoding="utf-8")
     return found
