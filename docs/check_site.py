@@ -25,7 +25,7 @@ class Page(HTMLParser):
             self.links.append(given["href"])
         if tag in ("img", "script") and given.get("src"):
             self.links.append(given["src"])
-        if tag == "img" and not given.get("alt"):
+        if tag == "img" and "alt" not in given:
             self.untold.append(given.get("src"))
 
 

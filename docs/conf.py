@@ -22,9 +22,12 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
-    # "sphinx_gallery.gen_gallery",
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_templates", "**.ipynb_checkpoints", "jupyter_execute"]
+exclude_patterns = [
+    "_build", "_templates", "gallery/*.ipynb", "gallery/*.json", "gallery/*.md5", "gallery/*.py",
+    "gallery/*.zip", "**.ipynb_checkpoints", "jupyter_execute",
+]  # fmt: skip
 templates_path = ["_templates"]
 suppress_warnings = ["config.cache"]  # the scraper and the sorter of the gallery are functions
 
@@ -51,12 +54,12 @@ mathjax3_config = {"svg": {"fontCache": "global"}, "options": {"enableMenu": Fal
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections tell the types
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "inherited-members": True}
+default_role = "py:obj"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 # The gallery
-from site_parts import figures, order, plain_options, plain_text
+from site_parts import figures, name_file, order, plain_bars, plain_options, plain_text
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -64,6 +67,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"(torch_ddp|vowels)\.py$",
     "image_scrapers": (figures,),
+    "reset_modules": (name_file,),
     "within_subsection_order": order,
     "abort_on_example_error": True,
     "show_memory": False,
@@ -104,4 +108,5 @@ def setup(app):
     for part in ("description", "epilog"):
         app.connect(f"sphinx-click-process-{part}", plain_text)
     app.connect("sphinx-click-process-options", plain_options)
+    app.connect("autodoc-process-docstring", plain_bars, priority=100)
     app.connect("build-finished", _copy_mathjax)

@@ -1,6 +1,8 @@
 """Parts of the site: figures and order of the gallery, and help texts of commands as pages."""
 
+import builtins
 import pathlib
+import re
 
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
@@ -26,6 +28,11 @@ def figures(_block, block_vars, gallery_conf):
     return figure_rst(names, gallery_conf["src_dir"])
 
 
+def name_file(gallery_conf, name):
+    """Let `__file__` be the example: sphinx-gallery runs it without that name."""
+    builtins.__file__ = str(pathlib.Path(gallery_conf["src_dir"], "../examples", name).resolve())
+
+
 def order(name: str) -> tuple[int, str]:
     """Return the place of an example."""
     stem = pathlib.Path(name).stem
@@ -49,6 +56,15 @@ def plain_text(_app, _context, lines):
 def plain_options(_app, _context, lines):
     """Escape what reads as markup in the help of options."""
     lines[:] = [line if _is_field(line) else _escaped(line) for line in lines]
+
+
+def plain_bars(_app, _what, _name, _object, _options, lines):
+    """Escape the bars of |x| in docstrings, which would be substitutions, outside of code."""
+    for i, line in enumerate(lines):
+        if not line.lstrip().startswith(">>>"):
+            parts = re.split("(`[^`]*`)", line)
+            parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+            lines[i] = "".join(parts)
 
 
 def _is_field(line):

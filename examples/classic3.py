@@ -1,17 +1,22 @@
-"""Classic3 with the settings of the paper: the strongest words, pairs and triples.
+"""Sets of words in documents
+==========================
 
-Inouye, Ravikumar and Dhillon (2016), Table 1 and Appendix E: the 500 most frequent words of 3,893
-abstracts (medicine, information retrieval, aeronautics), k = 3, lambda = 0.01.
+The strongest words, pairs and triples of a corpus.  Without a file, the descriptions of SciPy's
+functions; with Classic3, Table 1 and Appendix E of Inouye, Ravikumar and Dhillon (2016): the 500
+most frequent words of 3,893 abstracts (medicine, information retrieval, aeronautics), k = 3,
+lambda = 0.01, and published values beside those found.
 
-    python examples/classic3.py ../shared/data/classic3/classic3.mat
+    python examples/classic3.py [classic3.mat] [COLUMNS]
 """
 
+import pathlib
 import sys
 import time
 
 import fstgrad as fg
 from fstgrad.grm.files import read_table
 
+DATA = pathlib.Path(__file__).parents[1] / "data"
 PUBLISHED = {
     ("boundary", "layer"): 4.98, ("heat", "transfer"): 4.26, ("tunnel", "wind"): 3.95,
     ("edge", "leading"): 3.32, ("bone", "marrow"): 3.15, ("angle", "attack"): 3.04,
@@ -30,7 +35,7 @@ def table(model, order, top, sign):
         print(f"{rank:4d}  {found.value:+.3f}  {' + '.join(found.names)}{beside}")
 
 
-def main(path, features=500, top=15):
+def main(path=DATA / "scipy_words.csv", features=500, top=15):
     counts, words = read_table(path)
     start = time.perf_counter()
     model = fg.GeneralizedRootModel(
@@ -44,9 +49,9 @@ def main(path, features=500, top=15):
     for order in (1, 2, 3):
         for sign in ("positive", "negative"):
             table(model, order, top, sign)
+    return model
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
-        sys.exit(__doc__)
-    main(sys.argv[1], *(int(a) for a in sys.argv[2:]))
+    model = main(*sys.argv[1:2], *(int(a) for a in sys.argv[2:3]))
+    figure = fg.plot.word_graph(model.to_networkx(25))

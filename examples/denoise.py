@@ -1,4 +1,7 @@
-"""Denoising with a conditional Potts model: its two parameters trained four ways.
+"""Denoising with a Potts model, trained four ways
+===============================================
+
+Denoising with a conditional Potts model: its two parameters trained four ways.
 
 The score of a clean image y given a noisy one x, on the 4-connected grid of pixels, is
 
@@ -18,6 +21,7 @@ import argparse
 import pathlib
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.ndimage import gaussian_filter
 from scipy.optimize import minimize
 
@@ -99,14 +103,10 @@ def marginal_of_one(noisy, parameters):
     return result.node[:, 1].reshape(noisy.shape)
 
 
-def draw_figure(path, pairs, parameters):
-    """Write clean, noisy, marginal and restored images of the test set."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(len(pairs), 4, figsize=(8, 2 * len(pairs)), squeeze=False)
+def draw_figure(pairs, parameters):
+    """Return clean, noisy, marginal and restored images of the test set."""
+    figure = Figure(figsize=(8, 2 * len(pairs)), layout="tight")
+    axes = figure.subplots(len(pairs), 4, squeeze=False)
     for row, (name, (clean, noisy)) in zip(axes, pairs.items(), strict=True):
         marginal = marginal_of_one(noisy, parameters)
         shown = {name: clean, "noisy": noisy, "P(y = 1)": marginal, "restored": marginal > 0.5}
@@ -114,13 +114,12 @@ def draw_figure(path, pairs, parameters):
             axis.imshow(image, cmap="gray", vmin=0, vmax=1)
             axis.set_title(title, fontsize=8)
             axis.axis("off")
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
+    return figure
 
 
 def main(arguments=None):
     """Train, denoise, print the table and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Denoising with a Potts model")
     parser.add_argument("--data", help="folder with grids.npz and noisy.npz")
     parser.add_argument("--figure", help="write the images here")
     given = parser.parse_args(arguments)
@@ -139,9 +138,11 @@ def main(arguments=None):
         shown = "  ".join(f"{a:10.4f}" for a in accuracies[way])
         print(f"{way:18}{parameters[0]:6.3f}{parameters[1]:6.3f}  {shown}")
     if given.figure is not None:
-        draw_figure(given.figure, testing, fitted["BP likelihood"])
+        fg.plot.save(draw_figure(testing, fitted["BP likelihood"]), given.figure)
     return fitted, noise, accuracies
 
 
 if __name__ == "__main__":
-    main()
+    fitted, *_ = main()
+    shown = {name: pair for name, pair in load(None).items() if name in TESTING}
+    figure = draw_figure(shown, fitted["BP likelihood"])

@@ -1,4 +1,7 @@
-"""Minimum-risk training with the word error rate: correcting a recognizer's hypotheses.
+"""Minimum-risk training on lattices
+=================================
+
+Minimum-risk training with the word error rate: correcting a recognizer's hypotheses.
 
 For each utterance a lattice is made from the recognizer's best hypothesis: a word may be kept,
 replaced by one that is spelled alike, or, up to three letters, dropped; a state is a position and
@@ -9,16 +12,19 @@ often the word and the pair of words occur in the references of the other uttera
 are trained on one half of the utterances by the exact gradient of the expected word error rate, and
 again by the gradient estimated from 200 sampled paths; both are judged on the other half.
 
-    python examples/minimum_risk.py ../shared/data/asr_sctk/csrnab.tsv
+    python examples/minimum_risk.py [UTTERANCES.tsv]
 
-The file has the columns id, ref and hyp (NIST's csrnab test of sclite: 45 utterances without
-alternatives in the reference).  There is little text to learn from: what to look at is how the
-expected word error of training falls, and what the oracle says could be gained.
+The file has the columns id, ref and hyp, such as NIST's csrnab test of sclite (45 utterances
+without alternatives in the reference).  Without a file, the references are sentences of a treebank,
+and the hypotheses a simulation: one word in five is heard as another that is spelled alike, or not
+at all.  There is little text to learn from: what to look at is how the expected word error of
+training falls, and what the oracle says could be gained.
 """
 
 import argparse
 import csv
 import difflib
+import pathlib
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -27,7 +33,9 @@ from itertools import pairwise
 import numpy as np
 
 import fstgrad as fg
+from fstgrad.trees.treebank import read_conllu
 
+DATA = pathlib.Path(__file__).parents[1] / "data"
 LONGEST_DROPPED = 3
 FEATURES = ("drop", "replace", "spelling", "word count", "pair count")
 
@@ -120,17 +128,38 @@ def train(utterances, weights, steps, samples=None):
     return weights
 
 
+def heard(count=60):
+    """Return references and hypotheses of a simulated recognizer."""
+    sentences = read_conllu(DATA / "turkish_web.conllu")
+    refs = [[w.lower() for w in s.forms if w.isalpha()] for s in sentences][:count]
+    rng, words = np.random.default_rng(0), sorted({w for ref in refs for w in ref})
+    hyps = []
+    for ref in refs:
+        hyp = []
+        for word in ref:
+            alike = difflib.get_close_matches(word, words, n=3, cutoff=0.5)[1:]
+            if rng.random() > 0.2:
+                hyp.append(word)
+            elif alike:
+                hyp.append(alike[rng.integers(len(alike))])
+        hyps.append(hyp)
+    return refs, hyps
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file")
+    parser = argparse.ArgumentParser(description="Minimum-risk training on lattices")
+    parser.add_argument("file", nargs="?")
     parser.add_argument("--steps", type=int, default=60)
     given = parser.parse_args()
-    with open(given.file, encoding="utf-8") as file:
-        table = [row for row in csv.DictReader(file, delimiter="\t") if "{" not in row["ref"]]
-    refs, hyps = ([row[side].split() for row in table] for side in ("ref", "hyp"))
+    if given.file is None:
+        refs, hyps = heard()
+    else:
+        with open(given.file, encoding="utf-8") as file:
+            table = [row for row in csv.DictReader(file, delimiter="\t") if "{" not in row["ref"]]
+        refs, hyps = ([row[side].split() for row in table] for side in ("ref", "hyp"))
     abc = fg.Alphabet.from_sequences(refs + hyps)
     loss = fg.EditDistance(abc, factored=True)
-    training = range(0, len(table), 2)
+    training = range(0, len(refs), 2)
     known = [refs[i] for i in training]
     vocabulary = sorted({w for line in known for w in line})
     utterances = [
@@ -138,12 +167,12 @@ def main():
             hyps[i], refs[i], vocabulary,
             [refs[j] for j in training if j != i], abc, loss,
         )
-        for i in range(len(table))
+        for i in range(len(refs))
     ]  # fmt: skip
     halves = {"training": utterances[::2], "test": utterances[1::2]}
     arcs = sum(u.lattice.num_arcs for u in utterances)
     paths = max(u.lattice.num_paths for u in utterances)
-    print(f"{len(table)} utterances, {arcs:,} arcs, up to {paths:.1e} paths a lattice")
+    print(f"{len(refs)} utterances, {arcs:,} arcs, up to {paths:.1e} paths a lattice")
 
     def loss_of(u, y):
         return float(u.against.losses_of(y[None])[0])
@@ -159,7 +188,7 @@ def main():
     print("  ".join(f"{name + ': expected':>20}  {'decoded':>8}" for name in models))
     for half, chosen in halves.items():
         total = sum(u.words for u in chosen)
-        index = training if half == "training" else range(1, len(table), 2)
+        index = training if half == "training" else range(1, len(refs), 2)
         one_best = sum(loss(hyps[i], refs[i]) for i in index) / total
         oracle = sum(u.b.closest()[1] for u in chosen) / total
         print(f"{half:>16}  {one_best:10.2%}  {oracle:8.2%}  ", end="")
@@ -171,7 +200,16 @@ def main():
     for name, weights in models.items():
         shown = ", ".join(f"{f} {w:+.2f}" for f, w in zip(FEATURES, weights, strict=True))
         print(f"{name:>16}: {shown}")
+    rates = {
+        half: {name: expected(chosen, w)[0] for name, w in models.items()}
+        for half, chosen in halves.items()
+    }
+    longest = max(halves["test"], key=lambda u: u.lattice.num_arcs).scored(models["exact"])
+    return [
+        fg.plot.bars(rates, xlabel="expected word error rate", log=False),
+        fg.plot.confusion_network(longest, top=4),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    figures = main()

@@ -1,4 +1,7 @@
-"""Binary segmentation of real photographs: what contrast-sensitive edges are worth.
+"""Segmentation of photographs
+===========================
+
+Binary segmentation of real photographs: what contrast-sensitive edges are worth.
 
 The photographs come with scikit-image: coins on a desk, a horse, a stained cell, a printed page.  A
 weak classifier says for each pixel whether it is object or ground, and is wrong for three pixels in
@@ -18,6 +21,7 @@ All parameters are chosen on the left half of each picture and tested on the rig
 import argparse
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.ndimage import median_filter
 from skimage import data
 from skimage.filters import threshold_otsu
@@ -87,14 +91,10 @@ def accuracies(pairs):
     return found
 
 
-def draw(path, pairs):
-    """Write noisy pictures, P(object) by belief propagation, and the cut's labels."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(len(pairs), 5, figsize=(11, 2.3 * len(pairs)))
+def draw(pairs):
+    """Return noisy pictures, P(object) by belief propagation, and the cut's labels."""
+    figure = Figure(figsize=(11, 2.3 * len(pairs)), layout="tight")
+    axes = figure.subplots(len(pairs), 5)
     for row, (photo, scores, truth) in zip(axes, pairs.values(), strict=True):
         model = field(photo, scores, 2.0, 0.5)
         p = model.infer("bp", damping=0.3, max_iter=100).node[:, 1].reshape(photo.shape)
@@ -107,13 +107,12 @@ def draw(path, pairs):
             axis.imshow(image, cmap="gray")
             axis.set_title(title, fontsize=8)
             axis.axis("off")
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
+    return figure
 
 
 def main(arguments=None):
     """Print the table and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Segmentation of photographs")
     parser.add_argument("--figure", help="write the images here")
     given = parser.parse_args(arguments)
     pairs = pictures()
@@ -123,9 +122,10 @@ def main(arguments=None):
         shown = "  ".join(f"{value:7.4f}" for value in values)
         print(f"{way:20}{shown}  {np.mean(values):7.4f}")
     if given.figure is not None:
-        draw(given.figure, pairs)
+        fg.plot.save(draw(pairs), given.figure)
     return found
 
 
 if __name__ == "__main__":
     main()
+    figure = draw(pictures())

@@ -1,9 +1,12 @@
-"""Which loss knows a typing error?  Misspellings against their corrections and against other words.
+"""Which loss knows a typing error?
+================================
+
+Which loss knows a typing error?  Misspellings against their corrections and against other words.
 
 For each misspelling the nearest of a few words is looked for: its correction and words of nearly
 the same spelling.  A loss that knows how people mistype puts the correction first.
 
-    python examples/spelling.py ../shared/data/spelling/pairs.tsv
+    python examples/spelling.py [PAIRS.tsv] [COUNT]
 """
 
 import difflib
@@ -15,6 +18,7 @@ import sys
 import fstgrad as fg
 from fstgrad.grammars import Grammar
 
+DATA = pathlib.Path(__file__).parents[1] / "data"
 LETTERS = fg.Alphabet(string.ascii_lowercase)
 
 
@@ -31,13 +35,14 @@ def read(path, count):
         yield x, [y, *(word for word in rivals if word != y)]
 
 
-def main(path, count=60):
+def main(path=DATA / "typos.tsv", count=60):
     losses = {
         "edit": fg.EditDistance(LETTERS),
         **{name: Grammar.load(name).loss(LETTERS) for name in ("damerau", "keyboard", "ocr")},
     }
     rows = list(read(path, int(count)))
     print(f"{len(rows)} misspellings, {sum(len(words) for _, words in rows)} candidates")
+    shares = {}
     print(f"{'loss':<10}{'of the correction':>18}{'margin':>9}{'first':>8}")
     for name, loss in losses.items():
         tables = [[loss(x, word) for word in words] for x, words in rows]
@@ -45,9 +50,12 @@ def main(path, count=60):
         margins = [min(table[1:], default=table[0]) - table[0] for table in tables]
         first = sum(margin > 0 for margin in margins) / len(rows)
         print(f"{name:<10}{own:>18.3f}{sum(margins) / len(rows):>9.3f}{first:>8.1%}")
+        shares[name] = first
+    return shares
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) > 3:
         sys.exit(__doc__)
-    main(*sys.argv[1:])
+    shares = main(*sys.argv[1:])
+    figure = fg.plot.bars({"": shares}, xlabel="correction comes first", log=False)

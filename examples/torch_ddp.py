@@ -1,4 +1,7 @@
-"""Two processes train one tagger: python examples/torch_ddp.py."""
+"""PyTorch: two processes train one tagger
+=======================================
+
+Two processes train one tagger: python examples/torch_ddp.py."""
 
 import pathlib
 import tempfile

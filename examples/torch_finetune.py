@@ -1,4 +1,7 @@
-"""Fine-tuning an encoder with mixed precision and gradient accumulation on padded subwords.
+"""PyTorch: fine-tuning an encoder
+===============================
+
+Fine-tuning an encoder with mixed precision and gradient accumulation on padded subwords.
 
 A small transformer encoder is "pretrained" to guess masked pieces, then tags words: the first piece
 of a word carries its tag, all others and the padding carry -100, as token classification has it.
@@ -76,4 +79,7 @@ def main(pretrain: int = 60, steps: int = 150, accumulate: int = 2) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    share = main()
+    figure = fg.plot.bars(
+        {"": {"fine-tuned": share, "by chance": 1 / TAGS}}, xlabel="tags right", log=False
+    )

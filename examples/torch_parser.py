@@ -1,4 +1,7 @@
-"""A parser head with entropy regularisation: labelled trees for few sentences, entropy for many.
+"""PyTorch: a parser with entropy regularisation
+=============================================
+
+A parser head with entropy regularisation: labelled trees for few sentences, entropy for many.
 
 Synthetic sentences over word classes; a word prefers heads of the next class.  The unlabelled
 sentences add the entropy of their tree distribution (Smith and Eisner 2007; Zmigrod et al. 2021).
@@ -71,4 +74,7 @@ def main(labelled: int = 10, unlabelled: int = 30, steps: int = 60) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    found = main()
+    figure = fg.plot.bars(
+        {"": {"parser": found, "by chance": 1 / LENGTH}}, xlabel="attachment score", log=False
+    )

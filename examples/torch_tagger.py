@@ -1,4 +1,7 @@
-"""A BiLSTM tagger trained with the bigram loss: predicted tags should share bigrams with gold.
+"""PyTorch: a tagger with the bigram loss
+======================================
+
+A BiLSTM tagger trained with the bigram loss: predicted tags should share bigrams with gold.
 
 Synthetic sentences: a word's tag is its number modulo the tags, but every fifth word is rare and
 takes its tag from the word before it, so that context matters.
@@ -71,4 +74,7 @@ def main(train: int = 200, epochs: int = 15) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    found = main()
+    figure = fg.plot.bars(
+        {"": {"tagger": found, "by chance": 1 / TAGS}}, xlabel="tags right", log=False
+    )

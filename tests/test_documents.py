@@ -94,7 +94,8 @@ def test_console_blocks(path, shell):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(path):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
-        assert (path.parent / link).exists(), link
+        if "gallery/" not in link:  # made by `make docs`, which follows all links
+            assert (path.parent / link).exists(), link
 
 
 def test_the_readme_lists_every_loss_of_the_command_line():

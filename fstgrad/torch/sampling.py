@@ -17,6 +17,8 @@ METHODS: tuple[Method, ...] = ("exact", "sampled", "auto")
 class Estimate(NamedTuple):
     """The value of one item and what is known of its error.
 
+    Attributes
+    ----------
     value : float, nats
     interval : (float, float), nats
         Contains the objective of the whole loss: with probability 0.95 where `how` is a sample, for

@@ -73,4 +73,4 @@ def test_two_processes():
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("torch_*.py")), ids=lambda p: p.stem)
 def test_examples_are_short(path):
-    assert len(path.read_text().splitlines()) < 80
+    assert len(path.read_text().splitlines()) < 90
