@@ -104,9 +104,8 @@ class TreeDistribution(MomentDistribution):
         known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
             that fits the scores: which arcs (and labels) may be used.
 
-        The marginal likelihood of partial annotation: log Z less that of the trees that agree; the
-        gradient in the scores is the difference of their marginals.  +inf where none agrees is an
-        `InfeasibleError`.
+        The marginal likelihood of partial annotation: log Z less that of the trees that agree; its
+        gradient is the difference of their marginals.  An `InfeasibleError` where none agrees.
 
         Examples
         --------
