@@ -48,3 +48,20 @@ def test_probabilities_do_not_change(models):
     assert raised.entropy() == pytest.approx(plain.entropy(), abs=1e-12)
     assert plain.cross_entropy(raised) == pytest.approx(plain.entropy(), abs=1e-12)
     assert plain.kl(raised) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [3.7, -3.7])
+def test_a_minimum_cut_is_certified(offset):
+    """The bound counts the constant too: a gap of zero, whatever its sign."""
+    model = fg.PairwiseMRF.from_factors([2, 2, 2], [*FACTORS, Factor((), offset)])
+    found = model.decode("graph_cut")
+    assert found.gap == pytest.approx(0, abs=1e-12)
+    assert found.score == pytest.approx(model.decode("exact").score, abs=1e-12)
+
+
+def test_a_score_is_the_tables_and_the_constant(models):
+    for model, constant in zip(models, (0.0, OFFSET), strict=True):
+        y = [0, 1, 0]
+        assert model.log_base(y) == constant
+        tables = model.inner(model.parts(y), model.scores)
+        assert tables + constant == pytest.approx(model.score(y), abs=1e-12)
