@@ -1,4 +1,4 @@
-"""Spanning trees in PyTorch: values of the arrays API, derivatives of every promised order."""
+"""Spanning trees in PyTorch: values of the array API, families, GPUs, dtypes, transforms."""
 
 import numpy as np
 import pytest
@@ -64,42 +64,6 @@ def test_other_quantities_equal_the_arrays(single_root):
         np.testing.assert_allclose(slope.numpy(), gradient, atol=1e-11)
     (slope,) = torch.autograd.grad(fgt.spanning_tree_kl(scores, other, **options).sum(), other)
     np.testing.assert_allclose(slope.numpy(), p.kl_and_gradients(q)[2], atol=1e-12)
-
-
-@MODES
-@pytest.mark.parametrize(
-    "name", ["log_partition", "marginals", "entropy", "kl", "risk", "generalized_expectation"]
-)
-def test_gradcheck_and_gradgradcheck(single_root, name):
-    scores = tables(3)[:1].detach().requires_grad_()
-    rng = np.random.default_rng(1)
-    rest = {
-        "kl": (tables(4)[:1].detach().requires_grad_(),),
-        "risk": (torch.tensor(rng.normal(size=(1, 4, 4))),),
-        "generalized_expectation": (
-            torch.tensor(rng.normal(size=(1, 4, 4, 2))),
-            torch.tensor(rng.normal(size=2)),
-        ),
-    }.get(name, ())
-
-    def function(*inputs):
-        return getattr(fgt, f"spanning_tree_{name}")(*inputs, single_root=single_root)
-
-    assert torch.autograd.gradcheck(function, (scores, *rest))
-    assert torch.autograd.gradgradcheck(function, (scores, *rest))
-
-
-@MODES
-def test_third_derivative_of_log_z(single_root):
-    """log Z, marginals, Cov v, and the derivative of Cov v: the chain has no hidden end."""
-    scores = tables(5)[:1].detach().requires_grad_()
-
-    def second(s):
-        log_z = fgt.spanning_tree_log_partition(s, single_root=single_root)
-        (mu,) = torch.autograd.grad(log_z.sum(), s, create_graph=True)
-        return mu
-
-    assert torch.autograd.gradgradcheck(second, scores)
 
 
 @MODES
@@ -300,92 +264,6 @@ def test_partial_trees(options, labels):
     assert torch.autograd.gradcheck(
         lambda s: fgt.spanning_tree_partial_nll(s, partial, **settings), scores
     )
-
-
-def long_third(scores, v, u, single_root):
-    """The derivative of Cov v along u by central differences in 90 digits."""
-    import mpmath
-
-    def marginals(theta):
-        n = len(theta) - 1
-        w = [[mpmath.exp(x) for x in row] for row in theta]
-        matrix = mpmath.zeros(n, n)
-        for j in range(1, n + 1):
-            for i in range(1 if single_root else 0, n + 1):
-                if i != j:
-                    matrix[j - 1, j - 1] += w[i][j]
-                    if i > 0:
-                        matrix[i - 1, j - 1] -= w[i][j]
-        if single_root:
-            for j in range(n):
-                matrix[0, j] = w[0][j + 1]
-        inverse = matrix**-1
-        mu = mpmath.zeros(n + 1, n + 1)
-        for j in range(1, n + 1):
-            for i in range(n + 1):
-                if i == j:
-                    continue
-                replaced = 1 if single_root else 0
-                own = inverse[j - 1, j - 1] if j > replaced else 0
-                other = inverse[j - 1, i - 1] if i > replaced else 0
-                slope = own - other
-                if i == 0 and single_root:
-                    slope = inverse[j - 1, 0]
-                mu[i, j] = w[i][j] * slope
-        return mu
-
-    with mpmath.workdps(900 if np.ptp(scores) > 500 else 160):
-        h = mpmath.mpf(10) ** -25
-        total = 0
-        for a in (1, -1):
-            for b in (1, -1):
-                theta = [
-                    [
-                        mpmath.mpf(float(x)) + h * (a * float(y) + b * float(z))
-                        for x, y, z in zip(*rows, strict=True)
-                    ]
-                    for rows in zip(scores, v, u, strict=True)
-                ]
-                total = total + a * b * marginals(theta)
-        total /= 4 * h * h
-        return np.array(total.tolist(), dtype=float)
-
-
-@MODES
-@pytest.mark.parametrize("height", [20, 30, 40, "root"])
-def test_third_derivatives_where_determinants_fail(single_root, height):
-    """At mutual heads so far apart, and where root arcs are 800 lower, to 1e-8."""
-    rng = np.random.default_rng(8)
-    scores, v, u = rng.normal(size=(3, 6, 6))
-    if height == "root":
-        scores[0] -= 800
-    else:
-        scores[2, 3] += height
-        scores[3, 2] += height
-    table = torch.tensor(scores, requires_grad=True)
-    direction, along = torch.tensor(v), torch.tensor(u)
-    log_z = fgt.spanning_tree_log_partition(table, single_root=single_root)
-    (mu,) = torch.autograd.grad(log_z, table, create_graph=True)
-    (product,) = torch.autograd.grad((mu * direction).sum(), table, create_graph=True)
-    (third,) = torch.autograd.grad((product * along).sum(), table)
-    expected = long_third(scores, v, u, single_root)
-    np.testing.assert_allclose(third.numpy(), expected, atol=1e-8)
-    # the same for the Hessian of the entropy and the gradient of the risk's gradient
-    entropy = fgt.spanning_tree_entropy(table, single_root=single_root)
-    (slope,) = torch.autograd.grad(entropy, table, create_graph=True)
-    (hessian,) = torch.autograd.grad((slope * along).sum(), table)
-    regrets = scores - scores.max(axis=0)
-    trees = array_trees(table, single_root=single_root)
-    wanted = -long_third(scores, regrets, u, single_root) - trees.covariance_product(u)
-    np.testing.assert_allclose(hessian.numpy(), wanted, atol=1e-8 * np.abs(regrets).max())
-
-
-def test_projective_third_derivatives_are_refused():
-    scores = tables(23).detach().requires_grad_()
-    entropy = fgt.spanning_tree_entropy(scores, single_root=True, projective=True).sum()
-    (slope,) = torch.autograd.grad(entropy, scores, create_graph=True)
-    with pytest.raises(fg.NotSupportedError, match="third derivative"):
-        torch.autograd.grad(slope.sum(), scores)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
