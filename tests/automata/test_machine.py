@@ -103,3 +103,14 @@ def test_bounds_of_a_loss_against_a_target():
     assert fg.Hamming(ab).against("ab").bounds(2) == (0.0, 2.0)
     assert fg.NGram(ab, 2, smoothing=0.5).against("ab").bounds(2) == (-np.inf, np.log(2.0))
     assert fg.NGram(ab, 2).against("ab").bounds(2) == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize("dead", [(0, 3, 1, 0), (0, 3, 0, 1), (0, 0, 0, 1)])
+def test_arcs_of_probability_zero_are_no_arcs(dead):
+    """e^-800 is 0 in float64: such an arc makes neither a class of symbols nor a cycle."""
+    arcs = np.array([(0, 1, 1, 0), (0, 2, 1, 0), (1, 0, 0, 0), dead])
+    cost = np.array([0.0, 1.0, 800.0, 800.0])
+    fst = FstArrays("log64", 0, np.zeros(2), *arcs.T, cost)
+    machine = fg.TransducerLoss(fst, fg.Alphabet("abcd"), semiring="probability").machine("aa")
+    assert machine.class_of[2] == machine.class_of[3]  # c and d lead nowhere
+    assert len(machine.final) == 3
