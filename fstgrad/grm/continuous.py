@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm import kernels
 from fstgrad.grm.base import Base, Derivatives, mass_center, outputs
 from fstgrad.grm.measures import ExponentialMeasure, GaussianMeasure, Integrand
 
@@ -42,9 +43,7 @@ class Exponential(Base):
 
     def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
         """Draw every node of Gibbs chains given the others."""
-        from fstgrad.grm.kernels.sampling import sweep_positive
-
-        return int(sweep_positive(chains, rng.random(chains.state.shape)))
+        return int(kernels.sampling.sweep_positive(chains, rng.random(chains.state.shape)))
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
         """Return the integrand over x > 0."""
@@ -81,10 +80,8 @@ class Exponential(Base):
         return array
 
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        from fstgrad.grm.kernels.halfline import derivatives
-
         out = outputs(eta)
-        derivatives(eta, False, tolerance, *out)
+        kernels.halfline.derivatives(eta, False, tolerance, *out)
         return out
 
 
@@ -118,11 +115,11 @@ class Gaussian(Exponential):
 
     def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
         """Draw every node of Gibbs chains given the others."""
-        from fstgrad.grm.kernels.sampling import sweep_normal, sweep_real
-
         if chains.statistics.shape[2] <= 2:
-            return int(sweep_normal(chains, rng.standard_normal(chains.state.shape)))
-        return int(sweep_real(chains, rng.random(chains.state.shape)))
+            return int(
+                kernels.sampling.sweep_normal(chains, rng.standard_normal(chains.state.shape))
+            )
+        return int(kernels.sampling.sweep_real(chains, rng.random(chains.state.shape)))
 
     def sides(self, eta: FloatArray, a: float) -> list[Integrand]:
         """Return the integrands over x > 0 and x < 0."""
@@ -137,11 +134,9 @@ class Gaussian(Exponential):
         ]
 
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        from fstgrad.grm.kernels.halfline import derivatives, gaussian_pair
-
         out = outputs(eta)
         if eta.shape[1] <= 2:
-            gaussian_pair(eta, *out)
+            kernels.halfline.gaussian_pair(eta, *out)
         else:
-            derivatives(eta, True, tolerance, *out)
+            kernels.halfline.derivatives(eta, True, tolerance, *out)
         return out

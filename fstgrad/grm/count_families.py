@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import tables
+from fstgrad.grm import kernels, tables
 from fstgrad.grm.base import Base, Derivatives, mass_center, outputs
 from fstgrad.grm.dispersion import negative_binomial_fit
 from fstgrad.grm.measures import Integrand, PoissonMeasure
@@ -97,18 +97,18 @@ class CountBase(Base):
 
     def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
         """Draw every node of Gibbs chains given the others."""
-        from fstgrad.grm.kernels.sampling import sweep_counts
-
         k = chains.statistics.shape[2] - self.own
         return int(
-            sweep_counts(chains, _stacked(tuple(families), k), rng.random(chains.state.shape))
+            kernels.sampling.sweep_counts(
+                chains, _stacked(tuple(families), k), rng.random(chains.state.shape)
+            )
         )
 
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        from fstgrad.grm.kernels.counts import derivatives
-
         out = outputs(eta)
-        derivatives(np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out)
+        kernels.counts.derivatives(
+            np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out
+        )
         return out
 
 
@@ -152,14 +152,12 @@ class Poisson(CountBase):
         ]  # fmt: skip
 
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
-        from fstgrad.grm.kernels.wide import wide_derivatives
-
         out = super()._direct(eta, tolerance)
         beyond = np.isinf(out[0][:, 0])
         if beyond.any():
             rows = np.ascontiguousarray(eta[beyond])
             more = outputs(rows)
-            wide_derivatives(rows, self.table(eta.shape[1]), *more)
+            kernels.wide.wide_derivatives(rows, self.table(eta.shape[1]), *more)
             for whole, part in zip(out, more, strict=True):
                 whole[beyond] = part
         return out
@@ -305,8 +303,6 @@ def _cached_table(base: CountBase, k: int) -> "Table":
 @lru_cache(maxsize=16)
 def _stacked(families: tuple[CountBase, ...], k: int) -> Any:
     """Return the tables of all nodes in one set of arrays, equal families once."""
-    from fstgrad.grm.kernels.sampling import stack_tables
-
     distinct = {family: number for number, family in enumerate(dict.fromkeys(families))}
     which = np.array([distinct[family] for family in families], dtype=np.int64)
-    return stack_tables([family.table(k) for family in distinct], which)
+    return kernels.sampling.stack_tables([family.table(k) for family in distinct], which)

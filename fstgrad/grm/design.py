@@ -21,6 +21,7 @@ from scipy import sparse
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.grm import kernels
 
 BYTES_PER_ENTRY = 64  # key, row, value, their order and their sorted copies
 
@@ -123,10 +124,8 @@ class Design:
 
     def gradients(self, number: int, columns: IntArray, residual: FloatArray) -> FloatArray:
         """Return the mean of a column of block `number` times the residual (n, c), for each."""
-        from fstgrad.grm.kernels.design import column_products
-
         block, out = self.blocks[number], np.empty(columns.size)
-        column_products(
+        kernels.design.column_products(
             block.indptr, block.rows, block.values, columns,
             np.ascontiguousarray(residual[:, block.term.root - 1]), 1.0 / self.samples, out,
         )  # fmt: skip
@@ -192,8 +191,6 @@ def _mean_squares(block: Block, samples: int) -> FloatArray:
 
 def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
     """List every product, sort by column, keep the columns that a candidate needs."""
-    from fstgrad.grm.kernels.design import subset_products
-
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
     counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)
@@ -201,7 +198,7 @@ def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
     keys, rows = np.empty(entries, dtype=np.int64), np.empty(entries, dtype=np.int64)
     values = np.empty(entries)
     if entries:
-        subset_products(
+        kernels.design.subset_products(
             x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, size, binomial,
             keys, rows, values,
         )  # fmt: skip

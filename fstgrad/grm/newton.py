@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.design import Design
 
@@ -153,9 +154,7 @@ class NewtonSolver:
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
         """Return the derivative of the objective without its penalty at `coef`."""
-        from fstgrad.grm.kernels.descent import gradients
-
-        return gradients(play.slots, self._residual(state)) + play.ridge * coef
+        return kernels.descent.gradients(play.slots, self._residual(state)) + play.ridge * coef
 
     def _off_a_plateau(
         self, play: Play, state: State, slopes: FloatArray
@@ -166,9 +165,7 @@ class NewtonSolver:
         until its slope has fallen by at least a tenth and not changed its sign: there the
         objective, which is convex, is lower, and has a curvature.
         """
-        from fstgrad.grm.kernels.descent import add_columns, curvatures
-
-        curvature = curvatures(play.slots, state.covariance) + play.ridge
+        curvature = kernels.descent.curvatures(play.slots, state.covariance) + play.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
         m = int(flat.argmax())
         if flat[m] == 0:
@@ -176,7 +173,7 @@ class NewtonSolver:
         unit, moved = np.zeros(play.coef.shape), np.zeros(state.eta.shape)
         slope = self._gradient(play, state, play.coef)[m]
         unit[m] = -np.sign(slope + play.penalty[m] * np.sign(play.coef[m]))
-        add_columns(play.slots, unit, moved)
+        kernels.descent.add_columns(play.slots, unit, moved)
         size, least, most = 1.0 / float(np.abs(moved).max(initial=1e-300)), 0.0, np.inf
         for _ in range(MOST_TRIALS):
             coef = play.coef + size * unit
@@ -210,11 +207,9 @@ class NewtonSolver:
 
     def _eta(self, play: Play) -> FloatArray:
         """Return eta (q, n, c) of the parameters in play."""
-        from fstgrad.grm.kernels.descent import add_columns
-
         eta = np.empty(self.observed.shape)
         eta[:] = self.offset
-        add_columns(play.slots, play.coef, eta)
+        kernels.descent.add_columns(play.slots, play.coef, eta)
         return eta
 
     def _state(self, eta: FloatArray, coef: FloatArray, play: Play) -> State:
@@ -241,12 +236,10 @@ class NewtonSolver:
         self, play: Play, state: State, direction: FloatArray, gradient: FloatArray
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state of a step that descends enough, or None."""
-        from fstgrad.grm.kernels.descent import add_columns
-
         if not np.isfinite(direction).all():
             return None
         moved = np.zeros(state.eta.shape)
-        add_columns(play.slots, direction, moved)
+        kernels.descent.add_columns(play.slots, direction, moved)
         predicted = gradient @ direction + play.penalty @ (
             np.abs(play.coef + direction) - np.abs(play.coef)
         )
@@ -268,8 +261,6 @@ class NewtonSolver:
         Where columns are so correlated that the descent crawls, its signs are kept and the linear
         system of the non-zero parameters is solved instead, if the solution has these signs.
         """
-        from fstgrad.grm.kernels.descent import Quadratic, quadratic_descent
-
         coordinates, penalised = self.intercepts
         free = np.flatnonzero(~penalised)
         width = coordinates.size
@@ -279,11 +270,13 @@ class NewtonSolver:
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
         least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)
-        model = Quadratic(
+        model = kernels.descent.Quadratic(
             covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
             moved, np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
         )  # fmt: skip
-        direction, solved = quadratic_descent(play.slots, model, tolerance, MOST_SWEEPS)
+        direction, solved = kernels.descent.quadratic_descent(
+            play.slots, model, tolerance, MOST_SWEEPS
+        )
         if solved:
             return direction
         return self._polished(play, covariance, gradient, direction)
@@ -307,13 +300,11 @@ class NewtonSolver:
 
     def _hessian(self, play: Play, active: IntArray, covariance: FloatArray) -> FloatArray:
         """Return the second derivatives of the parameters `active`, dense."""
-        from fstgrad.grm.kernels.descent import product
-
         out = np.empty((active.size, active.size))
         unit = np.zeros(play.coef.size)
         for i, m in enumerate(active):
             unit[m] = 1.0
-            out[:, i] = product(play.slots, covariance, unit)[active]
+            out[:, i] = kernels.descent.product(play.slots, covariance, unit)[active]
             out[i, i] += play.ridge[m]
             unit[m] = 0.0
         return out
@@ -354,8 +345,6 @@ def put_in_play(
     slots : parameter (s,), node (s,), block (s,), column (s,)
         The slots of the sets, in the order of their parameters.
     """
-    from fstgrad.grm.kernels.descent import Slots, gather
-
     parameter, node, block, column = slots
     intercepts, ridge = solver.intercepts, solver.ridge
     nodes, fixed = start.shape
@@ -371,7 +360,7 @@ def put_in_play(
         indptr = np.zeros(used.size + 1, dtype=np.int64)
         total = int((source.indptr[used + 1] - source.indptr[used]).sum())
         part = np.empty(total, dtype=np.int64), np.empty(total)
-        gather(source.indptr, source.rows, source.values, used, indptr, *part)
+        kernels.descent.gather(source.indptr, source.rows, source.values, used, indptr, *part)
         begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
         rows.append(part[0])
         values.append(part[1])
@@ -384,7 +373,7 @@ def put_in_play(
         coef=np.concatenate([start.ravel(), sets[2]]),
         penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
         ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
-        slots=Slots(
+        slots=kernels.descent.Slots(
             np.concatenate([np.arange(heads), heads + np.cumsum([0, *counts])]).astype(np.int64),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
             np.concatenate([coordinates, root_of[block] - 1 if parameter.size else block]),

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.design import Term
 
@@ -102,20 +103,16 @@ class Parameters:
 
     def eta(self, x: FloatArray) -> FloatArray:
         """Return the natural parameters of all node conditionals, (n, p, k), for x (n, p)."""
-        from fstgrad.grm.kernels.potentials import add_interactions
-
         statistics = self.family.statistics(x, self.k)
         eta = np.broadcast_to(self.intercepts, statistics.shape).copy()
-        add_interactions(statistics, *self.flat, eta)
+        kernels.potentials.add_interactions(statistics, *self.flat, eta)
         return eta
 
     def log_potential(self, x: FloatArray) -> FloatArray:
         """Return log p(x) + A in nats, (n,), for x (n, p)."""
-        from fstgrad.grm.kernels.potentials import add_energies
-
         statistics = self.family.statistics(x, self.k)
         energy = np.einsum("npk,pk->n", statistics, self.intercepts)
-        add_energies(statistics, *self.flat, energy)
+        kernels.potentials.add_energies(statistics, *self.flat, energy)
         return np.asarray(energy + self.log_base(x).sum(axis=1))
 
     def conditional_log_likelihoods(

@@ -8,7 +8,7 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.grm import normalization
+from fstgrad.grm import kernels, normalization
 from fstgrad.grm.count_families import CountBase
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains
@@ -87,10 +87,8 @@ def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> 
 
 
 def _interaction_energy(parameters: Parameters, statistics: FloatArray) -> FloatArray:
-    from fstgrad.grm.kernels.potentials import add_energies
-
     energy = np.zeros(len(statistics))
-    add_energies(statistics, *parameters.flat, energy)
+    kernels.potentials.add_energies(statistics, *parameters.flat, energy)
     return energy
 
 

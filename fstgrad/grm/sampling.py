@@ -8,7 +8,7 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
-from fstgrad.grm import normalization
+from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
 
 
@@ -44,10 +44,8 @@ class Chains:
 
     def sweep(self, rng: np.random.Generator, weight: float = 1.0) -> None:
         """Draw every variable of every chain once, given the others."""
-        from fstgrad.grm.kernels.sampling import ChainArrays
-
         sizes, roots, members, values = self.parameters.flat
-        arrays = ChainArrays(
+        arrays = kernels.sampling.ChainArrays(
             self.state, self.statistics, self.parameters.intercepts, self.pointer, self.touching,
             sizes, roots, members, weight * values,
         )  # fmt: skip

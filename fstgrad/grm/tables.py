@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.grm import kernels
 
 if TYPE_CHECKING:
     from fstgrad.grm.kernels.counts import Table
@@ -34,12 +35,10 @@ def panel_edges(first: int, last: int, width: Function) -> IntArray:
 
     width : how many counts a panel at x takes, x -> width; at least 2 NODES are taken.
     """
-    from fstgrad.grm.kernels.counts import NODES
-
     edges = [first]
     while edges[-1] < last:
         here = float(width(np.array(float(edges[-1]))))
-        edges.append(edges[-1] + max(2 * NODES, int(here)))
+        edges.append(edges[-1] + max(2 * kernels.counts.NODES, int(here)))
     return np.array(edges, dtype=np.int64)
 
 
@@ -67,15 +66,13 @@ def smooth_table(
     linear : (k,) float64
         The limits of t_j(x + 1) - t_j(x): 1 for T = x, 0 for its roots.
     """
-    from fstgrad.grm.kernels.counts import NODES, Table
-
     edges = panel_edges(SINGLES, last, width)
     points, weights, shares = [np.arange(float(SINGLES))], [np.ones(SINGLES)], []
     for first, end in pairwise(edges.tolist()):
-        place, weight = gauss_points(end - first, NODES)
+        place, weight = gauss_points(end - first, kernels.counts.NODES)
         points.append(first + place)
         weights.append(weight)
-        gaps = place[:, None] - place[None, :] + np.eye(NODES)
+        gaps = place[:, None] - place[None, :] + np.eye(kernels.counts.NODES)
         share = 1.0 / gaps.prod(axis=1)
         shares.append(share / np.abs(share).max())
     x = np.concatenate(points)
@@ -83,24 +80,23 @@ def smooth_table(
     increments = np.column_stack([log_base(x + 1) - base, statistics(x + 1) - values])
     limits = np.concatenate([[base_limit], linear])
     later, earlier = _increment_bounds(increments, limits)
-    return Table(
+    return kernels.counts.Table(
         x, np.concatenate(weights), base, np.ascontiguousarray(values), later, earlier, SINGLES,
-        edges, np.array(shares).reshape(-1, NODES), False,
+        edges, np.array(shares).reshape(-1, kernels.counts.NODES), False,
     )  # fmt: skip
 
 
 def finite_table(log_base: FloatArray, statistics: FloatArray) -> "Table":
     """Return the table of a family on 0, ..., m - 1: log_base (m,), statistics (m, k)."""
-    from fstgrad.grm.kernels.counts import NODES, Table
-
     count = len(log_base)
     base = np.where(np.isneginf(log_base), -1e300, log_base)
     values = np.column_stack([base, statistics])
     increments = np.diff(np.vstack([values, values[-1:]]), axis=0)
     later, earlier = _increment_bounds(increments, np.zeros(values.shape[1]))
-    return Table(
+    return kernels.counts.Table(
         np.arange(float(count)), np.ones(count), log_base, np.ascontiguousarray(statistics), later,
-        earlier, count, np.array([count], dtype=np.int64), np.empty((0, NODES)), True,
+        earlier, count, np.array([count], dtype=np.int64), np.empty((0, kernels.counts.NODES)),
+        True,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, positive_integer, positive_number
 from fstgrad.errors import InfeasibleError, MemoryLimitError, NotSupportedError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.clamping import Clamped, clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
@@ -229,10 +230,8 @@ def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
     `value` = E_q[s] + H(q).  With node i fixed at c the other q_j give the bound
     value - E_(q_i)[g_i] - H(q_i) + g_i(c), g_i(c) = E[s | y_i = c] less what does not touch i.
     """
-    from fstgrad.mrf.kernels.coordinates import all_expected_scores
-
     expected = np.empty(q.shape)
-    all_expected_scores(model.pieces, q, expected)
+    kernels.coordinates.all_expected_scores(model.pieces, q, expected)
     held = np.where(q > 0, q, 1.0)
     scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)
     own = (scores - q * np.log(held)).sum(axis=1)

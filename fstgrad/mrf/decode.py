@@ -14,6 +14,7 @@ import numpy as np
 
 from fstgrad.checks import IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InfeasibleError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.expansion import alpha_expansion
 from fstgrad.mrf.factors import pairwise_form
@@ -113,9 +114,7 @@ def iterated_modes(
 
 def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:
     """Improve `labels` in place, node by node; return whether it is a local optimum."""
-    from fstgrad.mrf.kernels.coordinates import improve
-
-    return any(improve(model.pieces, labels) == 0 for _ in range(max_iter))
+    return any(kernels.coordinates.improve(model.pieces, labels) == 0 for _ in range(max_iter))
 
 
 DECODERS: dict[str, Method[Decoded]] = {

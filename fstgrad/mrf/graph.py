@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import IntArray, index_array
 from fstgrad.errors import InvalidInputError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
 
 
@@ -99,12 +100,10 @@ class Graph:
     @cached_property
     def traversal(self) -> tuple[IntArray, IntArray]:
         """A breadth-first order (I,) and the arc into each node from its parent, -1 at roots."""
-        from fstgrad.mrf.kernels.graphs import breadth_first
-
         order = np.empty(self.num_nodes, np.int64)
         parent_arc = np.full(self.num_nodes, -1, np.int64)
         everywhere = np.ones(self.num_nodes, np.int64)
-        breadth_first(self.shape, everywhere, order, parent_arc)
+        kernels.graphs.breadth_first(self.shape, everywhere, order, parent_arc)
         return order, parent_arc
 
     @cached_property
@@ -119,11 +118,9 @@ class Graph:
         if self.grid is not None:
             rows, columns = np.indices(self.grid)
             return ((rows + columns) % 2).ravel().astype(np.int64)
-        from fstgrad.mrf.kernels.graphs import first_fit_colouring
-
         colour = np.full(self.num_nodes, -1, np.int64)
         order = np.argsort(-self.degree, kind="stable").astype(np.int64)
-        first_fit_colouring(self.shape, order, colour)
+        kernels.graphs.first_fit_colouring(self.shape, order, colour)
         return colour
 
     @cached_property

@@ -10,6 +10,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import NotSupportedError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
@@ -23,8 +24,6 @@ def graph_cut(model: ScoredGraph) -> Decoded:
         More than two labels, a factor over three or more nodes, or an edge that is not submodular:
         s(0, 0) + s(1, 1) < s(0, 1) + s(1, 0).
     """
-    from fstgrad.mrf.kernels.max_flow import SOURCE, max_flow
-
     residual, ends, constant = _network(model)
     lowest = ends.min(axis=1)
     if (lowest == np.inf).any():
@@ -33,10 +32,10 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     terminal = ends[:, 1] - ends[:, 0]
     tree = np.empty(model.num_nodes, np.int64)
     graph = model.graph
-    flow = max_flow(graph.network, residual[graph.leaving], terminal, tree)
+    flow = kernels.max_flow.max_flow(graph.network, residual[graph.leaving], terminal, tree)
     if flow == np.inf:
         raise infeasible()
-    labels = np.where(tree == SOURCE, 0, 1)
+    labels = np.where(tree == kernels.max_flow.SOURCE, 0, 1)
     score = model.score(labels)
     if score == -np.inf:
         raise infeasible()

@@ -34,6 +34,7 @@ from fstgrad.checks import (
     positive_number,
 )
 from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.method import Method, bound
@@ -48,11 +49,9 @@ UNKNOWN = -1
 
 def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | None = None) -> Table:
     """Add weight times the parts of a labeling to a table like the model's scores."""
-    from fstgrad.mrf.kernels.sites import count_parts
-
     if out is None:
         out = zeros(model)
-    count_parts(labels, model.graph.edges, weight, out.node, _stack(out.edge))
+    kernels.sites.count_parts(labels, model.graph.edges, weight, out.node, _stack(out.edge))
     out.factors[model.factors.cells(labels)] += weight
     return out
 
@@ -88,10 +87,10 @@ def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
     +inf, with the gradient undefined, where gold is forbidden.
     """
-    from fstgrad.mrf.kernels.sites import pseudolikelihood as kernel
-
     gradient = zeros(model)
-    value = kernel(model.pieces, gold, gradient.node, _stack(gradient.edge), gradient.factors)
+    value = kernels.sites.pseudolikelihood(
+        model.pieces, gold, gradient.node, _stack(gradient.edge), gradient.factors
+    )
     return float(value), gradient
 
 
@@ -216,12 +215,10 @@ def one_site_divergence(
     The slides' Gibbs CD(1).  The node is uniform, so the expectation of I (t(y~) - t(gold)) is
     sum_i (E[t(y) | y_j = gold_j for j != i] - t(gold)), the pseudolikelihood gradient.
     """
-    from fstgrad.mrf.kernels.sites import gibbs_sites
-
     random = generator(rng)
     site = random.integers(model.num_nodes, size=1)
     labels = gold.copy()
-    gibbs_sites(0, 1, site, int(random.integers(2**62)), 0, model.pieces, labels)
+    kernels.sites.gibbs_sites(0, 1, site, int(random.integers(2**62)), 0, model.pieces, labels)
     gradient = counts(model, gold, -float(model.num_nodes))
     counts(model, labels, float(model.num_nodes), gradient)
     return model.num_nodes * (model.score(labels) - model.score(gold)), gradient

@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positive_number
 from fstgrad.distribution import masked_inner
+from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -39,8 +40,6 @@ def mean_field(
     progress : callable
         Called with (iteration, change).
     """
-    from fstgrad.mrf.kernels.coordinates import ascend
-
     begun = time.perf_counter()
     positive_integer("max_iter", max_iter)
     positive_number("tol", tol, allow_zero=True)
@@ -48,7 +47,7 @@ def mean_field(
     q = _start(model, generator(rng))
     history: list[float] = []
     for iteration in range(max_iter):
-        change = ascend(model.pieces, q)
+        change = kernels.coordinates.ascend(model.pieces, q)
         if change < 0:
             raise infeasible()
         history.append(float(change))
@@ -98,8 +97,6 @@ def _bound(model: ScoredGraph, result: Inference) -> float:
 
 def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
     """Return the marginals of the larger factors under q, cell by cell."""
-    from fstgrad.mrf.kernels.coordinates import factor_products
-
     out = np.empty(len(model.factors.table))
-    factor_products(model.factors, q, out)
+    kernels.coordinates.factor_products(model.factors, q, out)
     return out

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.strings import kernels
 
 BLOCK = 32  # items of one call of the kernel: fixed, so that bits do not depend on threads
 _SAFE = 1e-250  # see `forward_backward`: what is lost is below 1e-50 of the whole
@@ -104,9 +105,7 @@ class LinearChains:
         InfeasibleError
             Every string of an item has a score of -inf.
         """
-        from fstgrad.strings.kernels import linear_chain
-
-        forward_backward: Callable[..., None] = linear_chain.forward_backward
+        forward_backward: Callable[..., None] = kernels.linear_chain.forward_backward
         items, length, n = self.emissions.shape
         before, after = np.zeros((2, length, items, n))
         node, log_z = np.zeros((items, length, n)), np.zeros(items)
@@ -140,15 +139,13 @@ class LinearChains:
         self, before: FloatArray, after: FloatArray, is_wide: BoolArray, weights: FloatArray
     ) -> FloatArray:
         """Return `pair_sums` from the factors of the pair marginals."""
-        from fstgrad.strings.kernels import linear_chain
-
         n = len(self.transitions)
         left = np.ascontiguousarray((before[:-1] * weights[:, None]).reshape(-1, n).T)
         right, total = after[1:].reshape(-1, n), np.zeros((n, n))
 
         def run(block: int) -> None:
             part = slice(block * BLOCK, (block + 1) * BLOCK)
-            linear_chain.add_product(left[part], right, total[part])
+            kernels.linear_chain.add_product(left[part], right, total[part])
 
         self.each(-(-n // BLOCK), run)
         total *= np.exp(self.transitions - _finite(self._steepest))
@@ -158,14 +155,12 @@ class LinearChains:
 
     def best(self) -> tuple[IntArray, FloatArray]:
         """Return the best strings (B, T), -1 beyond the lengths, and their log-weights (B,)."""
-        from fstgrad.strings.kernels import linear_chain
-
         items = len(self.emissions)
         found, scores = np.full(self.emissions.shape[:2], -1), np.empty(items)
 
         def run(block: int) -> None:
             part = slice(block * BLOCK, min(items, (block + 1) * BLOCK))
-            scores[part] = linear_chain.best_strings(
+            scores[part] = kernels.linear_chain.best_strings(
                 self.emissions[part], self.transitions, self.lengths[part], found[part]
             )
 
@@ -178,14 +173,12 @@ class LinearChains:
 
         Where an item has fewer strings the log-weights are -inf and the strings -1.
         """
-        from fstgrad.strings.kernels import linear_chain
-
         items, length, _ = self.emissions.shape
         found, scores = np.full((items, k, length), -1), np.empty((items, k))
 
         def run(i: int) -> None:
             size = int(self.lengths[i])
-            scores[i] = linear_chain.best_lists(
+            scores[i] = kernels.linear_chain.best_lists(
                 self.emissions[i], self.transitions, size, k, found[i]
             )
             found[i, scores[i] == -np.inf] = -1

@@ -1,1 +1,5 @@
-"""Compiled loops of the generalized root models; imported inside functions only."""
+"""Compiled loops of the root models, loaded when first named, as in `kernels.counts`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

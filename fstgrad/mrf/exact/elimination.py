@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -39,14 +40,14 @@ class Solved(NamedTuple):
 
     def backwards(self) -> Iterator[tuple[int, int]]:
         """Yield the segments from the last one, each with its messages in place."""
-        from fstgrad.mrf.kernels.buckets import sweep_up, sweep_up_logs
-
         program, segments = self.folded
         for low, high in reversed(segments):
             if len(segments) > 1 and self.in_logs:
-                sweep_up_logs(program, low, high, True, self.weights, 0, self.messages)
+                kernels.buckets.sweep_up_logs(
+                    program, low, high, True, self.weights, 0, self.messages
+                )
             elif len(segments) > 1:
-                sweep_up(
+                kernels.buckets.sweep_up(
                     program, low, high, True, self.weights, self.smallest, self.least,
                     self.messages,
                 )  # fmt: skip
@@ -97,19 +98,19 @@ class Elimination:
 
     def _solved(self, folded: Folded) -> Solved:
         """Return log Z and the messages of a program, segment after segment."""
-        from fstgrad.mrf.kernels.buckets import sweep_up, sweep_up_logs
-
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
         weights, smallest, offset, fits = self.wiring.weights(self.model)
         messages, least = np.empty(int(program.message[-1])), np.ones(len(self.plan.order))
         buckets = len(self.plan.order)
         if fits:
-            value, fits = sweep_up(program, 0, buckets, False, weights, smallest, least, messages)
+            value, fits = kernels.buckets.sweep_up(
+                program, 0, buckets, False, weights, smallest, least, messages
+            )
             value += offset
         if not fits:
             weights = self.wiring.scores(self.model)
-            value = sweep_up_logs(program, 0, buckets, False, weights, 0, messages)
+            value = kernels.buckets.sweep_up_logs(program, 0, buckets, False, weights, 0, messages)
         if value == -np.inf:
             raise infeasible()
         return Solved(float(value), folded, not fits, weights, smallest, least, messages)
@@ -121,40 +122,33 @@ class Elimination:
 
     def marginals(self) -> Table:
         """Return marginals of nodes, edges and factors."""
-        from fstgrad.mrf.kernels.buckets import sweep_down
-
         found = self._solved(self.wiring.folded(self.max_memory))
         out = np.zeros(self.wiring.layout.marginal_cells)
         for low, high in found.backwards():
-            sweep_down(
+            kernels.buckets.sweep_down(
                 found.folded.program, low, high, found.in_logs, found.weights, found.messages, out
             )
         return self.wiring.layout.table(out)
 
     def tangents(self, direction: Table) -> Table:
         """Return the derivative of the marginals along `direction`, a table of finite numbers."""
-        from fstgrad.mrf.kernels.buckets import tangents
-
         program = self.wiring.program
         found = self._solved(Folded(program, [(0, len(self.plan.order))]))
         out = np.zeros(self.wiring.layout.marginal_cells)
         moved = self.wiring.layout.flat(direction)
-        tangents(program, found.in_logs, found.weights, found.messages, moved, out)
+        kernels.buckets.tangents(program, found.in_logs, found.weights, found.messages, moved, out)
         return self.wiring.layout.table(out)
 
     def _conditionals(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield bucket k and P(node | separator), (separator states, labels), last one first."""
-        from fstgrad.mrf.kernels.buckets import conditional
-        from fstgrad.mrf.kernels.tables import most_blocks
-
         found = self._solved(self.wiring.folded(self.max_memory))
         program = found.folded.program
-        size = most_blocks(program)
+        size = kernels.tables.most_blocks(program)
         scratch = np.empty(size, np.int64), np.empty(size, np.int64)
         for low, high in found.backwards():
             for k in range(high - 1, low - 1, -1):
                 table = np.empty(self.plan.cells[k])
-                conditional(
+                kernels.buckets.conditional(
                     program, k, found.in_logs, found.weights, found.messages, table, *scratch
                 )
                 yield k, table.reshape(-1, self.plan.sizes[self.plan.order[k]])
@@ -170,19 +164,24 @@ class Elimination:
 
     def mode(self) -> IntArray:
         """Return a labeling of the highest score."""
-        from fstgrad.mrf.kernels.buckets import best_labels, sweep_up_logs
-
         folded = self.wiring.folded(self.max_memory)
         program = folded.program
         self.plan.require(self.wiring.needed(program), self.max_memory)
         scores, messages = self.wiring.scores(self.model), np.empty(int(program.message[-1]))
-        if sweep_up_logs(program, 0, len(self.plan.order), False, scores, 1, messages) == -np.inf:
+        if (
+            kernels.buckets.sweep_up_logs(
+                program, 0, len(self.plan.order), False, scores, 1, messages
+            )
+            == -np.inf
+        ):
             raise infeasible()
         labels = np.zeros(self.model.num_nodes, np.int64)
         for low, high in reversed(folded.segments):
             if len(folded.segments) > 1:
-                sweep_up_logs(program, low, high, True, scores, 1, messages)
-            best_labels(program, low, high, self.wiring.cliques, scores, messages, labels)
+                kernels.buckets.sweep_up_logs(program, low, high, True, scores, 1, messages)
+            kernels.buckets.best_labels(
+                program, low, high, self.wiring.cliques, scores, messages, labels
+            )
         return np.asarray(labels + self.wiring.low, np.int64)
 
     def _rows(self, k: int, chosen: IntArray) -> IntArray:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
 
@@ -16,13 +17,11 @@ class Forest:
 
     def _up(self, maximum: int) -> tuple[FloatArray, FloatArray, float]:
         """Return totals (I, C), messages (2E, C) and the best or summed score."""
-        from fstgrad.mrf.kernels.forests import sweep_up
-
         p, graph = self.model.potentials, self.model.graph
         total = self.model.scores.node.copy()
         messages = np.zeros((2 * graph.num_edges, self.model.num_labels))
         scale = np.empty(graph.num_nodes)
-        sweep_up(
+        kernels.forests.sweep_up(
             self.order, self.parent_arc, graph.source, p, maximum, total, messages, scale
         )  # fmt: skip
         roots = total[self.parent_arc < 0]
@@ -38,16 +37,13 @@ class Forest:
 
     def marginals(self) -> Table:
         """Return node and edge marginals."""
-        from fstgrad.mrf.kernels.forests import sweep_down
-        from fstgrad.mrf.kernels.messages import edge_beliefs, node_beliefs
-
         total, messages, _ = self._up(0)
         p, graph = self.model.potentials, self.model.graph
-        sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
+        kernels.forests.sweep_down(self.order, self.parent_arc, graph.source, p, total, messages)
         node = np.empty_like(total)
-        node_beliefs(total, node, np.empty(graph.num_nodes))
+        kernels.messages.node_beliefs(total, node, np.empty(graph.num_nodes))
         edge = np.empty((graph.num_edges, *2 * total.shape[1:]))
-        edge_beliefs(
+        kernels.messages.edge_beliefs(
             0, graph.num_edges, graph.source, total, p.edge, messages, 1, edge,
             np.empty(graph.num_edges),
         )  # fmt: skip
@@ -65,11 +61,9 @@ class Forest:
         return best
 
     def _draw(self, total: FloatArray, uniforms: FloatArray) -> IntArray:
-        from fstgrad.mrf.kernels.forests import draw
-
         labels = np.zeros(uniforms.shape, np.int64)
         for row, uniform in zip(labels, uniforms, strict=True):
-            draw(
+            kernels.forests.draw(
                 self.order, self.parent_arc, self.model.graph.source, self.model.potentials.edge,
                 total, uniform, row,
             )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from fstgrad.errors import MemoryLimitError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
@@ -152,8 +153,6 @@ def _by_bits(
 
     limits : cells of a clique, cells of all cliques
     """
-    from fstgrad.mrf.kernels.orders import FILL, GIVEN, WEIGHT, greedy_order, members
-
     nodes = graph.num_nodes
     near = np.zeros((nodes, (nodes + 63) // 64), np.uint64)
     for a, b in ((0, 1), (1, 0)):
@@ -161,13 +160,22 @@ def _by_bits(
         np.bitwise_or.at(near, (v, u >> 6), np.uint64(1) << (u & 63).astype(np.uint64))
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
     order, separators = np.empty(nodes, np.int64), np.empty_like(near)
-    number = {"given": GIVEN, "weight": WEIGHT, "fill": FILL}[rule]
+    number = {
+        "given": kernels.orders.GIVEN,
+        "weight": kernels.orders.WEIGHT,
+        "fill": kernels.orders.FILL,
+    }[rule]
     counts = np.array(sizes, np.float64)
     largest, total = (float(limit) for limit in limits)
-    if greedy_order(near, counts, number, noise, (largest, total), order, separators) == np.inf:
+    if (
+        kernels.orders.greedy_order(
+            near, counts, number, noise, (largest, total), order, separators
+        )
+        == np.inf
+    ):
         return None
     found = np.empty(nodes, np.int64)
-    sets = [found[: members(row, found)].tolist() for row in separators]
+    sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
     return _plan(order.tolist(), sets, sizes)
 
 

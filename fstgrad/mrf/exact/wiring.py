@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import TINY, Factors, Program
 from fstgrad.mrf.exact.plan import Plan
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -110,8 +111,6 @@ class Wiring:
     """
 
     def __init__(self, plan: Plan, layout: Layout, low: IntArray) -> None:
-        from fstgrad.mrf.kernels.wiring import wire
-
         self.plan, self.layout, self.low = plan, layout, low
         first, scope, stride = layout.scopes
         buckets = len(plan.order)
@@ -130,7 +129,7 @@ class Wiring:
         inputs = int(first_input[-1])
         child, slowest, first_step, number = (np.empty(inputs, np.int64) for _ in range(4))
         step = np.empty(int((counts * widths).sum()), np.int64)
-        wire(
+        kernels.wiring.wire(
             first_axis, cliques, position, sizes, parent, first, scope, stride, self.bucket_of,
             first_input, child, slowest, first_step, step, number,
         )  # fmt: skip

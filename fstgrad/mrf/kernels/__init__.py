@@ -1,1 +1,5 @@
-"""Compiled loops of the Markov random fields; imported when they are first needed."""
+"""Compiled loops of the Markov random fields, loaded when first named, as in `kernels.buckets`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -42,36 +43,32 @@ class GraphMessages:
 
     def sum_up(self) -> None:
         """Bring the totals up to date with the messages."""
-        from fstgrad.mrf.kernels.factors import add_said
-        from fstgrad.mrf.kernels.messages import sum_messages
-
         shape, node = self.model.graph.shape, self.model.scores.node
 
         def band(low: int, high: int) -> None:
-            sum_messages(low, high, shape, node, self.rho, self.messages, self.total)
+            kernels.messages.sum_messages(
+                low, high, shape, node, self.rho, self.messages, self.total
+            )
 
         self.nodes(band)
         if self.model.factors.number:
-            add_said(self.model.factors, self.said, self.total)
+            kernels.factors.add_said(self.model.factors, self.said, self.total)
         if (self.total.max(axis=1) == -np.inf).any():
             raise infeasible()
 
     def sweep(self, damping: float) -> float:
         """Update all messages once, all from the old ones; return the largest change."""
-        from fstgrad.mrf.kernels.factors import flood_factors
-        from fstgrad.mrf.kernels.messages import flood
-
         self.sum_up()
         source, factors = self.model.graph.source, self.model.factors
 
         def band(low: int, high: int) -> float:
-            return flood(
+            return kernels.messages.flood(
                 low, high, source, self.total, self.potentials, self.messages, damping,
                 self.maximum, self.fresh,
             )  # fmt: skip
 
         def factor_band(low: int, high: int) -> float:
-            return flood_factors(
+            return kernels.factors.flood_factors(
                 low, high, factors, self.total, self.said, damping, self.maximum, self.fresh_said
             )
 
@@ -86,24 +83,22 @@ class GraphMessages:
 
     def node_beliefs(self) -> tuple[FloatArray, float]:
         """Return node beliefs (I, C) and the sum of (1 - sum of rho) log Z_i."""
-        from fstgrad.mrf.kernels.messages import node_beliefs
-
         self.sum_up()
         graph, factors = self.model.graph, self.model.factors
         node, log_norm = np.empty_like(self.total), np.empty(graph.num_nodes)
-        node_beliefs(self.total, node, log_norm)
+        kernels.messages.node_beliefs(self.total, node, log_norm)
         degree = np.bincount(graph.source, np.repeat(self.rho, 2), minlength=graph.num_nodes)
         degree += np.diff(factors.near_start)
         return node, float(((1 - degree) * log_norm).sum())
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return the beliefs of the larger factors and the sum of their log-normalizers."""
-        from fstgrad.mrf.kernels.factors import factor_beliefs
-
         out = np.empty(len(self.model.factors.table))
         if len(out) == 0:
             return out, 0.0
-        return out, float(factor_beliefs(self.model.factors, self.total, self.said, out))
+        return out, float(
+            kernels.factors.factor_beliefs(self.model.factors, self.total, self.said, out)
+        )
 
     def tree_bound(self, cover: TreeCover) -> TreeBound:
         """Return the upper bound on log Z of these messages, without the model's constant."""
@@ -142,9 +137,7 @@ class GraphMessages:
     def _edge_beliefs(
         self, low: int, high: int, keep: int, out: FloatArray, log_norm: FloatArray
     ) -> None:
-        from fstgrad.mrf.kernels.messages import edge_beliefs
-
-        edge_beliefs(
+        kernels.messages.edge_beliefs(
             low, high, self.model.graph.source, self.total, self.potentials.edge, self.messages,
             keep, out, log_norm,
         )  # fmt: skip
@@ -164,15 +157,13 @@ class LargestFirst(GraphMessages):
         damping: float,
         rho: FloatArray | None = None,
     ) -> None:
-        from fstgrad.mrf.kernels.residual import Queue, update_all
-
         super().__init__(model, maximum, 1, rho)
         self.tolerance = tolerance
         arcs = len(self.messages)
         self.scratch = np.empty((2, model.num_labels))
         self.sum_up()
         pending, priority = self.messages.copy(), np.zeros(arcs)
-        if not update_all(
+        if not kernels.residual.update_all(
             model.graph.source, self.total, self.potentials, self.messages, damping, maximum,
             pending, priority,
         ):  # fmt: skip
@@ -180,15 +171,13 @@ class LargestFirst(GraphMessages):
         heap = np.argsort(-priority, kind="stable").astype(np.int64)
         place = np.empty(arcs, np.int64)
         place[heap] = np.arange(arcs)
-        self.queue = Queue(pending, priority, heap, place)
+        self.queue = kernels.residual.Queue(pending, priority, heap, place)
 
     def sweep(self, damping: float) -> float:
         """Send 2E messages, each the one of the largest change; return the next largest."""
-        from fstgrad.mrf.kernels.residual import send_largest
-
         if len(self.messages) == 0:
             return 0.0
-        change = send_largest(
+        change = kernels.residual.send_largest(
             len(self.messages), self.tolerance, damping, self.maximum, self.model.graph.shape,
             self.model.scores.node, self.rho, self.potentials, self.queue,
             (self.total, self.messages, self.scratch),

@@ -5,6 +5,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
@@ -75,11 +76,10 @@ class GridMessages:
 
     def sweep(self, damping: float) -> float | None:
         """Update all messages once."""
-        from fstgrad.mrf.kernels.grids import sweep
 
         def band(low: int, high: int) -> float:
             return float(
-                sweep(
+                kernels.grids.sweep(
                     low,
                     high,
                     self.node,
@@ -98,14 +98,16 @@ class GridMessages:
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
-        from fstgrad.mrf.kernels.grids import beliefs
-
         out, log_norm = np.empty_like(self.node), np.empty(self.shape)
         fine = self.bands(
             partial(
-                beliefs, node=self.node, messages=self.messages, out=out, log_norm=log_norm
+                kernels.grids.beliefs,
+                node=self.node,
+                messages=self.messages,
+                out=out,
+                log_norm=log_norm,
             )
-        )  # fmt: skip
+        )
         if not all(fine):
             return None
         weight = 1 - self.model.graph.degree.reshape(self.shape)
@@ -114,13 +116,11 @@ class GridMessages:
 
     def log_pairs(self) -> float:
         """Return the sum of the log-normalizers of all edge beliefs."""
-        from fstgrad.mrf.kernels.grids import pair_norms
-
         height, width = self.shape
         horizontal, vertical = np.ones((height, width - 1)), np.ones((height - 1, width))
         self.bands(
             partial(
-                pair_norms,
+                kernels.grids.pair_norms,
                 node=self.node,
                 across=self.across,
                 down=self.down,

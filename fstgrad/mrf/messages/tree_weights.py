@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.table import Table
@@ -59,27 +60,25 @@ class TreeCover:
 
     def bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> TreeBound:
         """Return the bound of node scores (I, C) and edge scores (E, C, C) divided by rho."""
-        from fstgrad.mrf.kernels.forests import add_tree
-
         p = Potentials.of(table)
         nodes, edge = np.zeros_like(total), np.zeros_like(table)
         upper = np.zeros_like(total)
         value = 0.0
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            value += add_tree(order, parent_arc, edges.ravel(), p, total, nodes, edge, upper)
+            value += kernels.forests.add_tree(
+                order, parent_arc, edges.ravel(), p, total, nodes, edge, upper
+            )
         trees = len(self.orders)
         edge /= (trees * self.rho)[:, None, None]
         return TreeBound(value / trees, upper / trees, Table(nodes / trees, edge))
 
     def maximum(self, edges: IntArray, total: FloatArray, table: FloatArray) -> float:
         """Return the mean of the best scores of the trees, scores as in `bound`."""
-        from fstgrad.mrf.kernels.forests import sweep_up
-
         p, value = Potentials.of(table), 0.0
         messages, scale = np.zeros((2 * len(edges), total.shape[1])), np.empty(len(total))
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
             best = total.copy()
-            sweep_up(order, parent_arc, edges.ravel(), p, 1, best, messages, scale)
+            kernels.forests.sweep_up(order, parent_arc, edges.ravel(), p, 1, best, messages, scale)
             value += scale.sum() + best[parent_arc < 0].max(axis=1).sum()
         return float(value) / len(self.orders)
 

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
@@ -39,12 +40,10 @@ class WeightMessages:
 
     def sweep(self, damping: float) -> float | None:
         """Update all messages once."""
-        from fstgrad.mrf.kernels.weights import sweep
-
         network = self.model.graph.network
 
         def band(low: int, high: int) -> float:
-            return sweep(
+            return kernels.weights.sweep(
                 low, high, network, self.which, self.node, self.table, damping, self.maximum,
                 self.messages, self.fresh,
             )  # fmt: skip
@@ -55,13 +54,13 @@ class WeightMessages:
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
-        from fstgrad.mrf.kernels.weights import beliefs
-
         self.out = np.empty_like(self.node)
         network = self.model.graph.network
 
         def band(low: int, high: int) -> bool:
-            return beliefs(low, high, network, self.node, self.messages, self.out, self.log_norm)
+            return kernels.weights.beliefs(
+                low, high, network, self.node, self.messages, self.out, self.log_norm
+            )
 
         if not all(self.nodes(band)):
             return None
@@ -69,11 +68,11 @@ class WeightMessages:
 
     def log_pairs(self) -> float:
         """Return the sum of the log-normalizers of all edge beliefs."""
-        from fstgrad.mrf.kernels.weights import pair_norms
-
         network = self.model.graph.network
         return self.offset + float(
-            pair_norms(network, self.which, self.table, self.messages, self.out, self.log_norm)
+            kernels.weights.pair_norms(
+                network, self.which, self.table, self.messages, self.out, self.log_norm
+            )
         )
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:

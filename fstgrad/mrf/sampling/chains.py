@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
+from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -84,25 +85,21 @@ class Chain:
         )
 
     def _random_sites(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.sites import gibbs_sites
-
         nowhere = np.empty(0, np.int64)
-        gibbs_sites(
+        kernels.sites.gibbs_sites(
             0, self.model.num_nodes, nowhere, self.key, counter, self.model.pieces, self.labels
         )
 
     def _metropolis(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.sites import metropolis_steps
-
-        metropolis_steps(
+        kernels.sites.metropolis_steps(
             self.model.num_nodes, self.key, counter, self.model.pieces,
             self.model.labels_per_node, self.labels,
         )  # fmt: skip
 
     def _clusters(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.clusters import cluster_sweep
-
-        cluster_sweep(self.key, counter, self.model.pieces, self._strengths, self.labels)
+        kernels.clusters.cluster_sweep(
+            self.key, counter, self.model.pieces, self._strengths, self.labels
+        )
 
     @cached_property
     def _strengths(self) -> FloatArray:
@@ -115,12 +112,12 @@ class Chain:
         return ColourDraws(self.model, self.threads, PARALLEL_SITES) if can else None
 
     def _colours(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.sites import gibbs_sites
-
         for sites, bands in self._classes:
 
             def band(low: int, high: int, sites: IntArray = sites) -> None:
-                gibbs_sites(low, high, sites, self.key, counter, self.model.pieces, self.labels)
+                kernels.sites.gibbs_sites(
+                    low, high, sites, self.key, counter, self.model.pieces, self.labels
+                )
 
             bands(band)
 
@@ -132,10 +129,12 @@ class Chain:
         return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
 
     def _grid_colours(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.sites import binary_grid_rows, grid_rows
-
         node, weight, ahead, behind, score = self._grid_tables
-        draw_rows = binary_grid_rows if self.model.num_labels == 2 else grid_rows
+        draw_rows = (
+            kernels.sites.binary_grid_rows
+            if self.model.num_labels == 2
+            else kernels.sites.grid_rows
+        )
         labels = self.labels.reshape(node.shape[:2])
         for parity in (0, 1):
 
@@ -163,17 +162,16 @@ class Chain:
         )  # fmt: skip
 
     def _blocks(self, counter: int) -> None:
-        from fstgrad.mrf.kernels.forests import draw, sweep_up
-        from fstgrad.mrf.kernels.sites import block_totals, fill_uniform
-
         graph, p = self.model.graph, self.model.potentials
         block, orders, parent_arc = forest_blocks(self.model)
         total, messages, scale, numbers = self._scratch
-        fill_uniform(self.key, counter, numbers)
+        kernels.sites.fill_uniform(self.key, counter, numbers)
         for order in orders:
-            block_totals(order, block, self.model.pieces, self.labels, total)
-            sweep_up(order, parent_arc, graph.source, p, 0, total, messages, scale)
-            draw(order, parent_arc, graph.source, p.edge, total, numbers, self.labels)
+            kernels.sites.block_totals(order, block, self.model.pieces, self.labels, total)
+            kernels.forests.sweep_up(order, parent_arc, graph.source, p, 0, total, messages, scale)
+            kernels.forests.draw(
+                order, parent_arc, graph.source, p.edge, total, numbers, self.labels
+            )
 
     @cached_property
     def _scratch(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -212,8 +210,6 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
     """
     graph = model.graph
     if "blocks" not in graph.cache:
-        from fstgrad.mrf.kernels.graphs import breadth_first
-
         is_grid = graph.grid is not None and model.factors.number == 0
         block = _combs(*graph.grid) if is_grid and graph.grid else _first_fit_forests(model)
         parent_arc = np.full(graph.num_nodes, -1, np.int64)
@@ -221,7 +217,7 @@ def forest_blocks(model: ScoredGraph) -> tuple[IntArray, list[IntArray], IntArra
         for b in range(int(block.max()) + 1):
             order = np.empty(graph.num_nodes, np.int64)
             member = (block == b).astype(np.int64)
-            count = breadth_first(graph.shape, member, order, parent_arc)
+            count = kernels.graphs.breadth_first(graph.shape, member, order, parent_arc)
             orders.append(order[:count].copy())
         graph.cache["blocks"] = block, orders, parent_arc
     found: tuple[IntArray, list[IntArray], IntArray] = graph.cache["blocks"]

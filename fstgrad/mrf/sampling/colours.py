@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from fstgrad.checks import IntArray
+from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -19,8 +20,6 @@ class ColourDraws:
     """
 
     def __init__(self, model: ScoredGraph, threads: int, parallel: int) -> None:
-        from fstgrad.mrf.kernels.colours import logistic_table
-
         self.model = model
         self.sites, self.cuts = colour_sites(model.graph, model.shared)
         sizes = np.diff(self.cuts)
@@ -33,7 +32,7 @@ class ColourDraws:
             with np.errstate(invalid="ignore"):  # a node without an allowed label
                 self.own = (node[:, 1] - node[:, 0])[self.sites.node]
             self.gain = gain.reshape(-1, 2)[self.sites.which]
-            self.table = logistic_table()
+            self.table = kernels.colours.logistic_table()
         else:
             self.weight = np.exp(node - node.max(axis=1, keepdims=True))
             weights = model.potentials.exp_edge
@@ -62,13 +61,13 @@ class ColourDraws:
     def _draw(
         self, low: int, high: int, sweeps: int, key: int, counter: int, room: int, labels: IntArray
     ) -> None:
-        from fstgrad.mrf.kernels.colours import Range, draw_binary, draw_many
-
-        which = Range(low, high, sweeps, key, counter, room)
+        which = kernels.colours.Range(low, high, sweeps, key, counter, room)
         if self.model.num_labels == 2:
-            draw_binary(which, self.sites, self.own, self.gain, self.table, labels)
+            kernels.colours.draw_binary(which, self.sites, self.own, self.gain, self.table, labels)
         else:
-            draw_many(which, self.sites, self.weight, self.table, self.model.pieces, labels)
+            kernels.colours.draw_many(
+                which, self.sites, self.weight, self.table, self.model.pieces, labels
+            )
 
 
 def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
+from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.sampling.tempering import TemperedChain
@@ -137,8 +138,6 @@ def _run_chain(
     edges: bool,
     progress: Progress | None,
 ) -> Tally:
-    from fstgrad.mrf.kernels.sites import count_parts
-
     model = chain.model
     pairs = model.graph.edges if edges else np.empty((0, 2), np.int64)
     size = model.num_labels
@@ -151,7 +150,7 @@ def _run_chain(
         mean = np.zeros(shape)
         for _ in range(low, high):
             chain.advance(thin)
-            count_parts(chain.labels, pairs, 1.0, mean, edge)
+            kernels.sites.count_parts(chain.labels, pairs, 1.0, mean, edge)
         mean /= high - low
         tally.node += mean
         tally.squares += mean**2

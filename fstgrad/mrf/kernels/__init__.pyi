@@ -1,0 +1,16 @@
+from . import buckets as buckets
+from . import clusters as clusters
+from . import colours as colours
+from . import coordinates as coordinates
+from . import factors as factors
+from . import forests as forests
+from . import graphs as graphs
+from . import grids as grids
+from . import max_flow as max_flow
+from . import messages as messages
+from . import orders as orders
+from . import residual as residual
+from . import sites as sites
+from . import tables as tables
+from . import weights as weights
+from . import wiring as wiring
