@@ -16,6 +16,8 @@ OF_LOSSES = (
     "method",
     "samples",
     "seed",
+    "proposal",
+    "seconds",
     "cache",
     "cache_memory",
 )
@@ -51,7 +53,9 @@ def check_estimation(estimation: Estimation, cap: object) -> None:
         As said.
     """
     if estimation.method not in ("sampled", "auto"):
-        without_effect(("samples",), "without --method sampled or auto")
+        without_effect(("samples", "proposal"), "without --method sampled or auto")
+    if estimation.method != "auto":
+        without_effect(("seconds",), "without --method auto")
     if cap != "auto" and estimation.method != "auto":
         without_effect(("tolerance",), "without --cap auto or --method auto")
     if estimation.method == "sampled":

@@ -10,8 +10,9 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.cli.border import whole
-from fstgrad.cli.grouping import Command
+from fstgrad.cli.border import POSITIVE, whole
+from fstgrad.cli.effects import without_effect
+from fstgrad.cli.grouping import Command, group
 from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
@@ -36,7 +37,18 @@ from fstgrad.errors import FstgradError, RowError
 from fstgrad.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
 from fstgrad.training.batch import Batch, Item, Outcome, Sums
-from fstgrad.training.objective import KINDS, Kind
+from fstgrad.training.kinds import KINDS, Constants, Kind
+
+constant_options = group(
+    "constants",
+    Constants,
+    click.option(
+        "--temperature", type=POSITIVE, default=1.0, show_default=True, help="raml: nats."
+    ),
+    click.option(
+        "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="direct: the step."
+    ),
+)
 
 
 @click.command(cls=Command)
@@ -46,8 +58,10 @@ from fstgrad.training.objective import KINDS, Kind
     type=click.Choice(KINDS),
     default="softmax-margin",
     show_default=True,
-    help="F of Eq. 1, the expected loss, or minus the log-likelihood (which takes no loss).",
+    help="F of Eq. 1; the expected loss; minus the log-likelihood (which takes no loss); the "
+    "structured hinge; reward-augmented likelihood; the direct loss.",
 )
+@constant_options
 @problem_options
 @method_options
 @lattice_options
@@ -58,6 +72,7 @@ from fstgrad.training.objective import KINDS, Kind
 def grad(
     pairs: str,
     objective: Kind,
+    constants: Constants,
     options: ProblemOptions,
     estimation: Estimation,
     lattices: Lattices,
@@ -75,10 +90,13 @@ def grad(
     With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
     scores of the arcs of each lattice.
     """
+    for kind, name in (("raml", "temperature"), ("direct", "epsilon")):
+        if objective != kind:
+            without_effect((name,), f"without --objective {kind}")
     if lattices.source is not None:
-        lattice_objective(pairs, objective, options, lattices, skip_errors)
+        lattice_objective(pairs, objective, options, lattices, skip_errors, constants)
         return
-    problem = open_problem(pairs, options, objective, estimation)
+    problem = open_problem(pairs, options, objective, estimation, constants)
     mean_gradient(problem, options.reading, output, top, running, skip_errors)
 
 
@@ -213,7 +231,8 @@ def _settings(problem: Problem, reading: Reading) -> str:
     function = problem.objective
     settings = (
         function.kind, function.cap, function.engine, function.max_states, function.method,
-        function.samples, function.seed, function.tolerance, problem.alphabet.symbols,
+        function.samples, function.seed, function.tolerance, function.proposal, function.seconds,
+        function.temperature, function.epsilon, problem.alphabet.symbols,
         problem.weights.shape, function.loss and function.loss.fingerprint,
         reading.tokens_x, reading.tokens_y,
     )  # fmt: skip
@@ -225,7 +244,7 @@ def _json_line(row: Row, outcome: Outcome) -> str:
         "line": row.line,
         "y": row.columns()[1],
         "objective": outcome.value,
-        "log_z": outcome.log_partition,
+        "log_z": _number(outcome.log_partition),
         "states": outcome.states,
         "method": outcome.method,
         "seconds": round(outcome.seconds, 6),
@@ -245,7 +264,7 @@ def _json_line(row: Row, outcome: Outcome) -> str:
 
 
 def _number(value: float) -> float | None:
-    """Return a number that JSON knows; None for infinities."""
+    """Return a number that JSON knows; None for others."""
     return value if np.isfinite(value) else None
 
 

@@ -3,15 +3,17 @@
 import difflib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import click
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.automata.bounds import check_cap
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.cli.effects import OF_LOSSES, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
@@ -22,13 +24,17 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, read_alphabet, read_table, tokenize
 from fstgrad.losses import Loss
 from fstgrad.openfst import Fst, read_collection, to_arrays, write_archive
-from fstgrad.strings import Lattice, LatticeLoss, softmax_margin
-from fstgrad.training.objective import Kind
+from fstgrad.strings import Lattice, LatticeLoss, direct_loss, hinge, raml, softmax_margin
+from fstgrad.training.kinds import CONSTANTS, Constants, Kind
 
 _OF_PAIRS = (
-    "output", "resume", "cache", "cache_memory", "jobs", "method", "samples", "seed", "weights",
+    "output", "resume", "cache", "cache_memory", "jobs", "method", "samples", "seed", "proposal",
+    "seconds", "weights",
     "random_weights", "order", "engine", "tolerance", "top", "tokens_x",
 )  # fmt: skip
+
+
+_Evaluated: TypeAlias = tuple[float, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,12 @@ class LatticeResult:
 
 
 def lattice_objective(
-    pairs: str, kind: Kind, options: ProblemOptions, lattices: Lattices, skip_errors: bool
+    pairs: str,
+    kind: Kind,
+    options: ProblemOptions,
+    lattices: Lattices,
+    skip_errors: bool,
+    constants: Constants = CONSTANTS,
 ) -> None:
     """Write one JSON line for each row, a name TAB a target; then the archives asked for."""
     without_effect(_OF_PAIRS, "with --lattices")
@@ -52,10 +63,11 @@ def lattice_objective(
     found = read_collection(str(lattices.source))
     rows = list(read_table(pairs))
     alphabet = _alphabet(found, rows, options)
-    loss = build_loss(options.choice, alphabet)
-    if kind == "risk" and loss is None:
-        raise click.UsageError("the risk is an expected loss; give a --loss")
-    loop = RowLoop(lambda row: _solved(row, found, alphabet, loss, kind, options), skip_errors)
+    loss = None if kind == "crf" else build_loss(options.choice, alphabet)
+    if kind not in ("softmax-margin", "crf") and loss is None:
+        raise click.UsageError(f"{kind} needs a loss; give a --loss")
+    evaluate = partial(_evaluated, kind, constants)
+    loop = RowLoop(lambda row: _solved(row, found, alphabet, loss, evaluate, options), skip_errors)
     start, total = time.perf_counter(), 0.0
     archives: dict[str, dict[str, Fst]] = {}
     for row, result in loop.run(progress(rows, kind)):
@@ -92,7 +104,7 @@ def _solved(
     found: dict[str, Fst],
     alphabet: Alphabet,
     loss: Loss | None,
-    kind: Kind,
+    evaluate: Callable[[Lattice, IntArray, LatticeLoss | None], _Evaluated],
     options: ProblemOptions,
 ) -> LatticeResult:
     begin = time.perf_counter()
@@ -103,18 +115,31 @@ def _solved(
     lattice = Lattice.from_fst(found[name], alphabet)
     target = alphabet.encode(tokenize(text, options.reading.tokens_y), name="the target")
     b = None
-    if loss is not None and kind != "crf":
+    if loss is not None:
         cap, max_states = options.compilation.cap, options.compilation.max_states
         fixed = None if cap is None else check_cap(cap)
         b = lattice.compile(loss, target, cap=fixed, max_states=max_states)
-    if kind == "risk" and b is not None:
-        value, gradient = b.risk(lattice.graph, lattice.scores)
-        posterior = lattice.marginals()
-    else:
-        value, gradient = softmax_margin(lattice, target, b)
-        posterior = gradient + lattice.parts(target)
+    value, gradient, posterior = evaluate(lattice, target, b)
     seconds = time.perf_counter() - begin
     return LatticeResult(lattice, b, value, gradient, posterior, seconds)
+
+
+def _evaluated(
+    kind: Kind, constants: Constants, lattice: Lattice, target: IntArray, b: LatticeLoss | None
+) -> _Evaluated:
+    """Return value, gradient and arc posteriors: of the margin, or of the model."""
+    if b is None or kind == "softmax-margin":
+        value, gradient = softmax_margin(lattice, target, b)
+        return value, gradient, gradient + lattice.parts(target)
+    if kind == "risk":
+        value, gradient = b.risk(lattice.graph, lattice.scores)
+    elif kind == "hinge":
+        value, gradient = hinge(lattice, target, b)
+    elif kind == "raml":
+        value, gradient = raml(lattice, b, constants.temperature)
+    else:
+        value, gradient = direct_loss(lattice, b, constants.epsilon)
+    return value, gradient, lattice.marginals()
 
 
 def _alphabet(found: dict[str, Fst], rows: list[Row], options: ProblemOptions) -> Alphabet:

@@ -16,6 +16,7 @@ from fstgrad.alphabet import STANDARD
 from fstgrad.cli.border import (
     COUNT,
     NOT_NEGATIVE,
+    POSITIVE,
     SEED,
     Input,
     Named,
@@ -25,6 +26,9 @@ from fstgrad.cli.border import (
 from fstgrad.cli.grouping import Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.io import Tokens
+from fstgrad.strings.budget import Budget
+from fstgrad.strings.proposals import KINDS as PROPOSALS
+from fstgrad.strings.proposals import Kind as Proposal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Estimation:
     method: str | None
     samples: int
     seed: int
+    proposal: Proposal
+    seconds: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +205,21 @@ method_options = group(
         help="sampled: strings drawn for each pair.",
     ),
     click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: the draws."),
+    click.option(
+        "--proposal",
+        type=click.Choice(PROPOSALS),
+        default="auto",
+        show_default=True,
+        help="sampled, auto: what strings are drawn from; the expected loss takes auto, band or "
+        "plain.",
+    ),
+    click.option(
+        "--seconds",
+        type=POSITIVE,
+        default=Budget().seconds,
+        show_default=True,
+        help="auto: the budget of one pair, of one core.",
+    ),
     heading=EXACTNESS,
 )
 

@@ -1,7 +1,7 @@
 """From the options of a command to rows, weights and the objective of a pair."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import cast
 
 import click
@@ -17,7 +17,8 @@ from fstgrad.cli.weights import make_weights, read_given
 from fstgrad.io import Row
 from fstgrad.losses import Engine
 from fstgrad.training.features import QGramCounts
-from fstgrad.training.objective import Kind, Method, PairObjective
+from fstgrad.training.kinds import CONSTANTS, Constants, Kind
+from fstgrad.training.objective import Method, PairObjective
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def open_problem(
     options: ProblemOptions,
     kind: Kind = "softmax-margin",
     estimation: Estimation | None = None,
+    constants: Constants = CONSTANTS,
 ) -> Problem:
     """Return the problem that a file of pairs and the options describe.
 
@@ -51,8 +53,8 @@ def open_problem(
     given, known = read_given(options.model)
     rows, alphabet = rows_and_alphabet(pairs, options.reading, columns=(1,), known=known)
     loss = build_loss(options.choice, alphabet)
-    if kind == "risk" and loss is None:
-        raise click.UsageError("--objective risk is the expected loss; give a --loss")
+    if kind not in ("softmax-margin", "crf") and loss is None:
+        raise click.UsageError(f"--objective {kind} needs a loss; give a --loss")
     features = QGramCounts(alphabet, options.model.order)
     compilation = options.compilation
     objective = PairObjective(
@@ -63,12 +65,11 @@ def open_problem(
         cast(Engine, compilation.engine),
         compilation.max_states,
         tolerance=compilation.tolerance,
+        **asdict(constants),
     )
     if estimation is not None:
         method = cast(Method | None, estimation.method)
-        objective = replace(
-            objective, method=method, samples=estimation.samples, seed=estimation.seed
-        )
+        objective = replace(objective, **{**asdict(estimation), "method": method})
     weights = make_weights(options.model, given, features)
     return Problem(rows, alphabet, weights, objective, _description(options, objective))
 

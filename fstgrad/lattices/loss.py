@@ -91,6 +91,22 @@ class LatticeLoss:
         mean, given = flow.conditional_means(self.cost)
         return mean + self.initial, self._summed(flow.posterior * (given - mean))
 
+    def best(
+        self, lattice: Graph, scores: FloatArray, scale: float = 1.0
+    ) -> tuple[IntArray, float, float]:
+        """Return the arcs of a path of the highest score + scale L, this sum and L, in nats."""
+        from fstgrad.lattices.search import best_path
+
+        self._check(lattice)
+        path, total = best_path(self.graph, scores[self.arc] + scale * self.cost)
+        loss = self.initial + float(self.cost[path].sum())
+        return self.arc[path], total + scale * self.initial, loss
+
+    def reward(self, lattice: Graph, temperature: float) -> FloatArray:
+        """Return the arc posteriors (A,) under exp(-L / temperature) over the paths."""
+        self._check(lattice)
+        return self._summed(Flow.of(self.graph, -self.cost / temperature).posterior)
+
     def closest(self) -> tuple[IntArray, float]:
         """Return a string of the lattice with the least loss (ids), and its loss in nats.
 

@@ -57,3 +57,45 @@ def lattice_risk(
             "lattice: risk(lattice, lattice.compile(loss, target))"
         )
     return lattice.compile(loss, target).risk(lattice.graph, lattice.scores)
+
+
+def lattice_hinge(
+    lattice: Lattice, gold: SequenceLike, loss: Loss | LatticeLoss
+) -> tuple[float, FloatArray]:
+    """Return the structured hinge loss over the paths and a subgradient (A,), t - t(gold).
+
+    max over paths of (L + score) - max over the paths of `gold` of score: the softmax margin of a
+    lattice at temperature 0; a subgradient where each string has one path.
+    """
+    ids, _, _ = gold_paths(lattice, gold)
+    b = loss if isinstance(loss, LatticeLoss) else lattice.compile(loss, ids)
+    worst, value, _ = b.best(lattice.graph, lattice.scores)
+    own, score = search.best_path_of_string(lattice.graph, lattice.label, lattice.scores, ids)
+    return value - score, _counts(lattice, worst) - _counts(lattice, own)
+
+
+def lattice_raml(
+    lattice: Lattice, loss: LatticeLoss, temperature: float
+) -> tuple[float, FloatArray]:
+    """Return -E_r[log p] over the paths, r = e^{-L / temperature} / Z_r, and p - r (A,)."""
+    reward = loss.reward(lattice.graph, temperature)
+    # an arc that is forbidden counts where some path of r takes it
+    taken = reward > 0
+    mean = float(reward[taken] @ lattice.scores[taken])
+    return lattice.log_partition() - mean, lattice.marginals() - reward
+
+
+def lattice_direct_loss(
+    lattice: Lattice, loss: LatticeLoss, epsilon: float
+) -> tuple[float, FloatArray]:
+    """Return the loss of the best path and (t(path of score + epsilon L) - t(best)) / epsilon.
+
+    Among the paths of a finite loss.
+    """
+    best, _, value = loss.best(lattice.graph, lattice.scores, 0.0)
+    worse, _, _ = loss.best(lattice.graph, lattice.scores, epsilon)
+    return value, (_counts(lattice, worse) - _counts(lattice, best)) / epsilon
+
+
+def _counts(lattice: Lattice, path: IntArray) -> FloatArray:
+    return np.bincount(path, minlength=lattice.num_arcs).astype(np.float64)

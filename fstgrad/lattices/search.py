@@ -42,6 +42,21 @@ def posterior_of_string(
     return total, sums_by(arc, flow.posterior, graph.num_arcs)
 
 
+def best_path_of_string(
+    graph: Graph, label: IntArray, scores: FloatArray, ids: IntArray
+) -> tuple[IntArray, float]:
+    """Return the arcs of the best path that reads `ids`, and its score.
+
+    Raises
+    ------
+    InfeasibleError
+        No path with a finite score reads them.
+    """
+    paths, arc = _paths_of_string(graph, label, ids)
+    path, total = best_path(paths, scores[arc])
+    return arc[path], total
+
+
 def _paths_of_string(graph: Graph, label: IntArray, ids: IntArray) -> tuple[Graph, IntArray]:
     """Return the graph of the paths that read `ids`, and the lattice arc of each of its arcs.
 

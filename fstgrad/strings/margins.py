@@ -1,18 +1,39 @@
 """Objectives beside the softmax margin: the structured hinge, RAML, direct loss minimization.
 
-All take the same scores and the same automaton of the loss as `softmax_margin`.
+All take the same scores and the same automaton of the loss as `softmax_margin`; or a lattice, and a
+loss compiled by `Lattice.compile`.
 """
+
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, instance, positive_number
+from fstgrad.checks import FloatArray, positive_number
+from fstgrad.errors import InvalidInputError
+from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
+from fstgrad.losses import Loss
 from fstgrad.strings.distribution import StringDistribution
 
 
-def hinge(scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton) -> tuple[float, FloatArray]:
+@overload
+def hinge(
+    scores: Lattice, gold: SequenceLike, b: Loss | LatticeLoss
+) -> tuple[float, FloatArray]: ...
+
+
+@overload
+def hinge(
+    scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton
+) -> tuple[float, FloatArray]: ...
+
+
+def hinge(
+    scores: npt.ArrayLike | Lattice, gold: SequenceLike, b: LossAutomaton | Loss | LatticeLoss
+) -> tuple[float, FloatArray]:
     """Return the structured hinge loss and a subgradient in the scores.
 
     max_y (L(y) + w.Psi(y)) - w.Psi(gold) in nats: the margin-rescaled loss of M3N and SVMstruct,
@@ -22,11 +43,12 @@ def hinge(scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton) -> tuple[
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats, as in `StringDistribution`.
-    gold : sequence of length l
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats, as in `StringDistribution`.  With a lattice y runs over its paths, gold
+        counts by its best path, and the subgradient is (A,).
+    gold : sequence of length l, or a string of the lattice
     b : LossAutomaton
-        The loss against `gold`.
+        The loss against `gold`.  With a lattice a loss, or one that `Lattice.compile` compiled.
 
     Raises
     ------
@@ -44,7 +66,9 @@ def hinge(scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton) -> tuple[
     >>> hinge([[0.5, 0.0], [0.0, 0.0]], "ab", b)[0]  # "ba": 2 + 0 - 0.5
     1.5
     """
-    instance("b", b, LossAutomaton, "a LossAutomaton")
+    if isinstance(scores, Lattice):
+        return lattice_hinge(scores, gold, _of_lattice(b))
+    b = _of_strings(b)
     distribution = StringDistribution(scores, b)
     places, gold_score = distribution.gold(gold)
     best = distribution.mode()
@@ -56,7 +80,7 @@ def hinge(scores: npt.ArrayLike, gold: SequenceLike, b: LossAutomaton) -> tuple[
 
 
 def raml(
-    scores: npt.ArrayLike, b: LossAutomaton, temperature: float = 1.0
+    scores: npt.ArrayLike | Lattice, b: LossAutomaton | LatticeLoss, temperature: float = 1.0
 ) -> tuple[float, FloatArray]:
     """Return the objective of reward-augmented maximum likelihood and its gradient.
 
@@ -66,9 +90,10 @@ def raml(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-        Log-weights in nats.
-    b : LossAutomaton
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        Log-weights in nats.  With a lattice p and r are distributions over its paths, and the
+        gradient is (A,).
+    b : LossAutomaton, or a LatticeLoss with a lattice
         The loss against the target.
     temperature : float, nats
         At 0 it would be the likelihood of the strings of the least loss.
@@ -86,7 +111,9 @@ def raml(
     2.0
     """
     positive_number("temperature", temperature)
-    instance("b", b, LossAutomaton, "a LossAutomaton")
+    if isinstance(scores, Lattice):
+        return lattice_raml(scores, _compiled(b), temperature)
+    b = _of_strings(b)
     model = StringDistribution(scores, None)
     reward = StringDistribution(np.zeros(model.scores.shape), b.scaled(-1.0 / temperature))
     weights = reward.marginals()
@@ -94,7 +121,7 @@ def raml(
 
 
 def direct_loss(
-    scores: npt.ArrayLike, b: LossAutomaton, epsilon: float = 1.0
+    scores: npt.ArrayLike | Lattice, b: LossAutomaton | LatticeLoss, epsilon: float = 1.0
 ) -> tuple[float, FloatArray]:
     """Return the loss of the mode and the direction of direct loss minimization.
 
@@ -105,8 +132,9 @@ def direct_loss(
 
     Parameters
     ----------
-    scores : (l, n), (l, n+1, n), ... float64
-    b : LossAutomaton
+    scores : (l, n), (l, n+1, n), ... float64, or a Lattice
+        With a lattice y runs over the paths of a finite loss.
+    b : LossAutomaton, or a LatticeLoss with a lattice
     epsilon : float
         Above 0: away from worse strings.
 
@@ -115,8 +143,30 @@ def direct_loss(
     McAllester, Hazan, Keshet (2010), Theorem 1.
     """
     positive_number("epsilon", epsilon)
-    instance("b", b, LossAutomaton, "a LossAutomaton")
+    if isinstance(scores, Lattice):
+        return lattice_direct_loss(scores, _compiled(b), epsilon)
+    b = _of_strings(b)
     model = StringDistribution(scores, None)
     best, worse = model.mode(), StringDistribution(scores, b.scaled(epsilon)).mode()
     table = (model.parts(worse) - model.parts(best)) / epsilon
     return b.loss(best), table
+
+
+def _of_strings(b: object) -> LossAutomaton:
+    if isinstance(b, LossAutomaton):
+        return b
+    raise InvalidInputError(
+        f"b is a {type(b).__name__}; scores of Delta^l take loss.compile(target, length)"
+    )
+
+
+def _of_lattice(b: object) -> Loss | LatticeLoss:
+    return b if isinstance(b, Loss) else _compiled(b)
+
+
+def _compiled(b: object) -> LatticeLoss:
+    if isinstance(b, LatticeLoss):
+        return b
+    raise InvalidInputError(
+        f"b is a {type(b).__name__}; a lattice takes lattice.compile(loss, target)"
+    )

@@ -24,27 +24,21 @@ from fstgrad.checks import (
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Engine, Loss
 from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import (
-    StringDistribution,
-    sampled_risk,
-    sampled_softmax_margin,
-    softmax_margin,
-)
+from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
-from fstgrad.strings.distribution import places_of
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.proposals import Kind as Proposal
-from fstgrad.strings.tangents import tangent
 from fstgrad.training.features import Features
+from fstgrad.training.kinds import CONSTANTS, ESTIMATED, Constants, evaluated, gold_score
+from fstgrad.training.kinds import KINDS as KINDS
+from fstgrad.training.kinds import Kind as Kind
 from fstgrad.training.pair_gradient import NAN as NAN
 from fstgrad.training.pair_gradient import Method as Method
 from fstgrad.training.pair_gradient import PairGradient as PairGradient
 from fstgrad.training.pair_gradient import unreliable as unreliable
 
-Kind = Literal["softmax-margin", "risk", "crf"]
-KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")
 METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 
 
@@ -65,7 +59,9 @@ class PairObjective:
 
     - "softmax-margin": F(w) = log sum_y exp(L(y, y_i) - w.(Psi(x_i, y_i) - Psi(x_i, y))), Eq. 1;
     - "risk": E[L(y, y_i)] under exp(w.Psi(x_i, y)) / Z;
-    - "crf": -log p(y_i | x_i), the softmax margin with L = 0.
+    - "crf": -log p(y_i | x_i), the softmax margin with L = 0;
+    - "hinge", "raml", "direct": `fg.hinge`, `fg.raml` with `temperature`, and `fg.direct_loss` with
+      `epsilon`, whose direction stands for the gradient.
 
     Hypotheses y have the length of y_i.
 
@@ -74,7 +70,7 @@ class PairObjective:
     features : Features
     loss : Loss, optional
         None stands for L = 0.
-    kind : {"softmax-margin", "risk", "crf"}
+    kind : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct"}
     cap : float or "auto", optional
         As in `Loss.compile`; "auto" raises it for each pair and its scores until the value is
         within `tolerance` of that of the whole loss, or the limit of states is reached.
@@ -95,6 +91,8 @@ class PairObjective:
         "auto", "band" or "plain".
     samples, seed : int
         Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
+    temperature, epsilon : float
+        Of "raml" and of "direct".
     cache : AutomatonCache, optional
         Where automata are kept between calls.
 
@@ -127,6 +125,8 @@ class PairObjective:
     seconds: float = Budget().seconds
     memory: float = Budget().memory
     width: float = Budget().width
+    temperature: float = CONSTANTS.temperature
+    epsilon: float = CONSTANTS.epsilon
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""
@@ -135,18 +135,27 @@ class PairObjective:
                  "features with an Alphabet")  # fmt: skip
         if self.loss is not None:
             instance("loss", self.loss, Loss, "a Loss")
-        if self.kind == "risk" and self.loss is None:
-            raise InvalidInputError("kind is 'risk' without a loss; give the loss to expect")
+        if self.kind not in ("softmax-margin", "crf") and self.loss is None:
+            raise InvalidInputError(f"kind is {self.kind!r} without a loss; give the loss")
         if self.loss is not None and self.loss.alphabet != self.features.alphabet:
             raise AlphabetError(
                 f"the loss has the alphabet {self.loss.alphabet!r}, the features have "
                 f"{self.features.alphabet!r}; make both from one"
             )
+        positive_number("temperature", self.temperature)
+        positive_number("epsilon", self.epsilon)
         self._check_method()
 
     def _check_method(self) -> None:
         if self.method is not None:
             one_of("method", self.method, METHODS)
+        if self.kind not in ESTIMATED and (
+            self.method in ("sampled", "auto") or self.cap == "auto"
+        ):
+            raise NotSupportedError(
+                f"kind is {self.kind!r}, which is computed exactly or with a given cap; leave out "
+                "cap='auto' and the methods 'sampled' and 'auto'"
+            )
         if self.method == "exact" and self.cap is not None:
             raise InvalidInputError(f"cap is {self.cap} with method='exact'; leave one of them out")
         if self.method == "capped" and self.cap is None:
@@ -194,12 +203,8 @@ class PairObjective:
         method, b, choice, reason = self._compiled(ids, scores)
         if method == "sampled":
             return self._sampled(scores, x, ids, out)._replace(reason=reason)
-        if b is not None and self.kind == "risk":
-            solved = tangent(StringDistribution(scores, b).scores, b, scale=0, slope=1)
-            value, table, log_partition = solved.slope, solved.change, solved.log_partition
-        else:
-            value, table = softmax_margin(scores, ids, b, engine=self.engine)
-            log_partition = value + _gold_score(scores, ids)
+        constants = Constants(self.temperature, self.epsilon)
+        value, table, log_partition = evaluated(self.kind, scores, ids, b, self.engine, constants)
         states = 0 if b is None else b.num_states
         self.features.accumulate(table, x, out)
         part = PairGradient(value, out, log_partition, states, method)
@@ -226,8 +231,13 @@ class PairObjective:
         return value / count, gradient / count
 
     def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
-        """Return the distribution of one pair whose marginals the gradient is made of."""
+        """Return the distribution of one pair whose marginals the gradient is made of.
+
+        Of "hinge", "raml" and "direct" it is that of the model.
+        """
         ids, scores = self._tables(w, x, y)
+        if self.kind not in ESTIMATED:
+            return StringDistribution(scores)
         choice = self._raised(ids, scores) if self.cap == "auto" and self._has_loss else None
         b = self.automaton(ids) if choice is None else choice.automaton
         return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
@@ -324,7 +334,7 @@ class PairObjective:
             log_partition = StringDistribution(scores).log_partition()
         else:
             result = sampled_softmax_margin(scores, ids, against, **drawing)
-            log_partition = result.value + _gold_score(scores, ids)
+            log_partition = result.value + gold_score(scores, ids)
         self.features.accumulate(result.gradient, x, out)
         return PairGradient(
             result.value,
@@ -358,11 +368,6 @@ def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[A
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"pairs has {pair!r}; give pairs (x, y)")
         yield pair[0], pair[1]
-
-
-def _gold_score(scores: FloatArray, ids: IntArray) -> float:
-    """Return w.Psi(y) of one string: the sum of its entries of the score table."""
-    return float(scores.take(places_of(ids, scores.ndim - 1, scores.shape[-1])).sum())
 
 
 def _support(b: LossAutomaton) -> LossAutomaton | None:

@@ -13,6 +13,7 @@ from fstgrad.io import Path
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings import StringDistribution
 from fstgrad.strings.caps import TOLERANCE
+from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
 from fstgrad.training.data import Sequences, made_loss, paired
@@ -50,7 +51,7 @@ class SequenceModel(Estimator):
         length for |x|.  "auto": "given" where all pairs have |x| = |y|, else "em".
     order : int
         q >= 1; the cost of a pair grows with n^q.
-    objective : {"softmax-margin", "risk", "crf"}
+    objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct"}
     l2 : float
         In nats, >= 0.
     window, span, min_count : int
@@ -70,7 +71,7 @@ class SequenceModel(Estimator):
         Of the shuffling, and of the "sampled" method.
     patience : int, optional
         Stop after so many epochs without a better error rate on the validation pairs.
-    cap, tolerance, method, samples, max_states
+    cap, tolerance, method, samples, proposal, seconds, max_states
         As in `PairObjective`.
     n_jobs : int
         Processes; the weights are the same for every number.
@@ -125,6 +126,8 @@ class SequenceModel(Estimator):
         tolerance: float = TOLERANCE,
         method: Method | None = None,
         samples: int = 1000,
+        proposal: Proposal = "auto",
+        seconds: float = PairObjective.seconds,
         max_states: int = MAX_STATES,
         n_jobs: int = 1,
         warm_start: bool = False,
@@ -152,6 +155,7 @@ class SequenceModel(Estimator):
         self.tolerance = tolerance
         self.method = method
         self.samples = samples
+        self.proposal, self.seconds = proposal, seconds
         self.max_states = max_states
         self.n_jobs = n_jobs
         self.warm_start = warm_start
@@ -197,6 +201,8 @@ class SequenceModel(Estimator):
             max_states=self.max_states,
             method=self.method,
             samples=self.samples,
+            proposal=self.proposal,
+            seconds=self.seconds,
             seed=self.seed,
             tolerance=self.tolerance,
         )

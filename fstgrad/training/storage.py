@@ -47,6 +47,7 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "optimizer": str, "epochs": int, "batch_size": int, "learning_rate": (int, float), "seed": int,
     "patience": (int, type(None)), "cap": (int, float, str, type(None)),
     "tolerance": (int, float), "method": (str, type(None)), "samples": int, "max_states": int,
+    "proposal": str, "seconds": (int, float),
     "n_jobs": int, "warm_start": bool, "cache_bytes": int,
 }  # fmt: skip
 

@@ -211,3 +211,41 @@ def test_compiled_losses_are_kept_in_a_folder(run, pairs, tmp_path):
     assert len(kept) == len(set(row.split("\t")[1] for row in rows(50)))
     assert without_times(run(pairs, "--cache", tmp_path / "kept")[1]) == without_times(first)
     assert sorted((tmp_path / "kept").iterdir()) == kept
+
+
+@pytest.mark.parametrize("objective", ["hinge", "raml", "direct"])
+def test_other_objectives_in_processes(run, pairs, objective):
+    """The same lines from one process and from two; values that are no number are null."""
+    one, two = (run(pairs, "--objective", objective, "--jobs", jobs) for jobs in (1, 2))
+    found, again = ([json.loads(line) for line in out.splitlines()] for _, out, _ in (one, two))
+    assert len(found) == 50
+    for line, other in zip(found, again, strict=True):
+        assert line["objective"] == other["objective"]
+        assert (line["log_z"] is None) == (objective != "raml")
+
+
+def test_proposal_and_seconds(run, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("x\tabcabcab\n")
+    sampled = ["--method", "sampled", "--samples", 50]
+    for proposal in ("plain", "band"):
+        (line,) = run(path, *sampled, "--proposal", proposal)[1].splitlines()
+        assert json.loads(line)["proposal"].startswith(proposal)
+    line = json.loads(run(path, "--method", "auto", "--max-states", 20, "--seconds", 0.2)[1])
+    assert line["method"] == "sampled"
+    assert line["lower"] < line["objective"] < line["upper"]
+    for options, said in (
+        (["--proposal", "band"], "--proposal has no effect"),
+        (["--seconds", 1], "--seconds has no effect"),
+        ([*sampled, "--seconds", 1], "--seconds has no effect"),
+        (["--method", "auto", "--seconds", 0], "--seconds"),
+        (["--temperature", 2], "--temperature has no effect"),
+        (["--objective", "raml", "--epsilon", 2], "--epsilon has no effect"),
+        (["--objective", "hinge", "--loss", "none"], "give a --loss"),
+    ):
+        code, out, err = run(path, *options)
+        assert (code, out) == (2, "")
+        assert said in err
+    code, _, err = run(path, "--objective", "hinge", "--method", "sampled")
+    assert code == 1
+    assert "exactly" in err

@@ -122,3 +122,33 @@ def test_risk_of_pairs_is_that_of_grad(files, capsys):
     assert code == 0
     # two positions of two symbols, each wrong with probability one half
     assert [line["objective"] for line in lines] == pytest.approx([1.0, 1.0], abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["hinge", "raml", "direct"])
+def test_other_objectives(files, capsys, kind):
+    option = {"hinge": [], "raml": ["--temperature", 0.5], "direct": ["--epsilon", 0.2]}[kind]
+    gradients = files["path"] / "gradients.far"
+    code, lines, _ = run(
+        capsys, "grad", files["pairs"], "--lattices", files["far"], "--tokens-y", "words",
+        "--objective", kind, *option, "--gradients", gradients,
+    )  # fmt: skip
+    assert code == 0
+    loss, written = fg.EditDistance(ABC), read_collection(gradients)
+    for name, line, lattice, target in zip(
+        ("u1", "u2"), lines, (LATTICE, NBEST), (TARGET, ["cat", "sat"]), strict=True
+    ):
+        b = lattice.compile(loss, target)
+        value, gradient = {
+            "hinge": lambda b=b, lattice=lattice, target=target: fg.hinge(lattice, target, b),
+            "raml": lambda b=b, lattice=lattice: fg.raml(lattice, b, 0.5),
+            "direct": lambda b=b, lattice=lattice: fg.direct_loss(lattice, b, 0.2),
+        }[kind]()
+        assert line["objective"] == pytest.approx(value, abs=1e-12)
+        total = np.abs(to_arrays(written[name]).weight).sum()
+        assert total == pytest.approx(np.abs(gradient).sum(), rel=1e-6)
+    code, lines, err = run(
+        capsys, "grad", files["pairs"], "--lattices", files["far"], "--tokens-y", "words",
+        "--objective", kind, "--loss", "none",
+    )  # fmt: skip
+    assert (code, lines) == (2, [])
+    assert "give a --loss" in err

@@ -271,3 +271,27 @@ def test_align_writes_links(run, tmp_path):
     code, out, err = run("align", path, "--max-x", 1, "--max-y", 1, "--no-empty-x")
     assert (code, out) == (1, "")
     assert "raise max_x or max_y" in err
+
+
+def test_errors_by_symbols(run, pairs, tmp_path):
+    """Of targets that were changed: one substitution, one missing and one added symbol."""
+    model = tmp_path / "model"
+    assert run("train", pairs, *OPTIONS, "-o", model)[0] == 0
+    rows = [line.split("\t") for line in pairs.read_text().splitlines()]
+    x, y = rows[0][0], rows[0][1].split()
+    other = next(symbol for symbol in rows[1][1].split() if symbol != y[0])
+    changed = [[x, " ".join(z)] for z in ([other, *y[1:]], [*y, y[-1]], y[:-1])]
+    wrong = tmp_path / "wrong.tsv"
+    wrong.write_text("".join(f"{x}\t{target}\n" for x, target in [*changed, *rows]))
+    code, out, err = run("evaluate", model, wrong, "--errors")
+    assert code == 0
+    symbols = sum(len(target.split()) for _, target in [*changed, *rows])
+    assert json.loads(out)["error_rate"] == pytest.approx(3 / symbols, abs=1e-12)
+    found = [line.split() for line in err.splitlines()]
+    for line in (
+        ["substituted", "1", f"{1 / symbols:.2%}"], [y[0], "for", other, "1"],
+        ["missing", "1", f"{1 / symbols:.2%}"], ["-", "for", y[-1], "1"],
+        ["added", "1", f"{1 / symbols:.2%}"], [y[-1], "for", "-", "1"],
+    ):  # fmt: skip
+        assert line in found
+    assert " for " not in run("evaluate", model, wrong)[2]

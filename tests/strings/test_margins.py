@@ -96,3 +96,72 @@ def test_normalized_losses_and_matrices_of_costs():
         fg.Hamming(ABC, costs[:2])
     with pytest.raises(fg.InvalidInputError, match="temperature"):
         fg.raml(np.zeros((2, 3)), normal.compile("ab"), 0.0)
+
+
+@pytest.mark.parametrize("kind", ["edit", "smith-waterman", "hamming", "ngram-smooth"])
+@pytest.mark.parametrize("seed", range(3))
+def test_objectives_of_a_lattice(kind, seed):
+    """Against its paths one by one, of several lengths, one with an epsilon."""
+    rng = np.random.default_rng(seed)
+    target = (0, 1, 2)
+    loss, by_hand = make_loss(kind, rng, ABC, target)
+    arcs = [
+        (0, 1, "a", 0.3), (0, 1, "b", -0.2), (1, 2, "b", 0.1), (1, 2, "", -0.4), (2, 3, "c", 0.0),
+        (2, 3, "a", 0.7), (0, 2, "c", -1.0), (1, 3, "b", 0.2), (1, 2, "c", 0.1),
+    ]  # fmt: skip
+    if kind == "hamming":  # which is infinite for other lengths
+        arcs = [arc for arc in arcs if arc[2] and arc[1] - arc[0] == 1]
+    source, nextstate, symbols, scores = zip(*arcs, strict=True)
+    labels = [ABC.encode(symbol)[0] if symbol else -1 for symbol in symbols]
+    lattice = fg.Lattice.from_arcs(source, nextstate, labels, scores, ABC, final=[3])
+    lattice = lattice.with_scores(rng.normal(size=lattice.num_arcs))
+    paths, strings = paths_of(lattice)
+    weights, losses = paths @ lattice.scores, np.array([by_hand(y) for y in strings])
+    b = lattice.compile(loss, target)
+
+    value, gradient = fg.hinge(lattice, target, loss)
+    gold = max((i for i, y in enumerate(strings) if y == target), key=lambda i: weights[i])
+    worst = int((weights + losses).argmax())
+    assert value == pytest.approx((weights + losses)[worst] - weights[gold], abs=1e-10)
+    np.testing.assert_array_equal(gradient, paths[worst] - paths[gold])
+    assert fg.hinge(lattice, target, b)[0] == value
+
+    log_p = weights - np.logaddexp.reduce(weights)
+    for temperature in (0.3, 2.0):
+        reward = -losses / temperature
+        reward = np.exp(reward - np.logaddexp.reduce(reward))
+        value, gradient = fg.raml(lattice, b, temperature)
+        assert value == pytest.approx(-(reward @ log_p), abs=1e-10)
+        np.testing.assert_allclose(gradient, (np.exp(log_p) - reward) @ paths, atol=1e-10)
+
+    for epsilon in (0.3, 2.0):
+        value, direction = fg.direct_loss(lattice, b, epsilon)
+        best, worse = int(weights.argmax()), int((weights + epsilon * losses).argmax())
+        assert value == pytest.approx(losses[best], abs=1e-10)
+        np.testing.assert_allclose(direction, (paths[worse] - paths[best]) / epsilon, atol=1e-12)
+
+
+def paths_of(lattice):
+    """All paths as counts of arcs, (P, A), and their strings."""
+    graph, counts, strings = lattice.graph, [], []
+
+    def follow(state, taken):
+        if state == graph.num_states - 1:
+            counts.append(np.bincount(taken, minlength=graph.num_arcs))
+            strings.append(tuple(int(lattice.label[a]) for a in taken if lattice.label[a] >= 0))
+        for arc in np.flatnonzero(graph.source == state):
+            follow(int(graph.nextstate[arc]), [*taken, int(arc)])
+
+    follow(0, [])
+    return np.array(counts, dtype=float), strings
+
+
+def test_objectives_refuse_what_was_compiled_for_other_scores():
+    loss = fg.EditDistance(ABC)
+    lattice = fg.Lattice.from_nbest(["ab", "b"], [0.0, 0.0], ABC)
+    calls = (lambda scores, b: fg.hinge(scores, "ab", b), fg.raml, fg.direct_loss)
+    for call in calls:
+        with pytest.raises(fg.errors.InvalidInputError, match=r"lattice\.compile"):
+            call(lattice, loss.compile("ab"))
+        with pytest.raises(fg.errors.InvalidInputError, match=r"loss\.compile"):
+            call(np.zeros((2, 3)), lattice.compile(loss, "ab"))

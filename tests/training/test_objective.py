@@ -161,3 +161,36 @@ def test_a_budget_is_above_zero():
     for name in ("seconds", "memory", "width"):
         with pytest.raises(fg.InvalidInputError, match=name):
             fg.PairObjective(fg.QGramCounts(alphabet, 2), method="auto", **{name: 0.0})
+
+
+@pytest.mark.parametrize("kind", ["hinge", "raml", "direct"])
+def test_other_objectives_are_those_of_the_scores(kind):
+    """Through the features: the same value, and the adjoint of the same table."""
+    abc = fg.Alphabet("abc")
+    features, loss = fg.QGramCounts(abc, 2), fg.EditDistance(abc)
+    w = np.random.default_rng(0).normal(size=(3, 3))
+    objective = fg.PairObjective(features, loss, kind, temperature=0.7, epsilon=0.3)
+    part = objective(w, "x", "abca")
+    scores, b = features.scores(w, "x", 4), loss.compile("abca")
+    value, table = {
+        "hinge": lambda: fg.hinge(scores, "abca", b),
+        "raml": lambda: fg.raml(scores, b, 0.7),
+        "direct": lambda: fg.direct_loss(scores, b, 0.3),
+    }[kind]()
+    expected = np.zeros((3, 3))
+    features.accumulate(table, "x", expected)
+    assert part.value == value
+    np.testing.assert_array_equal(part.gradient, expected)
+    capped = fg.PairObjective(features, loss, kind, cap=1.0)(w, "x", "abca")
+    assert (capped.cap, capped.method) == (1.0, "capped")
+    if kind != "direct":  # whose value is constant in pieces
+        step = 1e-6 * np.random.default_rng(1).normal(size=(3, 3))
+        up, down = (objective(w + s * step, "x", "abca").value for s in (1, -1))
+        assert (up - down) / 2 == pytest.approx(float((part.gradient * step).sum()), rel=1e-6)
+    for wrong in ({"method": "sampled"}, {"method": "auto"}, {"cap": "auto"}):
+        with pytest.raises(fg.errors.NotSupportedError, match="exactly"):
+            fg.PairObjective(features, loss, kind, **wrong)
+    with pytest.raises(fg.errors.InvalidInputError, match="without a loss"):
+        fg.PairObjective(features, None, kind)
+    model = fg.SequenceModel("edit", objective=kind, order=1, epochs=2, proposal="band", seconds=2)
+    assert model.fit(["abc", "ca"], ["xyz", "zx"]).coef_.shape[0] > 0
