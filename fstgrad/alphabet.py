@@ -108,7 +108,8 @@ class Alphabet:
 
     def __repr__(self) -> str:
         shown = "".join(self.symbols) if self.is_characters else list(self.symbols)
-        return f"Alphabet({shown!r})"
+        text = f"Alphabet({shown!r})"
+        return text if len(text) <= 120 else f"Alphabet of {len(self):,} symbols: {self._preview()}"
 
     def encode(self, sequence: SequenceLike, *, name: str = "sequence") -> IntArray:
         """Return the ids of a sequence as an int64 array of shape (length,).
@@ -185,7 +186,7 @@ class Alphabet:
         return ids
 
     def _preview(self, most: int = 10) -> str:
-        shown = " ".join(self.symbols[:most])
+        shown = " ".join(symbol[:16] for symbol in self.symbols[:most])
         return shown if len(self) <= most else shown + " ..."
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, Seed, float_array, instance
 from fstgrad.errors import InvalidInputError
+from fstgrad.summary import summary
 
 Table = TypeVar("Table")
 _ROUNDING = 1e-10
@@ -115,6 +116,9 @@ class Distribution(ABC, Generic[Table]):
         """Return a table of numbers; InvalidInputError unless it is like the scores."""
 
 
+_SHOWN = ("b", "alphabet", "single_root", "labeled", "graph")  # in a repr, where there are such
+
+
 class ArrayDistribution(Distribution[FloatArray]):
     """A distribution whose score table is one array, the last `event_ndim` axes of it a structure.
 
@@ -123,6 +127,10 @@ class ArrayDistribution(Distribution[FloatArray]):
     """
 
     event_ndim: int
+
+    def __repr__(self) -> str:
+        parts = {name: vars(self)[name] for name in _SHOWN if vars(self).get(name) is not None}
+        return summary(type(self).__name__, {"scores": self.scores} | parts)
 
     def inner(self, weights: FloatArray, values: FloatArray) -> Scalar:
         """Return the sum over the event axes of weights * values, where 0 * inf = 0."""

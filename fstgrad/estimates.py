@@ -7,6 +7,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
+from fstgrad.summary import short_repr
 
 RELIABLE = 100.0  # effective samples below which the standard error itself is poorly known
 WIDEST = 1.0  # nats: an interval of log Z that is wider says little
@@ -64,6 +65,8 @@ class SampledObjective:
     upper_bound: float = np.inf
     proposal: str = "plain"
     widest: float = WIDEST
+
+    __repr__ = short_repr
     grad = RenamedAttribute("gradient")
     grad_standard_error = RenamedAttribute("gradient_standard_error")
 

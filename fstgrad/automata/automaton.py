@@ -99,6 +99,12 @@ class LossAutomaton:
     cap: Cap | None = None
     band: int | tuple[int, int] | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"LossAutomaton({len(self.alphabet):,} symbols, length {self.length:,}, "
+            f"{self.num_states:,} states, {self.num_arcs:,} arcs)"
+        )
+
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
         for array in (self.class_of, self.final, *self._level_arrays()):

@@ -18,6 +18,7 @@ from fstgrad.automata.machine import TargetMachine, concatenate
 from fstgrad.automata.minimize import minimize
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray, index_array
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class TargetLoss:
     machine: TargetMachine
     finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
     programme: Callable[[IntArray], FloatArray] | None = None
+
+    __repr__ = short_repr
 
     @property
     def nbytes(self) -> int:
@@ -136,6 +139,8 @@ class SumTargetLoss:
     """A sum of losses against one target, evaluated for many hypotheses at once."""
 
     parts: tuple["TargetLoss | SumTargetLoss", ...]
+
+    __repr__ = short_repr
 
     @property
     def alphabet(self) -> Alphabet:

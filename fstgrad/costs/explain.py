@@ -15,6 +15,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_integer
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
 from fstgrad.costs.transducer import PairTransducer
+from fstgrad.summary import short_repr
 
 _GAP = "·"
 _MOST_PATHS = 2_000  # followed for the alignments after the first
@@ -51,6 +52,8 @@ class Alignment:
 
     operations: tuple[Operation, ...]
     cost: float
+
+    __repr__ = short_repr
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -96,6 +99,8 @@ class Explanation:
     alignments: tuple[Alignment, ...]
     without: tuple[tuple[Operation, float], ...]
     alphabet: Alphabet
+
+    __repr__ = short_repr
 
     @property
     def is_ambiguous(self) -> bool:

@@ -13,6 +13,7 @@ from fstgrad.costs.ties import Tie, Ties
 from fstgrad.costs.transducer import Pairs
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
+from fstgrad.summary import short_repr
 
 
 class CostGradient(NamedTuple):
@@ -28,6 +29,9 @@ class CostGradient(NamedTuple):
     names: tuple[str, ...]
     grad: FloatArray
     standard_error: FloatArray
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def loss_gradient(

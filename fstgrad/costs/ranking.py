@@ -21,6 +21,7 @@ from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
 from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.summary import short_repr
 
 Semiring = Literal["tropical", "probability"]
 Question = tuple[SequenceLike, int, Sequence[SequenceLike]]
@@ -40,6 +41,9 @@ class Questions(NamedTuple):
     pairs: Pairs
     first: IntArray
     right: IntArray
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @classmethod
     def encode(cls, alphabet: Alphabet, questions: Iterable[Question]) -> "Questions":
@@ -88,6 +92,9 @@ class Ranking(NamedTuple):
     reciprocal: tuple[float, float, float]
     at_1: tuple[float, float, float]
     at_5: tuple[float, float, float]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def losses_of(
@@ -160,6 +167,8 @@ def nearest(
 
 class RankingFit(LearnedCosts):
     """Costs learned to rank the right candidate first: `LearnedCosts`."""
+
+    __repr__ = short_repr
 
 
 def fit_ranking(

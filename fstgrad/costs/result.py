@@ -15,6 +15,7 @@ from fstgrad.costs.transducer import Pairs, PairTransducer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class LearnedCosts:
     cost: FloatArray
     initial_cost: FloatArray
     counts: FloatArray
+
+    __repr__ = short_repr
 
     aligner = RenamedAttribute("pair_transducer")
 
@@ -121,6 +124,8 @@ class CostFit(LearnedCosts):
     log_likelihood: tuple[float, ...]
     held_out_log_likelihood: tuple[float, ...]
     starts: tuple[float, ...]
+
+    __repr__ = short_repr
 
     def standard_errors(self) -> FloatArray:
         """Return the standard error (rows,) of each row's cost, in nats; NaN where it is infinite.

@@ -25,6 +25,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError
+from fstgrad.summary import short_repr
 
 Given = Literal["nothing", "hypothesis", "target"]
 Tie = Literal["arc", "pair", "cost", "rule"] | Callable[[str, str, float], Hashable]
@@ -55,6 +56,8 @@ class Ties:
     gate: IntArray
     given: Given
     tie: str
+
+    __repr__ = short_repr
 
     @classmethod
     def of(cls, transducer: PairTransducer, tie: Tie, given: Given) -> "Ties":

@@ -13,6 +13,7 @@ from fstgrad.costs import kernels
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
+from fstgrad.summary import short_repr
 
 _MAX_BYTES = 4 * 2**30
 
@@ -33,6 +34,8 @@ class Pairs:
     y: IntArray
     y_first: IntArray
     mass: FloatArray
+
+    __repr__ = short_repr
 
     @classmethod
     def encode(
@@ -112,6 +115,8 @@ class PairTransducer:
     cost: FloatArray
     rules: tuple[str, ...] = ()
     sizes: tuple[tuple[int, int], ...] = ()
+
+    __repr__ = short_repr
 
     @classmethod
     def from_fst(

@@ -18,6 +18,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError
 from fstgrad.grm.parameters import Parameters
+from fstgrad.summary import short_repr
 
 STARTS = 20
 
@@ -37,6 +38,8 @@ class Normalizability:
     value: bool | None
     certificate: str
     direction: FloatArray | None = None
+
+    __repr__ = short_repr
 
     def __bool__(self) -> bool:
         return self.value is True

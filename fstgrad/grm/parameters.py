@@ -17,6 +17,7 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.design import Term
+from fstgrad.summary import short_repr
 
 ROWS = 4_000_000  # entries of eta that are held at once
 
@@ -31,6 +32,8 @@ class Interactions:
     term: Term
     sets: IntArray
     values: FloatArray
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ class Parameters:
     k: int
     intercepts: FloatArray
     interactions: tuple[Interactions, ...]
+
+    __repr__ = short_repr
 
     @property
     def features(self) -> int:

@@ -12,6 +12,7 @@ from fstgrad.grm import kernels, normalization
 from fstgrad.grm.count_families import CountBase
 from fstgrad.grm.parameters import Parameters
 from fstgrad.grm.sampling import Chains
+from fstgrad.summary import short_repr
 
 MOST_COUNTS = 2048  # of one variable in an exact sum
 LOG_NEGLIGIBLE = np.log(1e-13)
@@ -31,6 +32,8 @@ class PartitionEstimate:
     standard_error: float
     effective_samples: float
     exact: bool
+
+    __repr__ = short_repr
 
 
 def log_partition(

@@ -1,10 +1,28 @@
 """The progress bar of a fit: node, size of its model, time left."""
 
+import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fstgrad.grm.fitting import Progress
 from fstgrad.grm.regression import NodeFit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def _console() -> "Console":
+    """Return where a bar goes; in a notebook without widgets it is plain text, once at the end.
+
+    Rich would warn there that ipywidgets is not installed.
+    """
+    from rich.console import Console
+
+    console = Console()
+    if console.is_jupyter and importlib.util.find_spec("ipywidgets") is None:
+        return Console(force_jupyter=False, force_terminal=False)
+    return console
 
 
 @contextmanager
@@ -20,7 +38,7 @@ def node_progress(nodes: int, names: Sequence[str], *, enabled: bool) -> Iterato
         TextColumn("nodes"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )  # fmt: skip
-    with Bar(*columns) as bar:
+    with Bar(*columns, console=_console()) as bar:
         task = bar.add_task("", total=nodes)
 
         def advance(node: int, fit: NodeFit) -> None:

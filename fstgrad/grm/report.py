@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.checks import FloatArray, Seed
+from fstgrad.summary import short_repr
 
 MOST_ROWS = 500  # of each side in the discrepancies of pairs
 MOST_PAIRS = 200
@@ -29,6 +30,8 @@ class FitReport:
     spearman: float
     discrepancy: float
     r_hat: float
+
+    __repr__ = short_repr
 
     def __str__(self) -> str:
         """Return a table with one line for each column, then the numbers of the pairs."""

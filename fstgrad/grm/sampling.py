@@ -10,6 +10,7 @@ from fstgrad.errors import NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.grm import kernels, normalization
 from fstgrad.grm.parameters import Parameters
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class GibbsSample:
     values: FloatArray
     r_hat: FloatArray
     effective: FloatArray
+
+    __repr__ = short_repr
 
 
 class Chains:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.grm.problem import Problem, largest_useful_alpha
+from fstgrad.summary import short_repr
 
 MatrixLike = Any
 SMALLEST_SHARE = 0.01  # of alpha_max: the end of a default path
@@ -28,6 +29,8 @@ class Selection:
     model: Any
     alphas: FloatArray
     criterion: FloatArray
+
+    __repr__ = short_repr
 
 
 class SelectionMixin:

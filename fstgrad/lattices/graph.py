@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
 from fstgrad.lattices import kernels
+from fstgrad.summary import short_repr
 
 EPSILON = -1  # the label of an arc that reads nothing
 
@@ -38,6 +39,8 @@ class Graph:
     source: IntArray
     nextstate: IntArray
     num_states: int
+
+    __repr__ = short_repr
     target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:

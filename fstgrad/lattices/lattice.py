@@ -19,6 +19,7 @@ from fstgrad.lattices.graph import EPSILON, Flow, Graph
 from fstgrad.lattices.loss import LatticeLoss, compose
 from fstgrad.losses import MAX_STATES, Loss, Target
 from fstgrad.openfst import Fst, from_arrays
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,7 @@ class Lattice(ArrayDistribution):
 
     event_ndim = 1
     _repr_svg_ = plot.notebook(plot.confusion_network, lambda self: self.num_arcs <= 300)
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""

@@ -62,6 +62,9 @@ class LatticeLoss:
     cost: FloatArray
     initial: float
 
+    def __repr__(self) -> str:
+        return f"LatticeLoss({self.num_states:,} states, {len(self.arc):,} arcs)"
+
     @property
     def num_states(self) -> int:
         """Number of states of the composition."""

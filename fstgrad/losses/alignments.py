@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from fstgrad import plot
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.summary import short_repr
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
 _MARKS: dict[Kind, str] = {
@@ -63,6 +64,8 @@ class Alignment:
 
     loss: float
     operations: tuple[Operation, ...]
+
+    __repr__ = short_repr
 
     @property
     def counts(self) -> dict[str, int]:

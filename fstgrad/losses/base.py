@@ -35,9 +35,12 @@ from fstgrad.losses.evaluation import PairEvaluation, Programme
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
+from fstgrad.summary import summary
 
 Engine = Literal["layered", "openfst"]
 Target = SequenceLike | Fst
+
+_SHOWN = ("loss", "losses", "factor", "order", "collapse")  # in a repr, where there are such
 
 
 class Loss(PairEvaluation):
@@ -49,6 +52,10 @@ class Loss(PairEvaluation):
 
     alphabet: Alphabet
     semiring: Literal["tropical", "probability", "mixed"]
+
+    def __repr__(self) -> str:
+        parts = {name: vars(self)[name] for name in _SHOWN if name in vars(self)}
+        return summary(type(self).__name__, {"symbols": len(self.alphabet)} | parts)
 
     @property
     @abstractmethod

@@ -95,6 +95,11 @@ class AutomatonCache:
         self._requests = 0
         self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
 
+    def __repr__(self) -> str:
+        return (
+            f"AutomatonCache({len(self):,} automata, {self.nbytes:,} of {self.max_memory:,} bytes)"
+        )
+
     @property
     def hits(self) -> int:
         """Number of requests that compiled nothing."""

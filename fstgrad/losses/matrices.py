@@ -11,6 +11,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, instance, items, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
+from fstgrad.summary import short_repr
 
 _FOLDER = pathlib.Path(__file__).parent / "ncbi"
 # the tables of NCBI that come with fstgrad
@@ -36,6 +37,8 @@ class SubstitutionMatrix:
     columns: tuple[str, ...]
     scores: FloatArray
     name: str = "matrix"
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Make the scores read-only."""

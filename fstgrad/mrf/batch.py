@@ -38,6 +38,9 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     ((5,), (5, 4, 2, 2))
     """
 
+    def __repr__(self) -> str:
+        return f"PairwiseMRFBatch({len(self):,} models)"
+
     def __init__(
         self, model: PairwiseMRF, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike
     ) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, log_weights, positive_integer, positive_number, real_array
+from fstgrad.summary import short_repr
 
 REACH = 4.0  # standard deviations that a filter covers
 FINENESS = 2.0  # cells of the grid for each standard deviation
@@ -52,6 +53,9 @@ class DenseField(NamedTuple):
     node: FloatArray
     converged: bool
     iterations: int
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def dense_mean_field(

@@ -11,6 +11,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.summary import short_repr
 
 MAX_BYTES = 4 << 30
 PADDED_CELLS = 1 << 26
@@ -27,6 +28,9 @@ class Factor(NamedTuple):
 
     scope: Sequence[int]
     table: npt.ArrayLike
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 class Sorted(NamedTuple):

@@ -14,6 +14,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_bytes, write_bytes
 from fstgrad.mrf.graph import grid_edges
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.summary import short_repr
 
 LLOYD_STEPS = 50
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
@@ -30,6 +31,9 @@ class Segmentation(NamedTuple):
 
     model: PairwiseMRF
     means: FloatArray
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def segmentation(

@@ -9,6 +9,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.mrf.table import NO_FACTORS, Table
+from fstgrad.summary import short_repr
 
 Kind = Literal[
     "exact", "bethe", "upper bound", "lower bound", "bounds", "estimate", "score", "none"
@@ -72,6 +73,8 @@ class Inference:
     effective_samples: float = float("nan")
     r_hat: float = float("nan")
 
+    __repr__ = short_repr
+
     @cached_property
     def edge(self) -> FloatArray:
         """Edge marginals (E, C, C), computed when first read: they may be large."""
@@ -119,6 +122,8 @@ class Bounds(Inference):
     upper_gradient: Table = field(default_factory=_no_table)
     parts: int = 1
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, eq=False)
 class Annealed(Inference):
@@ -134,6 +139,8 @@ class Annealed(Inference):
     """
 
     log_partition_error: float = float("nan")
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,3 +163,5 @@ class Decoded:
     score: float
     gap: float
     converged: bool = True
+
+    __repr__ = short_repr

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.summary import short_repr
 
 NO_FACTORS = np.empty(0)
 NO_FACTORS.flags.writeable = False
@@ -30,6 +31,9 @@ class Table(_Pair):
     """
 
     factors: FloatArray
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __new__(
         cls, node: FloatArray, edge: FloatArray, factors: FloatArray = NO_FACTORS

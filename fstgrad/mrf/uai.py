@@ -18,6 +18,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_lines, shown, write_text
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.summary import short_repr
 
 PathLike = str | os.PathLike[str]
 LOG10 = float(np.log(10.0))
@@ -30,6 +31,9 @@ class Model(NamedTuple):
     kind: str
     sizes: IntArray
     factors: list[Factor]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def to_mrf(self) -> PairwiseMRF:
         """Return the pairwise model of the same distribution."""

@@ -13,6 +13,7 @@ from fstgrad.checks import FloatArray, instance, one_of, positive_integer, posit
 from fstgrad.errors import NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.summary import short_repr
 
 Bounded = Literal["softmax-margin", "risk"]
 Reason = Literal["tolerance", "exact", "state limit", "no progress"]
@@ -41,6 +42,8 @@ class CapChoice:
     lower: float
     upper: float
     reason: Reason
+
+    __repr__ = short_repr
 
 
 def choose_cap(

@@ -10,6 +10,7 @@ from fstgrad.checks import FloatArray, IntArray, Seed, instance, items, positive
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.summary import short_repr
 
 _CANDIDATES = 50  # best strings among which is searched
 
@@ -28,6 +29,9 @@ class Consensus(NamedTuple):
     risks: FloatArray
     standard_errors: FloatArray
     confidence: FloatArray
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def mbr(

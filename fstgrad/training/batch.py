@@ -24,6 +24,7 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, positive_integer
 from fstgrad.errors import FstgradError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
+from fstgrad.summary import short_repr
 from fstgrad.training import bigram_chunks
 from fstgrad.training.objective import PairObjective, unreliable
 from fstgrad.training.sums import CHUNK as CHUNK
@@ -72,6 +73,8 @@ class Batch:
     _workers: list[Any] = field(default_factory=list, init=False, repr=False)
     _has_warned: bool = field(default=False, init=False, repr=False)
     _homes: dict[int, int] = field(default_factory=dict, init=False, repr=False)  # chunk -> worker
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Check the numbers and make the cache of a single process."""

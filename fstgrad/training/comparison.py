@@ -7,6 +7,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer
 from fstgrad.errors import InvalidInputError
+from fstgrad.summary import short_repr
 from fstgrad.training.measures import edit_distances
 
 Symbols = Sequence[str]
@@ -37,6 +38,9 @@ class Comparison(NamedTuple):
     symbol_difference: Interval
     p_word: float
     p_symbol: float
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def compare(

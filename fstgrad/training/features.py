@@ -50,6 +50,9 @@ class Features(Protocol):
 
     alphabet: Alphabet
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.alphabet):,} symbols, shape {self.shape})"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of w."""

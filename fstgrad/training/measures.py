@@ -9,6 +9,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
 from fstgrad.losses import EditDistance, Loss
+from fstgrad.summary import short_repr
 
 Symbols = Sequence[str]
 
@@ -77,6 +78,9 @@ class Errors(NamedTuple):
     missing: tuple[tuple[tuple[None, str], int], ...]
     added: tuple[tuple[tuple[str, None], int], ...]
     symbols: int
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def __str__(self) -> str:
         lines = []

@@ -30,6 +30,7 @@ from fstgrad.strings.caps import TOLERANCE, CapChoice, choose_cap
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.proposals import Kind as Proposal
+from fstgrad.summary import short_repr
 from fstgrad.training.features import Features
 from fstgrad.training.kinds import CONSTANTS, ESTIMATED, Constants, evaluated, gold_score
 from fstgrad.training.kinds import KINDS as KINDS
@@ -127,6 +128,8 @@ class PairObjective:
     width: float = Budget().width
     temperature: float = CONSTANTS.temperature
     epsilon: float = CONSTANTS.epsilon
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         """Check that the parts go together."""

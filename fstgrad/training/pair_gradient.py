@@ -3,6 +3,7 @@
 from typing import Literal, NamedTuple
 
 from fstgrad.checks import FloatArray
+from fstgrad.summary import short_repr
 
 Method = Literal["exact", "capped", "sampled", "auto"]
 NAN = float("nan")
@@ -44,6 +45,9 @@ class PairGradient(NamedTuple):
     reason: str = ""
     proposal: str = ""
     is_reliable: bool = True
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def unreliable(part: PairGradient | None = None) -> str:

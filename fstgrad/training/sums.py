@@ -8,6 +8,7 @@ import numpy as np
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.summary import short_repr
 from fstgrad.training.pair_gradient import NAN, Method, PairGradient
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
@@ -39,6 +40,9 @@ class Outcome(NamedTuple):
     proposal: str = ""
     is_reliable: bool = True
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
 
 @dataclass
 class Sums:
@@ -57,6 +61,8 @@ class Sums:
     failed: int = 0
     gap: float = 0.0
     places: IntArray | None = None
+
+    __repr__ = short_repr
 
     def add(self, other: "Sums") -> None:
         """Add the sums of the next chunk."""
@@ -103,6 +109,9 @@ class Chunk(NamedTuple):
 
     outcomes: tuple[Outcome, ...]
     sums: Sums
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def outcome_of(place: int, seconds: float, part: PairGradient) -> Outcome:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import read_lines
+from fstgrad.summary import short_repr
 
 HEAD, RELATION, MISC = 6, 7, 9
 
@@ -17,6 +18,8 @@ class Block:
     name: str
     lines: tuple[str, ...]
     words: tuple[int, ...]  # where the words 1 .. n are among the lines
+
+    __repr__ = short_repr
 
     def with_tree(
         self,

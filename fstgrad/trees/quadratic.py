@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.checks import FloatArray
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class ArcCovariances:
     g: FloatArray
     mu: FloatArray
     single_root: bool
+
+    __repr__ = short_repr
 
     @property
     def below(self) -> FloatArray:
@@ -79,6 +82,8 @@ class LabelCovariances:
 
     arcs: ArcCovariances
     shares: FloatArray
+
+    __repr__ = short_repr
 
     def row(self, head: int, dependent: int, label: int) -> FloatArray:
         """Return the covariances of one labeled arc with all, (n+1, n+1, y)."""

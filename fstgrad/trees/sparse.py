@@ -9,6 +9,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
+from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 
 # What the marginals of the arcs into a dependent may miss of 1.
@@ -72,6 +73,8 @@ class SparseSpanningTrees:
     >>> round(float(np.exp(trees.log_partition())), 9), trees.marginals().round(6).tolist()
     (3.0, [0.666667, 0.666667, 0.333333, 0.333333])
     """
+
+    __repr__ = short_repr
 
     def __init__(self, arcs: npt.ArrayLike, scores: npt.ArrayLike, *, n: int) -> None:
         self.n = checks.positive_integer("n", n)
@@ -214,6 +217,8 @@ class SparseUndirectedTrees:
     -----
     All answers are those of `SparseSpanningTrees` away from node 0, or from a root above all.
     """
+
+    __repr__ = short_repr
 
     def __init__(
         self,

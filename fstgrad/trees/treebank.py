@@ -17,6 +17,7 @@ from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import load_arrays, read_lines
+from fstgrad.summary import short_repr
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Sentence:
     tags: tuple[str, ...]
     heads: IntArray
     relations: tuple[str, ...]
+
+    __repr__ = short_repr
 
 
 def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import InvalidInputError
+from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -50,6 +51,8 @@ class UndirectedTrees:
     >>> trees.effective_resistances()[0].round(9)
     array([0. , 0.5, 0.5, 0.5])
     """
+
+    __repr__ = short_repr
 
     def __init__(self, scores: npt.ArrayLike, *, root_scores: npt.ArrayLike | None = None) -> None:
         table = checks.log_weights("scores", scores, (None, None)).copy()
