@@ -1,5 +1,6 @@
 """Draw the pictures of the pages: `python docs/pictures.py docs/_static/plot`."""
 
+import json
 import pathlib
 import sys
 
@@ -41,7 +42,9 @@ def marginals(dark):
 
 
 def gallery():
-    """Return {name: figure} of the page on figures."""
+    """Return {name: figure} of the pages."""
+    measured = pathlib.Path(__file__).parent / "performance" / "measured.json"
+    times = json.loads(measured.read_text(encoding="utf-8"))
     letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
     words = fg.Alphabet(["the", "a", "cat", "cad", "sat", "sad", "on", "an", "mat", "mad"])
     lines = ("the cat sat on the mat", "the cad sat on mat", "a cat sad on the mad")
@@ -70,6 +73,7 @@ def gallery():
         "lattice": plot.confusion_network(lattice),
         "trees": plot.trees(trees.marginals(), sentence, heads=heads),
         "bounds": plot.bounds(caps, *zip(*bounds, strict=True), exact=exact.log_partition()),
+        "speed": plot.bars(times["milliseconds"], xlabel="milliseconds"),
         "strip": plot.strip({"clean": clean, "before": noisy, "P(y = 1)": p, "after": after}),
     }
 
