@@ -205,3 +205,52 @@ class Program(NamedTuple):
     slowest: IntArray
     first_step: IntArray
     step: IntArray
+
+
+class GridScores(NamedTuple):
+    """What the draws of a grid read.
+
+    node (height, width, C) : scores in logs.  weight : exp(node - maximum).
+    ahead (C, C) : exp(scores[a, :] - maximum), what a left or upper neighbour with label a says.
+    behind (C, C) : exp(scores[:, a] - maximum), what a right or lower one says.
+    edge (C, C) : the scores of the shared edge, in logs.
+    """
+
+    node: FloatArray
+    weight: FloatArray
+    ahead: FloatArray
+    behind: FloatArray
+    edge: FloatArray
+
+
+class Buckets(NamedTuple):
+    """A bucket tree: cliques[first_axis[k] : first_axis[k + 1]] are the nodes of bucket k.
+
+    sizes (I,) : labels of each node.  parent (K,) : the bucket that a message goes to, or -1.
+    first_input (K + 1,) : the inputs of a bucket, tables and messages, one after the other.
+    """
+
+    first_axis: IntArray
+    cliques: IntArray
+    sizes: IntArray
+    parent: IntArray
+    first_input: IntArray
+
+
+class Scopes(NamedTuple):
+    """Score table t is over scope[first[t] : first[t + 1]], with these strides, in bucket_of[t]."""
+
+    first: IntArray
+    scope: IntArray
+    stride: IntArray
+    bucket_of: IntArray
+
+
+class Inputs(NamedTuple):
+    """Of each input: the bucket that sends it or -1, its slowest axis, its steps, its table."""
+
+    child: IntArray
+    slowest: IntArray
+    first_step: IntArray
+    step: IntArray
+    number: IntArray

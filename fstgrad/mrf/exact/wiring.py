@@ -9,7 +9,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import TINY, Factors, Program
+from fstgrad.mrf.arrays import TINY, Buckets, Factors, Inputs, Program, Scopes
 from fstgrad.mrf.exact.plan import Plan
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
@@ -130,9 +130,10 @@ class Wiring:
         child, slowest, first_step, number = (np.empty(inputs, np.int64) for _ in range(4))
         step = np.empty(int((counts * widths).sum()), np.int64)
         kernels.wiring.wire(
-            first_axis, cliques, position, sizes, parent, first, scope, stride, self.bucket_of,
-            first_input, child, slowest, first_step, step, number,
-        )  # fmt: skip
+            Buckets(first_axis, cliques, sizes, parent, first_input),
+            Scopes(first, scope, stride, self.bucket_of),
+            Inputs(child, slowest, first_step, step, number),
+        )
         self.number, self.cliques = number, cliques
         self._folded: dict[int, Folded] = {}
         self.begin = layout.beginnings(marginals=False) + shift

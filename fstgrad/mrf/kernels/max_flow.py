@@ -6,6 +6,8 @@ is what is left of the arc source -> i where positive, of the arc i -> sink wher
 node is FREE or in the tree of the source or of the sink; `parent` is the arc towards the root.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
@@ -16,6 +18,26 @@ FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
 
 
+class Forest(NamedTuple):
+    """The two search trees: of each node its tree, its parent, its distance to the root.
+
+    `stamp` is when the distance was last known to hold.
+    """
+
+    tree: IntArray
+    parent: IntArray
+    distance: IntArray
+    stamp: IntArray
+
+
+class Waiting(NamedTuple):
+    """The queue of nodes that wait to grow; ends (2,) are where it begins and how many it holds."""
+
+    queue: IntArray
+    queued: BoolArray
+    ends: IntArray
+
+
 @kernel
 def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: IntArray) -> float:
     """Return the maximum flow, inf where it has no bound; `tree` is SOURCE on the source's side.
@@ -24,23 +46,26 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
     """
     nodes = len(terminal)
     parent = np.full(nodes, NONE, np.int64)
-    # distance to the root, known to hold at `stamp`
-    distance, stamp = np.ones(nodes, np.int64), np.zeros(nodes, np.int64)
-    queue, queued = np.empty(nodes, np.int64), np.zeros(nodes, np.bool_)
+    forest = Forest(tree, parent, np.ones(nodes, np.int64), np.zeros(nodes, np.int64))
+    queue, queued, ends = (
+        np.empty(nodes, np.int64),
+        np.zeros(nodes, np.bool_),
+        np.zeros(2, np.int64),
+    )
+    waiting = Waiting(queue, queued, ends)
     orphans = np.empty(nodes, np.int64)
-    ends = np.zeros(2, np.int64)  # where the queue begins and how many it holds
     tree[:] = FREE
     for i in range(nodes):
         if terminal[i] != 0.0:
             tree[i] = SOURCE if terminal[i] > 0 else SINK
             parent[i] = ROOT
-            push(i, queue, queued, ends)
+            push(i, waiting)
     flow, time = 0.0, 0
     while ends[1] > 0:
         i = queue[ends[0]]
         bridge = -1
         if tree[i] != FREE:
-            bridge = grow(i, net, residual, tree, parent, distance, stamp, queue, queued, ends)
+            bridge = grow(i, net, residual, forest, waiting)
         if bridge < 0:  # nothing more to do at this node
             ends[0] = (ends[0] + 1) % nodes
             ends[1] -= 1
@@ -51,16 +76,14 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         if sent == np.inf:
             return np.inf
         flow += sent
-        adopt(
-            count, time, net, residual, tree, parent, distance, stamp, queue, queued, ends,
-            orphans,
-        )  # fmt: skip
+        adopt(count, time, net, residual, forest, waiting, orphans)
     return flow
 
 
 @kernel
-def push(i: int, queue: IntArray, queued: BoolArray, ends: IntArray) -> None:
+def push(i: int, waiting: Waiting) -> None:
     """Put a node behind the others that wait to grow."""
+    queue, queued, ends = waiting
     if not queued[i]:
         queued[i] = True
         queue[(ends[0] + ends[1]) % len(queue)] = i
@@ -68,11 +91,9 @@ def push(i: int, queue: IntArray, queued: BoolArray, ends: IntArray) -> None:
 
 
 @kernel
-def grow(
-    i: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
-    distance: IntArray, stamp: IntArray, queue: IntArray, queued: BoolArray, ends: IntArray,
-) -> int:  # fmt: skip
+def grow(i: int, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
     """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
+    tree, parent, distance, stamp = forest
     own = tree[i]
     for arc in range(net.start[i], net.start[i + 1]):
         toward = arc if own == SOURCE else net.mate[arc]
@@ -82,7 +103,7 @@ def grow(
         if tree[j] == FREE:
             tree[j], parent[j] = own, net.mate[arc]
             distance[j], stamp[j] = distance[i] + 1, stamp[i]
-            push(j, queue, queued, ends)
+            push(j, waiting)
         elif tree[j] != own:
             return toward
         elif stamp[j] <= stamp[i] and distance[j] > distance[i] + 1:
@@ -138,10 +159,9 @@ def augment(
 
 
 @kernel
-def root_distance(
-    j: int, time: int, net: Network, parent: IntArray, distance: IntArray, stamp: IntArray
-) -> int:
+def root_distance(j: int, time: int, net: Network, forest: Forest) -> int:
     """Return how far a node is from its root, -1 where its path ends in an orphan."""
+    _, parent, distance, stamp = forest
     steps, v = 0, j
     while True:
         if stamp[v] == time:
@@ -165,11 +185,16 @@ def root_distance(
 
 @kernel
 def adopt(
-    count: int, time: int, net: Network, residual: FloatArray, tree: IntArray, parent: IntArray,
-    distance: IntArray, stamp: IntArray, queue: IntArray, queued: BoolArray, ends: IntArray,
+    count: int,
+    time: int,
+    net: Network,
+    residual: FloatArray,
+    forest: Forest,
+    waiting: Waiting,
     orphans: IntArray,
-) -> None:  # fmt: skip
+) -> None:
     """Give every orphan the nearest parent of its tree, or set it free and orphan its children."""
+    tree, parent, distance, stamp = forest
     while count > 0:
         count -= 1
         i = orphans[count]
@@ -178,7 +203,7 @@ def adopt(
             toward = net.mate[arc] if tree[i] == SOURCE else arc
             j = net.head[arc]
             if residual[toward] > 0 and tree[j] == tree[i] and parent[j] != NONE:
-                far = root_distance(j, time, net, parent, distance, stamp)
+                far = root_distance(j, time, net, forest)
                 if far >= 0 and (best < 0 or far < nearest):
                     best, nearest = arc, far
         if best >= 0:
@@ -189,7 +214,7 @@ def adopt(
             if tree[j] != tree[i]:
                 continue
             if residual[net.mate[arc] if tree[i] == SOURCE else arc] > 0:
-                push(j, queue, queued, ends)
+                push(j, waiting)
             if parent[j] >= 0 and net.head[parent[j]] == i:
                 parent[j] = ORPHAN
                 orphans[count] = j

@@ -8,7 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
-from fstgrad.mrf.arrays import Factors, Pieces
+from fstgrad.mrf.arrays import Factors, GridScores, Pieces
 from fstgrad.mrf.kernels.forests import choose
 
 TINY = 1e-200
@@ -153,14 +153,11 @@ def binary_grid_rows(
     parity: int,
     key: int,
     counter: int,
-    node: FloatArray,
-    weight: FloatArray,
-    ahead: FloatArray,
-    behind: FloatArray,
-    score: FloatArray,
+    scores: GridScores,
     labels: IntArray,
 ) -> None:
     """Do what `grid_rows` does for two labels, without inner loops."""
+    node, weight, ahead, behind, score = scores
     height, width = labels.shape
     for r in range(low, high):
         row = labels[r]
@@ -189,19 +186,14 @@ def grid_rows(
     parity: int,
     key: int,
     counter: int,
-    node: FloatArray,
-    weight: FloatArray,
-    ahead: FloatArray,
-    behind: FloatArray,
-    score: FloatArray,
+    scores: GridScores,
     labels: IntArray,
 ) -> None:
     """Draw new labels for the pixels of one colour in rows low .. high - 1 of a grid.
 
-    weight (height, width, C) = exp(node - maximum); ahead[a] = exp(scores[a, :] - maximum) is what
-    a left or upper neighbour with label a says, behind[a] = exp(scores[:, a] - maximum) a right or
-    lower one.  `node` and `score` are the same in logs, for products that leave the float range.
+    The scores in logs serve where products leave the float range.
     """
+    node, weight, ahead, behind, score = scores
     height, width, size = weight.shape
     p = np.empty(size)
     for r in range(low, high):

@@ -1,32 +1,15 @@
 """Kernel that wires a bucket tree to the score tables of a model."""
 
-from fstgrad.checks import IntArray
 from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Buckets, Inputs, Scopes
 
 
 @kernel
-def wire(
-    first_axis: IntArray,
-    cliques: IntArray,
-    position: IntArray,
-    sizes: IntArray,
-    parent: IntArray,
-    first_node: IntArray,
-    scope: IntArray,
-    stride: IntArray,
-    bucket_of: IntArray,
-    first_input: IntArray,
-    child: IntArray,
-    slowest: IntArray,
-    first_step: IntArray,
-    step: IntArray,
-    number: IntArray,
-) -> None:
-    """Write `child`, `slowest`, `first_step` and `step` of a program, and the table of each input.
-
-    Score table t is over scope[first_node[t]:first_node[t + 1]] and goes to bucket_of[t];
-    cliques[first_axis[k]:first_axis[k + 1]] are the nodes of bucket k, `sizes` their labels.
-    """
+def wire(tree: Buckets, tables: Scopes, inputs: Inputs) -> None:
+    """Write the inputs of all buckets: tables first, then messages."""
+    first_axis, cliques, sizes, parent, first_input = tree
+    first_node, scope, stride, bucket_of = tables
+    child, slowest, first_step, step, number = inputs
     buckets = len(parent)
     used = first_input[:-1].copy()
     for t in range(len(bucket_of)):

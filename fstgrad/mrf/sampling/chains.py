@@ -10,6 +10,7 @@ import numpy.typing as npt
 from fstgrad.checks import FloatArray, IntArray, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError, NotSupportedError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -129,20 +130,17 @@ class Chain:
         return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
 
     def _grid_colours(self, counter: int) -> None:
-        node, weight, ahead, behind, score = self._grid_tables
+        scores = self._grid_tables
         draw_rows = (
             kernels.sites.binary_grid_rows
             if self.model.num_labels == 2
             else kernels.sites.grid_rows
         )
-        labels = self.labels.reshape(node.shape[:2])
+        labels = self.labels.reshape(scores.node.shape[:2])
         for parity in (0, 1):
 
             def band(low: int, high: int, parity: int = parity) -> None:
-                draw_rows(
-                    low, high, parity, self.key, counter, node, weight, ahead, behind, score,
-                    labels,
-                )  # fmt: skip
+                draw_rows(low, high, parity, self.key, counter, scores, labels)
 
             self._rows(band)
 
@@ -152,11 +150,10 @@ class Chain:
         return Bands(height, self.threads if height * width >= PARALLEL_SITES else 1)
 
     @cached_property
-    def _grid_tables(self) -> tuple[FloatArray, ...]:
-        """Node scores by row and column, their exponentials, and those of the shared edge."""
+    def _grid_tables(self) -> GridScores:
         node = self.model.scores.node.reshape(*(self.model.graph.grid or ()), -1)
         p = self.model.potentials
-        return (
+        return GridScores(
             node, np.exp(node - node.max(axis=-1, keepdims=True)), p.exp_edge[0],
             np.ascontiguousarray(p.exp_edge[0].T), p.edge[0],
         )  # fmt: skip
