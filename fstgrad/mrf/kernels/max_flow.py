@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.mrf.arrays import Network
 
 FREE, SOURCE, SINK = 0, 1, 2
@@ -80,7 +80,7 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
     return flow
 
 
-@kernel
+@inner_kernel
 def push(i: int, waiting: Waiting) -> None:
     """Put a node behind the others that wait to grow."""
     queue, queued, ends = waiting
@@ -158,7 +158,7 @@ def augment(
     return least, count
 
 
-@kernel
+@inner_kernel
 def root_distance(j: int, time: int, net: Network, forest: Forest) -> int:
     """Return how far a node is from its root, -1 where its path ends in an orphan."""
     _, parent, distance, stamp = forest
