@@ -1,10 +1,10 @@
 """Log Z and marginals between bounds that hold, as close as asked for.
 
-- Above: the mean of log Z over spanning trees, at the messages of tree-reweighted belief
-  propagation (`messages.tree_weights`).
-- Below: naive mean field, E_q[s] + H(q).
+- Above: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees, at the
+  messages of tree-reweighted belief propagation (`messages.tree_weights`).
+- Below: mean field, E_q[s] + H(q), over single nodes and over forests (`block_field`).
 - Both for every label of every node: the trees' sums over the labelings with that label, and
-  the mean-field bound with that node fixed.
+  the mean-field bounds with that node fixed.
 - Closer: a node is given each of its labels in turn, which splits Z into a sum of smaller ones
   (Weller and Jebara 2014, "Clamping variables and approximate inference").  The part with the
   widest bounds is split first; a part that is narrow enough is summed exactly.
@@ -20,6 +20,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, positive_integer, positive_number
 from fstgrad.errors import InfeasibleError, MemoryLimitError, NotSupportedError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.block_field import block_field
 from fstgrad.mrf.clamping import Clamped, clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
@@ -27,11 +28,14 @@ from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
+from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.result import Bounds
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+from fstgrad.mrf.sequential import tree_mode
 from fstgrad.mrf.table import Table
 
 SWEEPS = 100
+LARGEST_BUCKET = 1 << 16  # cells
 SETTLED = 1e-4
 LOOK = 20  # sweeps between two bounds
 
@@ -72,7 +76,8 @@ def bounds(
     max_seconds : float
     max_cells : int
         A part whose elimination takes at most this many cells in its largest table is summed
-        exactly; 0 to use bounds alone.
+        exactly, and a mini-bucket has at most this many, or 65536; 0 for trees and mean field
+        alone.
 
     Raises
     ------
@@ -156,7 +161,7 @@ def _part(given: Clamped, max_cells: int) -> Part:
     try:
         return _summed(given, rest, max_cells)
     except MemoryLimitError:
-        return _bounded(given, rest)
+        return _bounded(given, rest, max_cells)
     except InfeasibleError:
         return _dead(given)
 
@@ -186,25 +191,55 @@ def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
     return Part(given, value, value, both, both, table, table)
 
 
-def _bounded(given: Clamped, rest: ScoredGraph) -> Part:
-    """Return the bounds of trees and of mean field."""
+def _bounded(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
+    """Return the bounds of mini-buckets and trees, and those of mean field."""
     try:
-        found = _best_of_trees(rest)
+        trees = _best_of_trees(rest)
+        upper, marginals = trees.value, trees.marginals
+        if max_cells > 0:
+            buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET))
+            if buckets.value < upper:
+                upper, marginals = buckets.value, buckets.gradient()
     except InfeasibleError:
         return _dead(given)
-    upper = found.value + given.value
-    above = given.expand(np.minimum(found.node, found.value) + given.value, -np.inf, upper)
-    lower, below, gradient = -np.inf, np.full(rest.scores.node.shape, -np.inf), None
+    above = given.expand(np.minimum(trees.node, upper) + given.value, -np.inf, upper + given.value)
+    lower, below, gradient = _fields(rest)
+    lower = min(lower, upper)
+    below = given.expand(below + given.value, -np.inf, lower + given.value)
+    return Part(
+        given, lower + given.value, upper + given.value, np.minimum(below, above), above,
+        None if gradient is None else given.table(gradient), given.table(marginals),
+    )  # fmt: skip
+
+
+def _fields(rest: ScoredGraph) -> tuple[float, FloatArray, Table | None]:
+    """Return the best bound of mean field, those of all labels (I, C), and its gradient.
+
+    Forests start from naive mean field and from a labeling of high score.
+    """
+    lower, gradient = -np.inf, None
+    below = np.full(rest.scores.node.shape, -np.inf)
+    starts = []
     try:
         inner = mean_field(rest, max_iter=SWEEPS)
     except (InfeasibleError, NotSupportedError):
         pass
     else:
-        lower = min(inner.log_partition + given.value, upper)
-        below = label_bounds(rest, inner.node, inner.log_partition) + given.value
-        gradient = given.table(Table(inner.node, inner.edge))
-    below = np.minimum(given.expand(below, -np.inf, lower), above)
-    return Part(given, lower, upper, below, above, gradient, given.table(found.marginals))
+        lower, gradient = inner.log_partition, Table(inner.node, inner.edge)
+        below = label_bounds(rest, inner.node, lower)
+        starts.append(inner.node)
+    try:
+        best = tree_mode(rest, max_iter=20, max_cells=0, restarts=1)
+    except (InfeasibleError, NotSupportedError):
+        pass
+    else:
+        starts.append(rest.parts(best.labels).node)
+    for start in starts:
+        blocks = block_field(rest, start)
+        below = np.maximum(below, blocks.node)
+        if blocks.value > lower:
+            lower, gradient = blocks.value, blocks.marginals
+    return lower, below, gradient
 
 
 def _best_of_trees(rest: ScoredGraph) -> TreeBound:

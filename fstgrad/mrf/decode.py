@@ -5,7 +5,7 @@
 - "icm" : iterated conditional modes (Besag 1986) from several starts
 - "graph_cut" : a minimum cut, for two labels and submodular scores: optimal
 - "expansion" : moves by minimum cuts, for Potts and metric scores
-- "trw" : tree-reweighted max-product: a labeling and a bound on how far it is from the best
+- "trw" : sequential reweighted messages: a labeling and a bound on how far it is from the best
 """
 
 from typing import Any
@@ -17,15 +17,13 @@ from fstgrad.errors import InfeasibleError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.expansion import alpha_expansion
-from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.graph_cut import graph_cut
-from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.propagation import max_product
-from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import allowed_labels, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.mrf.sequential import tree_mode
 
 
 def exact_mode(model: ScoredGraph) -> Decoded:
@@ -53,35 +51,6 @@ def max_product_mode(
     labels = allowed_labels(model, best, generator(0)).copy()
     _improve(model, labels)
     return Decoded("max_product", labels, model.score(labels), float("inf"), found.converged)
-
-
-def tree_mode(model: ScoredGraph, *, max_iter: int = 300, damping: float = 0.3) -> Decoded:
-    """Return a labeling with a certified gap: no labeling scores more than score + gap.
-
-    The bound is the mean over spanning trees of their best scores, at the messages of
-    tree-reweighted max-product (Wainwright, Jaakkola and Willsky 2005); it holds for any messages,
-    and the least one of all sweeps is kept, as is the best labeling.
-    """
-    plain = model if model.factors.number == 0 else pairwise_form(model)
-    cover = tree_cover(plain.graph)
-    messages = GraphMessages(plain, 1, 1, cover.rho)
-    upper, best, converged = np.inf, None, False
-    for sweep in range(positive_integer("max_iter", max_iter)):
-        converged = messages.sweep(damping) <= 1e-9
-        if sweep % 10 == 0 or converged or sweep + 1 == max_iter:
-            upper = min(upper, messages.tree_maximum(cover) + model.offset)
-            node = messages.total[: model.num_nodes, : model.num_labels]
-            labels = allowed_labels(model, node.argmax(axis=1).astype(np.int64), generator(0))
-            labels = labels.copy()
-            _improve(model, labels)
-            if best is None or model.score(labels) > model.score(best):
-                best = labels
-        if converged:
-            break
-    if best is None:
-        raise InfeasibleError("no labeling was found")
-    score = model.score(best)
-    return Decoded("trw", best, score, max(0.0, upper - score), converged)
 
 
 def iterated_modes(

@@ -37,9 +37,10 @@ def brackets(model, **options):
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_bounds_hold(parts):
-    for model in models(80, seed=parts):
-        brackets(model, tolerance=1e-6, max_parts=parts, max_cells=0)
+@pytest.mark.parametrize("cells", [0, 9])
+def test_bounds_hold(parts, cells):
+    for model in models(50, seed=parts):
+        brackets(model, tolerance=1e-6, max_parts=parts, max_cells=cells)
 
 
 @pytest.mark.slow

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf import uai
+from fstgrad.mrf.factors import Factor
+from fstgrad.mrf.kernels import sequential
 from tests.mrf.models import masked_model, random_grid, random_model
+from tests.mrf.test_factors import model_of
 
 
 def submodular_grid(height, width, seed):
@@ -131,3 +135,81 @@ def test_the_gap_of_trees_closes_where_the_relaxation_is_tight():
     found = model.decode("trw", max_iter=2000)
     assert found.score == pytest.approx(model.score(model.mode()), abs=1e-6)
     assert found.gap < 0.05
+
+
+@pytest.mark.parametrize("options", [{}, {"max_cells": 0, "restarts": 0}])
+@pytest.mark.parametrize("zeros", [0.0, 0.2])
+@pytest.mark.parametrize("seed", range(8))
+def test_the_gap_of_larger_factors_is_certified(seed, zeros, options):
+    model = model_of(seed, scale=1.5, zeros=zeros)[0]
+    try:
+        best = model.score(model.mode())
+    except fg.InfeasibleError:
+        with pytest.raises((fg.InfeasibleError, fg.NotSupportedError)):
+            model.decode("trw", **options)
+        return
+    found = model.decode("trw", **options)
+    assert model.score(found.labels) == found.score
+    assert found.score <= best + 1e-9 <= found.score + found.gap + 2e-9
+
+
+def test_the_sweeps_are_exact_on_a_tree_of_factors():
+    rng = np.random.default_rng(0)
+    factors = [Factor((v,), rng.normal(size=3)) for v in range(7)]
+    factors += [
+        Factor(s, 3 * rng.normal(size=(3,) * len(s))) for s in ((0, 1, 2), (2, 5), (6, 5, 3, 4))
+    ]
+    model = fg.PairwiseMRF.from_factors([3] * 7, factors)
+    found = model.decode("trw", max_cells=0, restarts=0)
+    assert found.score == pytest.approx(model.score(model.mode()), rel=1e-12)
+    assert found.gap < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_sweep_raises_the_bound(seed):
+    model = model_of(seed, scale=2.0)[0]
+    m = model.pieces._replace(node=model.scores.node.copy())
+    d, said = np.zeros((len(m.shape.source), 3)), np.zeros((len(m.factors.scope), 3))
+    d, said = d[:, : model.num_labels], said[:, : model.num_labels]
+    d, said = np.ascontiguousarray(d), np.ascontiguousarray(said)
+    share = np.empty(model.num_nodes)
+    sequential.shares(m, share)
+    values = [sequential.dual(m, d, said)]
+    for number in range(12):
+        assert sequential.sweep(m, share, number % 2 == 0, d, said)
+        values.append(sequential.dual(m, d, said))
+    assert (np.diff(values) <= 1e-12 * np.abs(values[0])).all()
+    assert values[-1] + model.offset >= model.score(model.mode()) - 1e-9
+
+
+def test_a_wide_frustrated_grid_is_labeled_within_its_gap():
+    """20 x 20 couplings of either sign: too wide for the mini-buckets, solved all the same."""
+    rng = np.random.default_rng(3)
+    signs = rng.normal(size=760)[:, None, None]
+    model = fg.PairwiseMRF.grid(20, 20, 0.1 * rng.normal(size=(400, 2)), 2 * signs * np.eye(2))
+    found = model.decode("trw", max_cells=1 << 10)
+    swept = model.decode("trw", max_cells=0, restarts=0)
+    assert found.score > swept.score
+    assert found.score + found.gap <= swept.score + swept.gap
+    assert found.gap < 0.1 * found.score
+
+
+@pytest.mark.parametrize("name", ["CSP_12", "Grids_11", "Grids_12", "Segmentation_12"])
+def test_published_labelings_are_reached(shared_data, name):
+    path = shared_data / "uai" / f"{name}.uai"
+    file = uai.read_model(path)
+    model = file.to_mrf().condition(uai.read_evidence(f"{path}.evid", file.sizes))
+    words = path.with_name(f"{name}.uai.MAP").read_text().split()[-model.num_nodes :]
+    found = model.decode("trw")
+    assert found.score >= model.score(np.array(words, int)) - 1e-9
+    best = model.score(model.mode())
+    assert found.score == pytest.approx(best, rel=1e-9)
+    assert found.score + found.gap >= best - 1e-9
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_iter": 0}, {"tol": -1.0}, {"max_cells": -1}, {"restarts": -1}]
+)
+def test_bad_options_of_trees(options):
+    with pytest.raises(fg.InvalidInputError, match=next(iter(options))):
+        random_model("triangle").decode("trw", **options)

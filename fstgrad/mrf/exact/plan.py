@@ -8,6 +8,7 @@ from math import log, prod
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf import kernels
@@ -16,6 +17,7 @@ from fstgrad.mrf.graph import Graph
 DEFAULT_BYTES = 4 << 30
 # A search takes about as long as this many cells for each node: below, it does not pay.
 CELLS_A_SEARCH = 2000
+LARGEST_SEARCH = 2048  # nodes for which any order is searched for
 LARGEST_BITS = 8192  # nodes whose sets of neighbours are held as bits
 Rule = Literal["given", "weight", "fill"]
 
@@ -113,6 +115,26 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTE
     return _depth_first(best)
 
 
+def any_order(graph: Graph, sizes: Sequence[int]) -> list[int]:
+    """Return an order of elimination, however wide: fewest fill-ins, or as given on large graphs.
+
+    The same list each time.
+    """
+    key = "any order", tuple(sizes)
+    if key not in graph.cache:
+        order = np.arange(graph.num_nodes, dtype=np.int64)
+        if graph.num_nodes <= LARGEST_SEARCH:
+            near = _neighbours(graph)
+            counts, noise = np.array(sizes, np.float64), np.arange(float(len(sizes)))
+            limits = np.inf, np.inf
+            kernels.orders.greedy_order(
+                near, counts, kernels.orders.FILL, noise, limits, order, np.empty_like(near)
+            )
+        graph.cache[key] = order.tolist()
+    found: list[int] = graph.cache[key]
+    return found
+
+
 def _depth_first(plan: Plan) -> Plan:
     """Return the same bucket tree in an order in which few messages wait at a time.
 
@@ -153,11 +175,7 @@ def _by_bits(
 
     limits : cells of a clique, cells of all cliques
     """
-    nodes = graph.num_nodes
-    near = np.zeros((nodes, (nodes + 63) // 64), np.uint64)
-    for a, b in ((0, 1), (1, 0)):
-        v, u = graph.edges[:, a], graph.edges[:, b]
-        np.bitwise_or.at(near, (v, u >> 6), np.uint64(1) << (u & 63).astype(np.uint64))
+    nodes, near = graph.num_nodes, _neighbours(graph)
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
     order, separators = np.empty(nodes, np.int64), np.empty_like(near)
     number = {
@@ -177,6 +195,15 @@ def _by_bits(
     found = np.empty(nodes, np.int64)
     sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
     return _plan(order.tolist(), sets, sizes)
+
+
+def _neighbours(graph: Graph) -> npt.NDArray[np.uint64]:
+    """Return the neighbours of each node as bits, (I, words)."""
+    near = np.zeros((graph.num_nodes, (graph.num_nodes + 63) // 64), np.uint64)
+    for a, b in ((0, 1), (1, 0)):
+        v, u = graph.edges[:, a], graph.edges[:, b]
+        np.bitwise_or.at(near, (v, u >> 6), np.uint64(1) << (u & 63).astype(np.uint64))
+    return near
 
 
 def _by_sets(

@@ -10,6 +10,7 @@ from . import max_flow as max_flow
 from . import messages as messages
 from . import orders as orders
 from . import residual as residual
+from . import sequential as sequential
 from . import sites as sites
 from . import tables as tables
 from . import weights as weights

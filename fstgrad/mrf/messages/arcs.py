@@ -107,13 +107,6 @@ class GraphMessages:
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
         return cover.bound(self.model.graph.edges, self.total, table)
 
-    def tree_maximum(self, cover: TreeCover) -> float:
-        """Return the upper bound on the best score of these messages, without the constant."""
-        self.sum_up()
-        known = np.where(self.messages > -np.inf, self.messages, 0.0)
-        table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
-        return cover.maximum(self.model.graph.edges, self.total, table)
-
     def log_pairs(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""
         size = self.model.num_labels

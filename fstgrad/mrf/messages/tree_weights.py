@@ -72,16 +72,6 @@ class TreeCover:
         edge /= (trees * self.rho)[:, None, None]
         return TreeBound(value / trees, upper / trees, Table(nodes / trees, edge))
 
-    def maximum(self, edges: IntArray, total: FloatArray, table: FloatArray) -> float:
-        """Return the mean of the best scores of the trees, scores as in `bound`."""
-        p, value = Potentials.of(table), 0.0
-        messages, scale = np.zeros((2 * len(edges), total.shape[1])), np.empty(len(total))
-        for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            best = total.copy()
-            kernels.forests.sweep_up(order, parent_arc, edges.ravel(), p, 1, best, messages, scale)
-            value += scale.sum() + best[parent_arc < 0].max(axis=1).sum()
-        return float(value) / len(self.orders)
-
 
 def tree_cover(graph: Graph) -> TreeCover:
     """Return forests in which all edges are used about equally often; the same object each time.

@@ -30,7 +30,7 @@ class TemperedChain:
         random = np.random.default_rng(key)
         keys = random.integers(2**62, size=REPLICAS).tolist()
         self.chains = [
-            Chain(_scaled(model, float(beta)), "chromatic", labels, own)
+            Chain(scaled(model, float(beta)), "chromatic", labels, own)
             for beta, own in zip(self.betas, keys, strict=True)
         ]
         self.random = random
@@ -55,7 +55,7 @@ class TemperedChain:
                     scores[a], scores[b] = scores[b], scores[a]
 
 
-def _scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
+def scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
     """Return the model with all scores times beta > 0; what is forbidden stays so."""
     return model.with_scores(
         beta * model.scores.node, beta * model.scores.edge, beta * model.factors.table

@@ -1,0 +1,185 @@
+"""Kernels of sequential reweighted message passing for the best labeling, on native factors.
+
+Letters: d the messages.  d[a] (C,) goes from the edge of arc a to the node that a leaves,
+said[slot] from a larger factor to the node of its slot.  For all finite messages
+
+    max_y s(y) <= sum_i max (node_i + what i hears) + sum_f max (table_f - what f says),
+
+edges counting as factors.  M is the max-marginal of a factor for a node without the message to it;
+S the sum of all M of a node and its scores.  A message M - w S leaves the factor the share w of S.
+A label is dead where its node score is -inf; its messages are 0.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.mrf.arrays import Factors, Pieces
+from fstgrad.mrf.kernels.coordinates import label_at
+
+
+@kernel
+def edge_marginal(arc: int, m: Pieces, d: FloatArray, fixed: IntArray, out: FloatArray) -> None:
+    """Write M of an edge for the node that `arc` leaves; fixed[j] >= 0 is the label of node j."""
+    j = m.shape.source[arc ^ 1]
+    k = arc >> 1 if len(m.edge) > 1 else 0
+    size = len(out)
+    out[:] = -np.inf
+    for y in range(size):
+        if m.node[j, y] == -np.inf or (fixed[j] >= 0 and fixed[j] != y):
+            continue
+        said = d[arc ^ 1, y] if fixed[j] < 0 else 0.0
+        for x in range(size):
+            score = m.edge[k, y, x] if arc & 1 else m.edge[k, x, y]
+            out[x] = max(out[x], score - said)
+
+
+@kernel
+def factor_marginal(
+    slot: int, m: Pieces, said: FloatArray, fixed: IntArray, out: FloatArray
+) -> None:
+    """Write M of a larger factor for the node of `slot`."""
+    factors = m.factors
+    f = factors.owner[slot]
+    out[:] = -np.inf
+    for cell in range(factors.cell[f], factors.cell[f + 1]):
+        score = factors.table[cell]
+        for other in range(factors.first[f], factors.first[f + 1]):
+            j, y = factors.scope[other], label_at(factors, cell, other)
+            if m.node[j, y] == -np.inf or (other != slot and fixed[j] >= 0 and fixed[j] != y):
+                score = -np.inf
+                break
+            if other != slot and fixed[j] < 0:
+                score -= said[other, y]
+        x = label_at(factors, cell, slot)
+        out[x] = max(out[x], score)
+
+
+@kernel
+def ends(factors: Factors, f: int) -> tuple[int, int]:
+    """Return the first and the last node of a factor."""
+    nodes = factors.scope[factors.first[f] : factors.first[f + 1]]
+    return int(nodes.min()), int(nodes.max())
+
+
+@kernel
+def shares(m: Pieces, out: FloatArray) -> None:
+    """Write w of each node: 1 / the larger number of its factors on either side."""
+    for i in range(len(out)):
+        before, after = 0, 0
+        for at in range(m.shape.start[i], m.shape.start[i + 1]):
+            j = m.shape.source[m.shape.leaving[at] ^ 1]
+            before, after = before + (j < i), after + (j > i)
+        for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+            first, last = ends(m.factors, m.factors.owner[m.factors.near[at]])
+            before, after = before + (first < i), after + (last > i)
+        out[i] = 1.0 / max(before, after, 1)
+
+
+@kernel
+def hear(
+    i: int, m: Pieces, d: FloatArray, said: FloatArray, fixed: IntArray, heard: FloatArray,
+    total: FloatArray,
+) -> None:  # fmt: skip
+    """Write M of all factors of node i, edges first, and S."""
+    total[:] = m.node[i]
+    n = 0
+    for at in range(m.shape.start[i], m.shape.start[i + 1]):
+        edge_marginal(m.shape.leaving[at], m, d, fixed, heard[n])
+        total += heard[n]
+        n += 1
+    for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+        factor_marginal(m.factors.near[at], m, said, fixed, heard[n])
+        total += heard[n]
+        n += 1
+
+
+@kernel
+def most_factors(m: Pieces) -> int:
+    """Return the largest number of factors of a node, at least 1."""
+    most = 1
+    for i in range(len(m.node)):
+        arcs = m.shape.start[i + 1] - m.shape.start[i]
+        most = max(most, arcs + m.factors.near_start[i + 1] - m.factors.near_start[i])
+    return most
+
+
+@kernel
+def say(total: FloatArray, heard: FloatArray, share: float, out: FloatArray) -> None:
+    """Write the message that leaves its factor the share of S."""
+    for c in range(len(total)):
+        out[c] = heard[c] - share * total[c] if total[c] > -np.inf else 0.0
+
+
+@kernel
+def sweep(m: Pieces, share: FloatArray, forward: bool, d: FloatArray, said: FloatArray) -> bool:
+    """Update the messages to every node, in order or in reverse; False where no label is left.
+
+    Labels that no labeling can have are marked dead in m.node.
+    """
+    nodes, size = m.node.shape
+    free = np.full(nodes, -1)
+    heard, total = np.empty((most_factors(m), size)), np.empty(size)
+    for t in range(nodes):
+        i = t if forward else nodes - 1 - t
+        hear(i, m, d, said, free, heard, total)
+        if total.max() == -np.inf:
+            return False
+        for c in range(size):
+            if total[c] == -np.inf:
+                m.node[i, c] = -np.inf
+        n = 0
+        for at in range(m.shape.start[i], m.shape.start[i + 1]):
+            arc = m.shape.leaving[at]
+            ahead = (m.shape.source[arc ^ 1] > i) == forward
+            say(total, heard[n], share[i] if ahead else 0.0, d[arc])
+            n += 1
+        for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+            slot = m.factors.near[at]
+            first, last = ends(m.factors, m.factors.owner[slot])
+            ahead = last > i if forward else first < i
+            say(total, heard[n], share[i] if ahead else 0.0, said[slot])
+            n += 1
+    return True
+
+
+@kernel
+def dual(m: Pieces, d: FloatArray, said: FloatArray) -> float:
+    """Return the upper bound on the best score."""
+    nodes, size = m.node.shape
+    free, row = np.full(nodes, -1), np.empty(size)
+    value = 0.0
+    for i in range(nodes):
+        row[:] = m.node[i]
+        for at in range(m.shape.start[i], m.shape.start[i + 1]):
+            row += d[m.shape.leaving[at]]
+        for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
+            row += said[m.factors.near[at]]
+        value += row.max()
+    for e in range(len(m.shape.source) // 2):
+        edge_marginal(2 * e, m, d, free, row)
+        i = m.shape.source[2 * e]
+        top = -np.inf
+        for c in range(size):
+            if m.node[i, c] > -np.inf:
+                top = max(top, row[c] - d[2 * e, c])
+        value += top
+    for f in range(len(m.factors.first) - 1):
+        slot = m.factors.first[f]
+        factor_marginal(slot, m, said, free, row)
+        top = -np.inf
+        for c in range(m.factors.size[slot]):
+            top = max(top, row[c] - said[slot, c])
+        value += top
+    return value
+
+
+@kernel
+def read_labels(m: Pieces, d: FloatArray, said: FloatArray, labels: IntArray) -> None:
+    """Write the best label of each node in turn, given those before it."""
+    nodes, size = m.node.shape
+    heard, total = np.empty((most_factors(m), size)), np.empty(size)
+    labels[:] = -1
+    for i in range(nodes):
+        hear(i, m, d, said, labels, heard, total)
+        labels[i] = np.argmax(total)

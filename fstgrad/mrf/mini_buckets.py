@@ -1,0 +1,225 @@
+"""Upper bounds on log Z and on the best score by weighted mini-buckets.
+
+Elimination, but a bucket whose table would be too large is split into R mini-buckets, each summed
+with the power w_r, sum of w_r = 1:
+
+    log sum_v prod_r T_r  <=  sum_r w_r log sum_v T_r^(1 / w_r)                       (Hölder)
+
+and for the best score, max_v sum_r log T_r <= sum_r max_v log T_r.  Before that the parts of a
+bucket are shifted against each other so that they agree on v as far as the sweep knows (Liu and
+Ihler 2011, "Bounding the partition function using Hölder's inequality"; Ihler, Flerova, Dechter and
+Otten 2012, "Join-graph based cost-shifting schemes").  One sweep, O(buckets times max_cells).
+"""
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.exact.plan import any_order
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+from fstgrad.mrf.table import Table
+
+Scope = tuple[int, ...]
+
+
+class Piece(NamedTuple):
+    """A log-table over some nodes: a score table of the model, or a message.
+
+    Attributes
+    ----------
+    scope : nodes, in order of elimination from the last to the first
+    table : float64 with an axis for each node
+    source : the number of the mini-bucket that sent it, or ~t for score table t
+    """
+
+    scope: Scope
+    table: FloatArray
+    source: int
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBucket:
+    """Some factors of one node: their sum, shifted, and the power that its node is summed with."""
+
+    scope: Scope
+    table: FloatArray
+    weight: float
+    pieces: list[Piece] = field(repr=False)
+
+
+class MiniBuckets:
+    """The bound of one model, and its gradient.
+
+    Parameters
+    ----------
+    model : ScoredGraph
+    max_cells : int
+        A mini-bucket with more than one table has at most this many cells.
+    maximum : bool
+        Bound the best score instead of log Z.
+    """
+
+    def __init__(self, model: ScoredGraph, max_cells: int, *, maximum: bool = False) -> None:
+        self.model, self.maximum = model, maximum
+        self.sizes = model.labels_per_node.tolist()
+        order = any_order(model.interactions, self.sizes)
+        self.place = {v: k for k, v in enumerate(order)}
+        self.buckets: list[MiniBucket] = []
+        waiting: list[list[Piece]] = [[] for _ in order]
+        for piece in self._score_tables():
+            waiting[self.place[piece.scope[-1]]].append(piece)
+        value = model.offset
+        for k, _ in enumerate(order):
+            for bucket in self._matched(self._split(waiting[k], max_cells)):
+                message = self._message(bucket)
+                self.buckets.append(bucket)
+                if message.ndim == 0:
+                    value += float(message)
+                else:
+                    sent = Piece(bucket.scope[:-1], message, len(self.buckets) - 1)
+                    waiting[self.place[sent.scope[-1]]].append(sent)
+            waiting[k].clear()
+        if value == -np.inf:
+            raise infeasible()
+        self.value = value
+
+    def _score_tables(self) -> list[Piece]:
+        """Return the scores of nodes, edges and larger factors."""
+        model, sizes = self.model, self.sizes
+        found = [Piece((v,), model.scores.node[v, :size], ~v) for v, size in enumerate(sizes)]
+        stack = model.edge_stack
+        scopes = [tuple(edge) for edge in model.graph.edges.tolist()]
+        tables = [
+            stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
+            for e, (a, b) in enumerate(scopes)
+        ]
+        scopes += [tuple(model.factors.nodes(f)) for f in range(model.factors.number)]
+        tables += [model.factors.view(f) for f in range(model.factors.number)]
+        for t, (scope, table) in enumerate(zip(scopes, tables, strict=True)):
+            axes = sorted(range(len(scope)), key=lambda a: -self.place[scope[a]])
+            found.append(
+                Piece(tuple(scope[a] for a in axes), table.transpose(axes), ~(len(sizes) + t))
+            )
+        return found
+
+    def _split(self, pieces: list[Piece], max_cells: int) -> list[list[Piece]]:
+        """Put each piece, the largest first, where it fits."""
+        parts: list[tuple[set[int], list[Piece]]] = []
+        for piece in sorted(pieces, key=lambda p: -p.table.size):
+            for scope, part in parts:
+                if prod(self.sizes[v] for v in scope.union(piece.scope)) <= max_cells:
+                    scope.update(piece.scope)
+                    part.append(piece)
+                    break
+            else:
+                parts.append((set(piece.scope), [piece]))
+        return [part for _, part in parts]
+
+    def _matched(self, parts: list[list[Piece]]) -> list[MiniBucket]:
+        """Return the sums of the parts, shifted so that they agree on their node."""
+        weight = 1.0 / len(parts)
+        scopes = [
+            tuple(sorted({v for p in part for v in p.scope}, key=lambda v: -self.place[v]))
+            for part in parts
+        ]
+        tables = [self._sum(scope, part) for scope, part in zip(scopes, parts, strict=True)]
+        if len(parts) > 1:
+            power = 1.0 if self.maximum else weight
+            own = [
+                np.max(t, axis=tuple(range(t.ndim - 1))) if self.maximum
+                else _log_sum(t / power, tuple(range(t.ndim - 1)))
+                for t in tables
+            ]  # fmt: skip
+            mean = np.sum(own, axis=0) / len(own)
+            dead = mean == -np.inf
+            for t, mine in zip(tables, own, strict=True):
+                t += np.where(dead, -np.inf, power * (mean - np.where(dead, 0.0, mine)))
+        return [
+            MiniBucket(*given) for given in zip(scopes, tables, [weight] * len(parts), parts,
+                                                strict=True)
+        ]  # fmt: skip
+
+    def _sum(self, scope: Scope, part: list[Piece]) -> FloatArray:
+        total = np.zeros([self.sizes[v] for v in scope])
+        for piece in part:
+            total += piece.table.reshape([self.sizes[v] if v in piece.scope else 1 for v in scope])
+        return total
+
+    def _message(self, bucket: MiniBucket) -> FloatArray:
+        if self.maximum:
+            return np.asarray(bucket.table.max(axis=-1))
+        return bucket.weight * _log_sum(bucket.table / bucket.weight, (bucket.table.ndim - 1,))
+
+    def labels(self) -> IntArray:
+        """Return the best label of each node in turn, given those that go after it.
+
+        The best labeling where no bucket was split.
+        """
+        found = np.zeros(self.model.num_nodes, np.int64)
+        rows: dict[int, FloatArray] = {}
+        ahead: int | None = None
+        for bucket in reversed(self.buckets):
+            v = bucket.scope[-1]
+            if ahead is not None and v != ahead:
+                found[ahead] = rows.pop(ahead).argmax()
+            row = bucket.table[tuple(found[list(bucket.scope[:-1])])]
+            rows[v] = rows[v] + row if v in rows else row
+            ahead = v
+        if ahead is not None:
+            found[ahead] = rows.pop(ahead).argmax()
+        return found
+
+    def gradient(self) -> Table:
+        """Return the derivatives of the bound in the scores, the shifts being fixed."""
+        model = self.model
+        node = np.zeros(model.scores.node.shape)
+        edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
+        factors = np.zeros(len(model.factors.table))
+        said: dict[int, FloatArray] = {}
+        for number in range(len(self.buckets) - 1, -1, -1):
+            bucket = self.buckets[number]
+            scaled = bucket.table / bucket.weight
+            norm = _log_sum(scaled, (scaled.ndim - 1,))[..., None]
+            belief = np.exp(np.where(norm == -np.inf, -np.inf, scaled - np.where(
+                norm == -np.inf, 0.0, norm)))  # fmt: skip
+            belief *= said.pop(number, np.ones(()))[..., None]
+            for piece in bucket.pieces:
+                axes = tuple(a for a, v in enumerate(bucket.scope) if v not in piece.scope)
+                share = belief.sum(axis=axes)
+                if piece.source >= 0:
+                    said[piece.source] = share
+                else:
+                    self._put(~piece.source, piece.scope, share, (node, edge, factors))
+        return Table(node, edge, factors)
+
+    def _put(
+        self, table: int, scope: Scope, share: FloatArray, out: tuple[FloatArray, ...]
+    ) -> None:
+        """Write the part of a score table."""
+        nodes, edges = self.model.num_nodes, self.model.graph.num_edges
+        if table < nodes:
+            out[0][table, : len(share)] = share
+            return
+        if table < nodes + edges:
+            a, b = self.model.graph.edges[table - nodes].tolist()
+            own: list[int] = [a, b]
+            share = share.transpose([scope.index(v) for v in own])
+            out[1][table - nodes, : share.shape[0], : share.shape[1]] = share
+            return
+        f = table - nodes - edges
+        own = self.model.factors.nodes(f)
+        self.model.factors.view(f, out[2])[...] = share.transpose([scope.index(v) for v in own])
+
+
+def _log_sum(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+    """Return the log of the sum of exponentials over some axes; -inf where nothing is left."""
+    if not axes:
+        return np.array(table)
+    top = table.max(axis=axes, keepdims=True)
+    held = np.where(top == -np.inf, 0.0, top)
+    with np.errstate(divide="ignore"):
+        found = np.log(np.exp(table - held).sum(axis=axes, keepdims=True)) + held
+    return np.asarray(found.squeeze(axis=axes))

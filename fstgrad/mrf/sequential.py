@@ -1,0 +1,168 @@
+"""The best labeling with a certified gap, by sequential reweighted message passing.
+
+Each factor keeps a part of the score and each node another; messages move score between them, and
+the sum of their maxima is an upper bound on the best score for any messages.  A sweep visits the
+nodes in order, and gives each one's score to its factors ahead: the bound never rises.  For pairs
+this is TRW-S (Kolmogorov 2006); for larger factors, which stay native, SRMP (Kolmogorov 2015, "A
+new look at reweighted message passing", section 3).  Where a gap is left, mini-buckets may lower
+the bound, and annealing raise the score.
+"""
+
+import numpy as np
+
+from fstgrad.checks import IntArray, Seed, generator, positive_integer, positive_number
+from fstgrad.errors import MemoryLimitError, NotSupportedError
+from fstgrad.mrf import kernels
+from fstgrad.mrf.clamping import clamp
+from fstgrad.mrf.exact.elimination import Elimination
+from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.mini_buckets import MiniBuckets
+from fstgrad.mrf.result import Decoded
+from fstgrad.mrf.sampling.chains import Chain, allowed_labels
+from fstgrad.mrf.sampling.tempering import scaled
+from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+
+LOOK = 5  # sweeps there and back between two bounds
+WINDOWS, WINDOW_NODES, WINDOW_BYTES = 10, 150, 1 << 23
+EXACT = 1e-9  # relative: a gap that rounding makes
+
+
+def tree_mode(
+    model: ScoredGraph,
+    *,
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    max_cells: int = 1 << 16,
+    restarts: int = 10,
+    rng: Seed = 0,
+) -> Decoded:
+    """Return a labeling with a certified gap: no labeling scores more than score + gap.
+
+    The bound is exact on trees of factors, and where the linear relaxation over edges and factors
+    is tight (submodular scores of two labels).
+
+    Parameters
+    ----------
+    max_iter : int
+        Sweeps there and back; each costs O(E C^2 + sum over factors of arity^2 times cells).
+    tol : float
+        Stop when five of them lower the bound by less, relative to its size.  `converged` tells
+        that this happened, or that the gap is zero up to rounding.
+    max_cells : int
+        Largest table of a mini-bucket; 0 for none.
+    restarts : int
+        Simulated annealings where a gap is left: sixty temperatures of twenty sweeps, and then ten
+        windows of at most 150 nodes, solved exactly given the labels around them.
+    rng : Generator, int or None
+        Of the annealings.
+    """
+    positive_integer("max_iter", max_iter)
+    positive_number("tol", tol, allow_zero=True)
+    positive_integer("max_cells", max_cells, minimum=0)
+    positive_integer("restarts", restarts, minimum=0)
+    best = _Best(model)
+    upper, converged = _swept(model, max_iter, tol, best)
+    if not best.closes(upper) and max_cells > 0:
+        buckets = MiniBuckets(model, max_cells, maximum=True)
+        upper = min(upper, buckets.value)
+        best.take(buckets.labels())
+    random = generator(rng)
+    for _ in range(restarts):
+        if best.labels is None or best.closes(upper):
+            break
+        best.take(_annealed(model, best.labels, random))
+        for _ in range(WINDOWS if model.factors.number == 0 else 0):
+            best.take(_within_window(model, best.labels, random))
+    if best.labels is None:
+        raise NotSupportedError(
+            "no allowed labeling was found; take decode('exact') or decode('max_product')"
+        )
+    gap = max(0.0, upper - best.score)
+    return Decoded("trw", best.labels, best.score, gap, converged or best.closes(upper))
+
+
+def _swept(model: ScoredGraph, max_iter: int, tol: float, best: "_Best") -> tuple[float, bool]:
+    """Return the bound of the sweeps and whether they settled; show `best` the labelings."""
+    m = model.pieces._replace(node=model.scores.node.copy())
+    d = np.zeros((len(m.shape.source), model.num_labels))
+    said = np.zeros((len(m.factors.scope), model.num_labels))
+    share, labels = np.empty(model.num_nodes), np.empty(model.num_nodes, np.int64)
+    kernels.sequential.shares(m, share)
+    upper = np.inf
+    for iteration in range(1, max_iter + 1):
+        if not (
+            kernels.sequential.sweep(m, share, True, d, said)
+            and kernels.sequential.sweep(m, share, False, d, said)
+        ):
+            raise infeasible()
+        if iteration % LOOK and iteration < max_iter:
+            continue
+        kernels.sequential.read_labels(m, d, said, labels)
+        best.take(labels)
+        bound = kernels.sequential.dual(m, d, said) + model.offset
+        settled = upper - bound <= tol * max(1.0, abs(bound))
+        upper = min(upper, bound)
+        if settled or best.closes(upper):
+            return upper, True
+    return upper, False
+
+
+def _annealed(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return the end of a chain of Gibbs sweeps at falling temperatures, from `labels`."""
+    tables = [table[np.isfinite(table)] for table in (*model.scores, model.factors.table)]
+    widest = max(1e-300, *(float(np.ptp(table)) for table in tables if table.size))
+    for beta in np.geomspace(0.5, 100.0, 60) / widest:
+        chain = Chain(scaled(model, float(beta)), "chromatic", labels, int(rng.integers(2**62)))
+        chain.advance(20)
+        labels = chain.labels
+    return labels
+
+
+def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return `labels` with those of the nodes around one of them replaced by the best ones."""
+    near = model.graph.source[model.graph.leaving ^ 1]
+    inside = np.zeros(model.num_nodes, np.bool_)
+    inside[rng.integers(model.num_nodes)] = True
+    queue = np.flatnonzero(inside).tolist()
+    for v in queue:  # grows as it is read
+        for u in near[model.graph.start[v] : model.graph.start[v + 1]].tolist():
+            if not inside[u] and len(queue) < WINDOW_NODES:
+                inside[u] = True
+                queue.append(u)
+    found = labels.copy()
+    rest = clamp(model, np.where(inside, -1, labels)).rest
+    if rest is not None:
+        try:
+            engine = Forest(rest) if rest.is_forest else Elimination(rest, WINDOW_BYTES)
+            found[inside] = engine.mode()
+        except MemoryLimitError:
+            pass
+    return found
+
+
+class _Best:
+    """The best of the labelings taken, each improved node by node."""
+
+    def __init__(self, model: ScoredGraph) -> None:
+        self.model = model
+        self.labels: IntArray | None = None
+        self.score = -np.inf
+
+    def closes(self, upper: float) -> bool:
+        """Whether the best score is the upper bound up to rounding."""
+        return bool(upper - self.score <= EXACT * max(1.0, abs(upper)))
+
+    def take(self, labels: IntArray) -> None:
+        """Take a labeling; one that is forbidden is repaired, once."""
+        found = labels.copy()
+        if self.model.score(found) == -np.inf:
+            if self.labels is not None:
+                return
+            alive = self.model.scores.node[np.arange(len(found)), found] > -np.inf
+            start = np.where(alive, found, self.model.scores.node.argmax(axis=1))
+            found = allowed_labels(self.model, start.astype(np.int64), generator(0)).copy()
+        while kernels.coordinates.improve(self.model.pieces, found):
+            pass
+        score = self.model.score(found)
+        if score > self.score:
+            self.labels, self.score = found, score
