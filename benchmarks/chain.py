@@ -1,9 +1,9 @@
 """log Z and all marginals of a dense chain, T = 100: no loss, only scores (l, L + 1, L).
 
 JAX runs value_and_grad of a jitted lax.scan in float64, in logarithms and in scaled probabilities;
-its compilation is not counted.  numpy is this project's twin without kernels.  The floor is what any
-program in float64 has to do: an exponential for each score, the products of both passes by BLAS, and
-the product that makes the marginals.
+its compilation is not counted.  numpy is this project's twin without kernels.  The floor is what
+any program in float64 has to do: an exponential for each score, the products of both passes by
+BLAS, and the product that makes the marginals.
 """
 
 import importlib

@@ -72,7 +72,11 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     if weighed.is_within_range(b.spread, is_complete=b.is_complete):
         np.exp(table, out=table)
         layout = b.bigram_layout if order == 2 else b.plain_layout
-        total = kernels.passes.real_pass(table, layout.walk, layout.weight, layout.final, order)
+        if order == 2 and len(layout.weight) == len(scores) and len(layout.final) == 1:
+            total = kernels.chain.chain_pass(table, layout.class_of, layout.weight)
+        else:
+            walk, weight, final = layout.walk, layout.weight, layout.final
+            total = kernels.passes.real_pass(table, walk, weight, final, order)
         shift += layout.shift
     else:
         flat = b.flat

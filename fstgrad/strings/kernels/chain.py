@@ -1,9 +1,11 @@
-"""Strings drawn from a Markov chain by inversion."""
+"""Chains: the passes over a B that has one state a level, and strings drawn by inversion."""
+
+import math
 
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
 
 
 @kernel
@@ -25,3 +27,63 @@ def draw(cumulative: FloatArray, uniforms: FloatArray) -> IntArray:
             strings[i, t] = symbol
             context = (context * (n + 1) + symbol) % contexts
     return strings
+
+
+@sum_kernel
+def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> float:
+    """Return the log of the sum over all paths, -inf if it is zero, and turn `table` into Q.
+
+    As `passes.real_pass`, for bigram scores and a B of one state a level, as that of the loss 0 or
+    of Hamming.  O(l n^2).
+
+    table : (l, n + 1, n), exp(score); class_of : (n,); weight : (l, C), of each class
+    """
+    length, contexts, n = table.shape
+    alpha, sums = np.zeros((length + 1, contexts)), np.empty(length)
+    alpha[0, n] = 1.0
+    log_scale = 0.0
+    for t in range(length):
+        after = alpha[t + 1]
+        _multiply(alpha[t], table[t], after)
+        total = 0.0
+        for b in range(n):
+            after[b] *= weight[t, class_of[b]]
+            total += after[b]
+        if not total > 0.0:
+            return -np.inf
+        sums[t] = total
+        log_scale += math.log(total)
+        total = 1.0 / total
+        for b in range(n):
+            after[b] *= total
+    beta, ahead, total = np.ones(contexts), np.empty(n), 1.0
+    for t in range(length - 1, -1, -1):
+        factor, share = 1.0 / total, 1.0 / sums[t]
+        for b in range(n):
+            ahead[b] = beta[b] * (weight[t, class_of[b]] * factor)
+        here, level, total = alpha[t], table[t], 0.0
+        for k in range(contexts):
+            own, whole = here[k], 0.0
+            for b in range(n):
+                way = level[k, b] * ahead[b]
+                whole += way
+                level[k, b] = own * way * share
+            beta[k] = whole
+            total += own * whole
+    return log_scale
+
+
+@sum_part_kernel
+def _multiply(alpha: FloatArray, table: FloatArray, after: FloatArray) -> None:
+    """Add alpha (n + 1,) times table (n + 1, n) to `after`, four contexts at a time."""
+    contexts, n = table.shape
+    for k in range(0, contexts - 3, 4):
+        w, x, y, z = alpha[k], alpha[k + 1], alpha[k + 2], alpha[k + 3]
+        for b in range(n):
+            after[b] += (w * table[k, b] + x * table[k + 1, b]) + (
+                y * table[k + 2, b] + z * table[k + 3, b]
+            )
+    for k in range(contexts - contexts % 4, contexts):
+        w = alpha[k]
+        for b in range(n):
+            after[b] += w * table[k, b]
