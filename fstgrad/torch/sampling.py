@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import one_of, positive_integer
 from fstgrad.estimates import EVERYTHING, UNRELIABLE, SampledObjective
+from fstgrad.strings.budget import Budget
 from fstgrad.strings.proposals import KINDS, Kind
 
 Method = Literal["exact", "sampled", "auto"]
@@ -43,15 +44,17 @@ class Sampling:
 
     Parameters
     ----------
-    samples : int
-        Strings that are drawn for an item.
+    samples : int or Budget
+        Strings that are drawn for an item; with a `fstgrad.Budget` as many as its width asks for
+        and its seconds, of one item, allow.  With method="auto" a budget also says how many states
+        an exact automaton may have.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         As in `fstgrad.sampled_softmax_margin`.
     rng : int
         Each batch draws anew; batch b draws the same whenever the seed is the same.
     """
 
-    samples: int = 1000
+    samples: int | Budget = 1000
     proposal: Kind = "auto"
     rng: int = 0
     last: tuple[Estimate, ...] = field(default=(), init=False, repr=False)
@@ -59,7 +62,10 @@ class Sampling:
     _has_warned: bool = field(default=False, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        positive_integer("samples", self.samples, minimum=2)
+        if isinstance(self.samples, Budget):
+            self.samples.checked()
+        else:
+            positive_integer("samples", self.samples, minimum=2)
         positive_integer("rng", self.rng, minimum=0)
         one_of("proposal", self.proposal, KINDS)
 

@@ -1,6 +1,6 @@
 """Objectives of a padded batch of strings, on arrays: what the operator evaluates."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any, Literal, NamedTuple
 
@@ -9,13 +9,15 @@ import numpy as np
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError, StateLimitError
+from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
+from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.linear_chain import one_by_one
+from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.torch import risk_hessian
 from fstgrad.torch.operators import Array, Arrays, Objective
 from fstgrad.torch.sampling import Estimate, Method, Sampling, computed, sampled
@@ -116,12 +118,7 @@ class StringObjective(Objective):
     def _sampled(
         self, scores: Array, gold: IntArray, loss: Loss, i: int
     ) -> tuple[Estimate, FloatArray]:
-        def compiled(
-            *, band: Band | None = None, cap: float | None = None, max_states: int
-        ) -> LossAutomaton:
-            with _LOCK:
-                return _AUTOMATA.automaton(loss, gold, band=band, cap=cap, max_states=max_states)
-
+        compiled = _from_cache(loss, gold)
         with _LOCK:
             against = _AUTOMATA.target_loss(loss, gold)
         settings: dict[str, Any] = {
@@ -131,6 +128,8 @@ class StringObjective(Objective):
             "compiled": compiled,
             "band": self.options.band,
         }
+        if isinstance(self.sampling.samples, Budget):
+            settings["max_states"] = min(PROPOSAL_STATES, self.sampling.samples.states(scores))
         if self.kind == "risk":
             result = sampled_risk(scores, gold, against, **settings)
         else:
@@ -152,20 +151,31 @@ class StringObjective(Objective):
             check_ids(rows, scores.shape[-1])
         places = [kept(ids, i) for i, ids in enumerate(rows)]
         pairs = [(place, ids[place]) for place, ids in zip(places, rows, strict=True)]
-        return [Item(*pair, self._automaton(pair[1], i)) for i, pair in enumerate(pairs)]
+        return [Item(*pair, self._automaton(pair[1], i, scores[i])) for i, pair in enumerate(pairs)]
 
-    def _automaton(self, target: IntArray, i: int) -> LossAutomaton | None:
+    def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
         if not isinstance(self.loss, Loss):
             return self.loss[i] if self.loss is not None else None
         cap, band, method, _ = self.options
         if method == "exact":
             return _AUTOMATA.automaton(self.loss, target, cap=cap, band=band)
         if method == "auto":
-            try:
-                return _AUTOMATA.automaton(self.loss, target, max_states=AUTO_STATES)
-            except StateLimitError:
-                return None
+            budget = self.sampling.samples
+            limit = budget.states(scores) if isinstance(budget, Budget) else AUTO_STATES
+            return exact_within(_from_cache(self.loss, target), limit)
         return None
+
+
+def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
+    """Return from band=, cap= and max_states= to the automaton of a target."""
+
+    def compiled(
+        *, band: Band | None = None, cap: float | None = None, max_states: int
+    ) -> LossAutomaton:
+        with _LOCK:
+            return _AUTOMATA.automaton(loss, gold, band=band, cap=cap, max_states=max_states)
+
+    return compiled
 
 
 def kept(ids: IntArray, i: int) -> slice | IntArray:

@@ -68,8 +68,9 @@ def softmax_margin(
     band : int, optional
         Replaces L by the least cost of the alignments within a band: an upper bound.
     method : {"exact", "sampled", "auto"}
-        "auto" samples the items whose automaton would have more than 50,000 states; cap and band
-        are then those of the proposal.  Sampled values have first derivatives only.
+        "auto" samples the items whose automaton would have more than 50,000 states, or more than
+        the budget of `sampling` allows; cap and band are then those of the proposal.  Sampled
+        values have first derivatives only.
     sampling : Sampling, optional
         How to sample; `sampling.last` has the interval and the reliability of every item.
 

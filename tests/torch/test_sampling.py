@@ -81,6 +81,26 @@ def test_auto_samples_what_has_no_small_automaton(monkeypatch):
     assert [known.how.split()[0] for known in module.last] == ["500", "exact"]
 
 
+@pytest.mark.parametrize("kind", [fgt.SoftmaxMarginLoss, fgt.RiskLoss])
+def test_auto_within_a_budget(kind):
+    """Seconds say how many states an item may have; the width says how many strings are drawn."""
+    exact = kind(EDIT, "none")
+    exact(scores(), GOLD)
+    tight, wide = (fg.Budget(seconds=s, width=0.2) for s in (1e-4, 10.0))
+    assert tight.states(scores()[0].detach().numpy()) < EDIT.compile("abcdab").num_states
+    small = kind(EDIT, "none", method="auto", sampling=fgt.Sampling(tight))
+    large = kind(EDIT, "none", method="auto", sampling=fgt.Sampling(wide))
+    small(scores(), GOLD)
+    large(scores(), GOLD)
+    assert [known.how for known in large.last] == ["exact", "exact"]
+    assert "samples" in small.last[0].how
+    for module in (small, large):
+        for known, wanted in zip(module.last, exact.last, strict=True):
+            assert known.interval[0] - 1e-9 <= wanted.value <= known.interval[1] + 1e-9
+    with pytest.raises(fg.InvalidInputError, match="seconds"):
+        fgt.Sampling(fg.Budget(seconds=0))
+
+
 def test_unreliable_values_warn_once_and_name_the_remedy():
     peaked = 30 * scores().detach()
     sampling = fgt.Sampling(samples=50, proposal="plain")
