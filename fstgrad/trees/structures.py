@@ -32,6 +32,7 @@ def check_heads(
         raise InvalidInputError(
             f"{name}: the head of dependent {where[-1] + 1}{item(where[-2])} is {array[where]}; "
             f"heads run from 0, the root, to {lengths[where[-2]]}"
+            + ("; lengths= says where a padded sentence ends" if array[where] < 0 else "")
         )
     _check_cycles(array, real, name, item)
     roots = ((array == 0) & real).sum(axis=-1)

@@ -74,7 +74,7 @@ def test_no_tree_is_named(distribution, words, question):
         ([2, 3, 1], ["gold", "cycle", "to the root"]),
         ([0, 0, 1], ["dependents [1, 2] to the root", "single_root"]),
         ([0, 5, 1], ["head of dependent 2", "5", "to 3"]),
-        ([0, -1, 1], ["head of dependent 2", "-1"]),
+        ([0, -1, 1], ["head of dependent 2", "-1", "lengths="]),
         ([0, 1], ["shape (2,)", "(3,)"]),
         ([0.0, 1.0, 1.0], ["dtype float64"]),
     ],
