@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test release-check docs docs-clean clean
+.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -108,6 +108,10 @@ docs: $(VENV)/.docs
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
+
+# The built site in headless Chromium; screenshots into build/docs/shots.
+docs-browser: docs
+	$(BIN)/python docs/browse_site.py build/docs/html build/docs/shots
 
 docs-clean:
 	rm -rf build/docs docs/_static/plot docs/gallery docs/api/generated docs/jupyter_execute
