@@ -91,7 +91,7 @@ def mixed_arc_types_are_refused() -> str:
         compose(_two_paths("standard", 1.0, 1.0), _two_paths("log64", 1.0, 1.0))
     except FstError as error:
         return f"refused: {str(error).split(';')[0]}"
-    raise _CheckFailed("composed without a word")
+    raise _CheckFailed("composed without an error")
 
 
 def empty_results_are_seen() -> str:

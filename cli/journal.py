@@ -67,7 +67,7 @@ class Journal:
         if self.rows and self._rows_digest.hexdigest() != self._expected:
             raise InvalidInputError(
                 f"{self.path}: the first {self.rows:,} rows are not those of the run to continue; "
-                f"remove {self.path} and {self._checkpoint} to begin anew"
+                f"remove {self.path} and {self._checkpoint} to start over"
             )
 
     def write(self, lines: Sequence[str]) -> None:
@@ -123,13 +123,13 @@ class Journal:
         if path.stat().st_size < size:
             raise InvalidInputError(
                 f"{path} is shorter than its checkpoint says; remove {self._checkpoint} and "
-                f"{path} to begin anew"
+                f"{path} to start over"
             )
         return size
 
     def _read_checkpoint(self) -> int:
         """Take over the sums of an earlier run; return the bytes of its lines."""
-        what = f"a checkpoint; remove it and {self.path} to begin anew"
+        what = f"a checkpoint; remove it and {self.path} to start over"
         arrays = read_arrays(self._checkpoint, _ARRAYS, what=what)
         settings, rows_digest = arrays["digests"].tolist()
         gradient = arrays["gradient"]

@@ -176,7 +176,7 @@ def _said(error: BaseException) -> tuple[int, str]:
     if isinstance(error, MemoryError):
         return (
             1,
-            f"out of memory{f' ({error})' if str(error) else ''}; take smaller input or limits",
+            f"out of memory{f' ({error})' if str(error) else ''}; use smaller input or limits",
         )
     if isinstance(error, UnicodeEncodeError):
         return 1, f"the output cannot hold the text ({error}); set PYTHONUTF8=1"

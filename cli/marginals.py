@@ -36,7 +36,7 @@ def marginals(
 
     The distribution is exp(loss + score) / Z; with --loss none it is exp(score) / Z.  The most
     probable entries go to standard output (position TAB q-gram TAB probability; positions count
-    from 1, ^ stands before the start), the whole array to --output.
+    from 1, ^ is the position before the start), the whole array to --output.
     """
     if picture is not None:
         plot.check_name(picture)

@@ -136,7 +136,7 @@ def _tell(result: Inference) -> None:
         if np.isnan(result.r_hat):
             echo("one chain alone has no R-hat; take --chains 2 or more", err=True)
         elif not result.converged:
-            echo("the chains disagree; take more --samples or --burn-in", err=True)
+            echo("the chains disagree; use more --samples or --burn-in", err=True)
     elif isinstance(result, Bounds):
         if not result.converged:
             echo(f"the bounds are {result.upper - result.lower:.3g} nats apart", err=True)

@@ -46,7 +46,7 @@ def open_problem(
     click.UsageError
         Options that exclude each other.
     FstgradError
-        The alphabet or the weights cannot be used; rows are not looked at one by one yet.
+        The alphabet or the weights cannot be used; rows are not checked one by one yet.
     """
     _check_effects(options, kind, estimation)
     announce_compilation()

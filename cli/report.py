@@ -65,6 +65,6 @@ def largest(table: FloatArray, count: int) -> list[tuple[tuple[int, ...], float]
 
 
 def qgram(alphabet: Alphabet, ids: Sequence[int]) -> str:
-    """Return a q-gram as text; "^" stands before the start."""
+    """Return a q-gram as text; "^" is the position before the start."""
     symbols = [alphabet.symbols[i] if i < len(alphabet) else BOUNDARY for i in ids]
     return " ".join(symbols)

@@ -25,7 +25,7 @@ class InfeasibleError(FstgradError):
 
 
 class StateLimitError(FstgradError):
-    """A determinization would pass its state limit, or the memory that stands behind it.
+    """A determinization would pass its state limit, or the memory that goes with it.
 
     Parameters
     ----------

@@ -247,7 +247,7 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     """Return the class of each of `num` labels and the arcs of each class: equal arcs, one class.
 
     Labels without arcs form a class too.  Labels are compared by a hash of their arcs, and the
-    result is verified; on a collision the hash is drawn anew.
+    result is verified; on a collision another hash is drawn.
     """
     order = np.lexsort((arcs.weight, arcs.nextstate, arcs.source, label))
     arcs, label = arcs.take(order), label[order]

@@ -27,7 +27,7 @@ class Operation(NamedTuple):
 
     Attributes
     ----------
-    read, written : symbols of the hypothesis, and what stands for them in the target.
+    read, written : symbols of the hypothesis, and those of the target.
     name : the rule, or copy, substitute, delete, insert, end.
     cost : in nats.
     events : the events of the transducer.

@@ -143,7 +143,7 @@ class Ties:
 def gates(ties: Ties, counts: FloatArray, smoothing: float, before: FloatArray) -> FloatArray:
     """Return the log-probabilities of the gates (2 S,) from the counts (E,) of the events.
 
-    A gate with one side only stands open; one that was never met stays as it was.
+    A gate with one side only is open; one that was never met stays as it was.
     """
     if not len(before):
         return before

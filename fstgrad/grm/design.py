@@ -174,7 +174,7 @@ def build(
     if need > max_memory:
         raise MemoryLimitError(
             f"the shared design has {entries:,} non-zeros and needs {need / 1e9:.1f} GB, which "
-            f"passes max_memory={max_memory / 1e9:.1f} GB; take fewer features, a smaller k, "
+            f"passes max_memory={max_memory / 1e9:.1f} GB; use fewer features, a smaller k, "
             "candidate_sets, or raise max_memory"
         )
     blocks = [_block(statistics[term.root], term, candidates.get(term.size)) for term in used]
@@ -225,7 +225,7 @@ def binomials(features: int, size: int) -> IntArray:
     if math.comb(features, size) >= 2**63:
         raise InvalidInputError(
             f"{features} features have more sets of {size} than an int64 can number; "
-            "take fewer features or a smaller k"
+            "use fewer features or a smaller k"
         )
     table = np.zeros((features + 1, size + 1), dtype=np.int64)
     table[:, 0] = 1

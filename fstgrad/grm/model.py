@@ -368,7 +368,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             warnings.warn(
                 f"the fitted model has no normalizer ({answer.certificate}): it has node "
                 "conditionals, but no joint law to sample from; raise alpha, give symmetrize="
-                '"min", or take a base of counts',
+                '"min", or use a base of counts',
                 stacklevel=5,
             )
 

@@ -51,7 +51,7 @@ def require(parameters: Parameters, purpose: str) -> None:
     if answer.value is False:
         raise InfeasibleError(
             f"{purpose}: the model has no normalizer ({answer.certificate}); fit with a larger "
-            'alpha or with symmetrize="joint" or "min", or take a base of counts; '
+            'alpha or with symmetrize="joint" or "min", or use a base of counts; '
             "is_normalizable() gives the direction"
         )
 

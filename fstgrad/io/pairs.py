@@ -40,7 +40,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a file: where it stands and its raw bytes without the line end."""
+    """One line of a file: its place and its raw bytes without the line end."""
 
     file: str
     line: int

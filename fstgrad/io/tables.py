@@ -40,7 +40,7 @@ def read_pairs(
 
 
 def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
-    r"""Yield the rows of a file of pairs; their columns are not looked at yet.
+    r"""Yield the rows of a file of pairs; their columns are not checked yet.
 
     - TSV: a line is a row, its columns separated by tabs.  There is no header.
     - CSV: a name that ends in .csv or .csv.gz, or a first line without a tab that names columns by

@@ -188,7 +188,7 @@ def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
     """Return the distinct columns of `rows` (K, S) and, for each column, its number among them.
 
     Columns are compared by a 64-bit hash and the result is verified; on a collision the hash is
-    drawn anew.
+    drawn again.
     """
     keys = _comparable(rows)
     for salt in range(8):

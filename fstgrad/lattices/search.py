@@ -35,7 +35,7 @@ def posterior_of_string(
         weight = np.zeros(len(weight))
     if paths.beta(weight)[0] == -np.inf:
         raise InfeasibleError(
-            "the string is not among those of the lattice; take the one that is closest to it: "
+            "the string is not among those of the lattice; use the one that is closest to it: "
             "lattice.compile(loss, gold).closest()"
         )
     flow = Flow.of(paths, weight)
@@ -148,7 +148,7 @@ def kbest(
                 len(queue),
                 max_states,
                 where=f"search for the {k} best strings",
-                remedy="Take fewer, take best_path(), or raise max_states.",
+                remedy="Ask for fewer, use best_path(), or raise max_states.",
             )
     return found
 

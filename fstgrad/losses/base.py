@@ -255,7 +255,7 @@ class ScaledLoss(Loss):
     def transducer(self) -> Fst:
         """NotSupportedError: the factor belongs to the loss, not to a transducer."""
         raise NotSupportedError(
-            f"a {type(self).__name__} is no transducer of its own; take .loss.transducer"
+            f"a {type(self).__name__} is no transducer of its own; use .loss.transducer"
         )
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
@@ -336,7 +336,7 @@ class SumLoss(Loss):
     @property
     def transducer(self) -> Fst:
         """NotSupportedError: the sum of two minima over paths is no minimum over paths of one."""
-        raise NotSupportedError("a sum of losses is no single transducer; take those of .losses")
+        raise NotSupportedError("a sum of losses is no single transducer; use those of .losses")
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]
@@ -386,7 +386,7 @@ class SumLoss(Loss):
         if self.semiring == "mixed":
             raise NotSupportedError(
                 "a sum with a rational loss has no machine of one semiring; compile it for a length"
-                ", or take each loss of .losses by itself (risks add up)"
+                ", or use each loss of .losses by itself (risks add up)"
             )
         return reduce(product_machine, (loss._machine(target) for loss in self.losses))
 

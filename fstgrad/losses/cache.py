@@ -59,7 +59,7 @@ class AutomatonCache:
         Bytes that the automata may take in memory.
     directory : path, optional
         Uncapped automata are also kept here, as npz files of plain arrays, which are read without
-        pickle.  A file that is damaged is written anew.
+        pickle.  A damaged file is written again.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class CollapsedLoss(Loss):
     def transducer(self) -> Fst:
         """NotSupportedError: the transducer is that of the collapsed strings."""
         raise NotSupportedError(
-            f"a {type(self).__name__} has no single transducer; take .loss.transducer"
+            f"a {type(self).__name__} has no single transducer; use .loss.transducer"
         )
 
     def read(self, z: SequenceLike) -> IntArray:

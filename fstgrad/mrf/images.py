@@ -107,8 +107,7 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
     values = np.unique(points, axis=0)
     if len(values) < labels:
         raise InvalidInputError(
-            f"the image has {len(values)} different values and labels is {labels}; "
-            "take fewer labels"
+            f"the image has {len(values)} different values and labels is {labels}; use fewer labels"
         )
     if points.shape[1] == 1:
         start = np.quantile(values, (np.arange(labels) + 0.5) / labels)[:, None]

@@ -113,7 +113,7 @@ def parse_text(text: str, name: str, symbols: Symbols | None = None) -> FstArray
 
     A line is `source nextstate input output [cost]` or `state [cost]`, a final state; the source of
     the first line is the start.  Inputs and outputs are symbols, or labels of `symbols`.  States
-    are numbered anew, in their order.
+    are renumbered in their order.
     """
     table = _Table(symbols)
     arcs: list[tuple[int, int, int, float, int]] = []

@@ -35,9 +35,7 @@ def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
     """
     drawn = graph.edge_subgraph(graph.edges)
     if not drawn.number_of_edges():
-        raise InvalidInputError(
-            "the graph has no edge; fit with a smaller alpha, or take more sets"
-        )
+        raise InvalidInputError("the graph has no edge; fit with a smaller alpha, or use more sets")
     chosen = look(dark)
     size = min(14.0, 3.5 + 0.9 * drawn.number_of_nodes() ** 0.5)
     figure, axes = canvas(1.35 * size, size, chosen)

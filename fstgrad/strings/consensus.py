@@ -48,11 +48,11 @@ def mbr(
     ----------
     distribution : StringDistribution
     loss : Loss
-        L(candidate, Y): Y stands where the target does.
+        L(candidate, Y): Y is the target.
     candidates : sequence of strings, or int
         Their number, if the best strings of p are taken.
     samples : int
-        Strings that stand for p.
+        Strings that represent p.
 
     Notes
     -----

@@ -8,7 +8,7 @@ of which the oldest is x and the others are r,
     Q_t[x, r, b] = exp(score_t[x, r, b]) sum_s alpha_t[r, s, x] H[r, s, b],
 
 where H gathers beta_{t+1} along the arcs of B.  Cost of both passes: O(sum_t S_t n^q).
-Arrays stand as (D, R, S, X): D from the algebra, R = (n + 1)^{q - 2} younger contexts, S states,
+Arrays have axes (D, R, S, X): D from the algebra, R = (n + 1)^{q - 2} younger contexts, S states,
 X = n + 1 oldest contexts; for q = 1 both R and X are 1.
 """
 

@@ -51,7 +51,7 @@ class Sampling:
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         As in `fstgrad.sampled_softmax_margin`.
     rng : int
-        Each batch draws anew; batch b draws the same whenever the seed is the same.
+        Each batch has its own draws; batch b draws the same whenever the seed is the same.
     """
 
     samples: int | Budget = 1000

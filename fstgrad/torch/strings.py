@@ -127,7 +127,7 @@ def risk(
     return _evaluated("risk", arguments, loss, reduction, Options(cap, band, method, sampling))
 
 
-# scores, gold, lengths, ignore_index: a plain tuple, which torch.compile looks into without a word
+# scores, gold, lengths, ignore_index: a plain tuple, which torch.compile accepts silently
 _Arguments = tuple[torch.Tensor, Gold, Lengths, int]
 
 

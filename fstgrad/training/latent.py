@@ -48,7 +48,7 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
         if len(x) != len(y):
             raise InvalidInputError(
                 f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "
-                "take alignment='em', or features='unaligned'"
+                "use alignment='em', or features='unaligned'"
             )
 
 

@@ -59,7 +59,7 @@ class SequenceModel(Estimator):
     alphabet : Alphabet, optional
         Of y; the symbols of the training targets if left out.
     optimizer : {"adam", "sgd", "lbfgs"}
-        "lbfgs" takes all pairs in each step; its memory starts anew every 20 iterations.
+        "lbfgs" takes all pairs in each step; its memory is cleared every 20 iterations.
     epochs : int
         Passes over the pairs; iterations of "lbfgs".
     batch_size : int

@@ -124,7 +124,7 @@ class WindowNames:
         if self.largest >= 2**63:
             raise InvalidInputError(
                 f"spans of {self.template.span} of {len(self.symbols):,} symbols are more than can "
-                "be numbered; take a smaller span"
+                "be numbered; use a smaller span"
             )
         digit, side = self._digit, self._side
         xs = [[digit.get(symbol, -1) for symbol in symbols_of(x)] for x, _ in inputs]

@@ -98,7 +98,7 @@ def alignment_transducer(
     deleting.  So a gap in one string may be adjacent to a gap in the other, each with its own
     `gap_open`, and a gap is never split in two: 3 states, 3 n^2 + 5 n arcs.  Where
     gap_open = gap_extend one state with n^2 + 2 n loops does the same.  With free ends a start
-    state and states that skip stand before and after these, joined by eps:eps.
+    state and states that skip come before and after these, joined by eps:eps.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ PARAMETERS = [
         ("a cap is low; raise max_states.", "a cap is low; raise --max-states."),
         ("engine='openfst' stays", "engine='openfst' stays"),
         ("min(L, cap) stays, handicap=3 too", "min(L, cap) stays, handicap=3 too"),
-        ("take infer('bp')", "take --method bp"),
+        ("use infer('bp')", "use --method bp"),
         ("no option 'cap'; it has cap, tol", "no option --cap; it has --cap, tol"),
     ],
 )  # fmt: skip

@@ -150,7 +150,7 @@ def test_pairs_can_be_left_out():
     "options, message",
     [
         ({"samples": 5}, "batches is 40 and samples 5"),
-        ({"batches": 5}, "batches is 5 and samples 1000; take an even number"),
+        ({"batches": 5}, "batches is 5 and samples 1000; use an even number"),
         ({"burn_in": -1}, "burn_in is -1"),
         ({"chains": 0}, "chains is 0"),
         ({"sampler": "gibbs"}, "no option 'sampler'"),

@@ -75,7 +75,7 @@ class Plan:
             raise MemoryLimitError(
                 f"exact elimination needs {needed / 2**30:,.2f} GiB (a clique of "
                 f"{self.width + 1} nodes, {max(self.cells):,} cells) and max_memory is "
-                f"{max_memory / 2**30:,.2f} GiB; raise max_memory or take infer('bp'), "
+                f"{max_memory / 2**30:,.2f} GiB; raise max_memory or use infer('bp'), "
                 "infer('trw') or infer('chromatic')"
             )
 
@@ -109,7 +109,7 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTE
     if best is None:
         raise MemoryLimitError(
             f"exact elimination of {graph.num_nodes:,} nodes and {graph.num_edges:,} edges needs "
-            f"more than max_memory = {max_memory / 2**30:,.2f} GiB; raise max_memory or take "
+            f"more than max_memory = {max_memory / 2**30:,.2f} GiB; raise max_memory or use "
             "infer('bp'), infer('trw') or infer('chromatic')"
         )
     return _depth_first(best)

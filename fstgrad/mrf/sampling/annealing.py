@@ -44,7 +44,7 @@ def annealed(
     positive_integer("runs", runs, minimum=2)
     if (model.scores.edge == -np.inf).any() or (model.factors.table == -np.inf).any():
         raise NotSupportedError(
-            "ais needs finite scores of edges and factors; take infer('exact'), infer('bounds') "
+            "ais needs finite scores of edges and factors; use infer('exact'), infer('bounds') "
             "or infer('trw')"
         )
     random = generator(rng)
@@ -84,4 +84,4 @@ def _ties(model: ScoredGraph, y: IntArray) -> float:
 
 
 def _no_edges(low: int, high: int) -> FloatArray:
-    raise NotSupportedError("ais does not count pairs; take infer('bp') or a sampler")
+    raise NotSupportedError("ais does not count pairs; use infer('bp') or a sampler")

@@ -88,7 +88,7 @@ def sample_marginals(
     positive_integer("burn_in", burn_in, minimum=0)
     if positive_integer("batches", batches, minimum=4) > samples or batches % 2:
         raise InvalidInputError(
-            f"batches is {batches} and samples {samples}; take an even number of batches and at "
+            f"batches is {batches} and samples {samples}; use an even number of batches and at "
             "least as many samples"
         )
     begun = time.perf_counter()
