@@ -84,7 +84,7 @@ def dense_mean_field(
     values = real_array("image", image, node.shape[:2])
     positive_integer("max_iter", max_iter)
     positive_number("tol", tol, allow_zero=True)
-    filters = [_Filter(values, kernel) for kernel in kernels]
+    filters = [PairSums(values, kernel) for kernel in kernels]
     q = _softmax(node)
     change = np.inf
     iterations = 0
@@ -102,7 +102,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum(axis=2, keepdims=True))
 
 
-class _Filter:
+class PairSums:
     """Sums over all other pixels, weighted by a kernel."""
 
     def __init__(self, values: FloatArray, kernel: Kernel) -> None:

@@ -20,7 +20,8 @@ Each function has a module with `reduction`, named after it.
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
 - costs : `TransducerCosts`, the costs of a transducer as parameters.
-- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`; `MRFLoss`.
+- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`,
+  `mrf_dense_marginals`; `MRFLoss`.
 - predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,
   `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
@@ -29,6 +30,7 @@ Each function has a module with `reduction`, named after it.
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
+from fstgrad.torch.dense import mrf_dense_marginals
 from fstgrad.torch.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.torch.modules import (
     CRFLoss,
@@ -99,6 +101,7 @@ __all__ = [
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",
+    "mrf_dense_marginals",
     "mrf_log_partition",
     "mrf_marginals",
     "mrf_nll",

@@ -1,0 +1,101 @@
+"""A layer: mean field of a dense random field, differentiable in scores, weights and compatibility.
+
+Krähenbühl and Koltun (2011) unrolled for a few iterations, as in Zheng et al. (2015), "Conditional
+random fields as recurrent neural networks".  The sums over all pairs of pixels are the filters of
+`fstgrad.mrf.dense`; these are symmetric, so a filter is its own derivative's transpose.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fstgrad.checks import positive_integer
+from fstgrad.errors import InvalidInputError
+from fstgrad.mrf.dense import Kernel, PairSums
+
+
+def mrf_dense_marginals(
+    node_scores: torch.Tensor,
+    image: torch.Tensor,
+    kernels: Sequence[Kernel],
+    weights: torch.Tensor | None = None,
+    *,
+    compatibility: torch.Tensor | None = None,
+    iterations: int = 5,
+) -> torch.Tensor:
+    """Return the marginals of pixels after some mean-field updates, shaped like `node_scores`.
+
+    Parameters
+    ----------
+    node_scores : (C, H, W) or (B, C, H, W) floating point
+        Log-weights in nats.
+    image : (H, W) or (B, H, W)
+        Gray values, for kernels with a contrast; no gradient flows to them.
+    kernels : sequence of K Kernel
+        Their distances and contrasts.
+    weights : (K,), optional
+        Factors of the kernels' own weights; default ones.
+    compatibility : (C, C), optional
+        Score of label c here and label d there; default 1 where they are equal, else 0.
+    iterations : int
+        Updates of all pixels at once; the layer is their exact derivative, converged or not.
+
+    Examples
+    --------
+    >>> import torch, fstgrad.torch
+    >>> from fstgrad.mrf.dense import Kernel
+    >>> node = torch.zeros(2, 4, 4, dtype=torch.float64)
+    >>> node[0, :2] = 2.0
+    >>> p = fstgrad.torch.mrf_dense_marginals(node, torch.zeros(4, 4), [Kernel(0.5, 1.0)])
+    >>> p.shape, bool((p[0, 0] > 0.85).all())
+    (torch.Size([2, 4, 4]), True)
+    """
+    positive_integer("iterations", iterations)
+    single = node_scores.ndim == 3
+    nodes = node_scores[None] if single else node_scores
+    images = image[None] if image.ndim == 2 else image
+    if nodes.ndim != 4 or images.shape != (len(nodes), *nodes.shape[2:]):
+        raise InvalidInputError(
+            f"node_scores has shape {tuple(node_scores.shape)}, image {tuple(image.shape)}; give "
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W)"
+        )
+    size = nodes.shape[1]
+    if weights is None:
+        weights = nodes.new_ones(len(kernels))
+    if compatibility is None:
+        compatibility = torch.eye(size, dtype=nodes.dtype, device=nodes.device)
+    if weights.shape != (len(kernels),) or compatibility.shape != (size, size):
+        raise InvalidInputError(
+            f"weights has shape {tuple(weights.shape)} for {len(kernels)} kernels, compatibility "
+            f"{tuple(compatibility.shape)} for {size} labels; give ({len(kernels)},) and "
+            f"({size}, {size})"
+        )
+    found = []
+    for scores, values in zip(nodes.movedim(1, -1), images, strict=True):
+        gray = values.detach().to("cpu", torch.float64).numpy()
+        sums = [PairSums(gray, kernel) for kernel in kernels]
+        q = torch.softmax(scores, dim=-1)
+        for _ in range(iterations):
+            said = torch.zeros_like(scores)
+            for weight, own in zip(weights, sums, strict=True):
+                said = said + weight * _Sums.apply(q, own)  # type: ignore[no-untyped-call]
+            q = torch.softmax(scores + said @ compatibility.T, dim=-1)
+        found.append(q.movedim(-1, 0))
+    return found[0] if single else torch.stack(found)
+
+
+class _Sums(torch.autograd.Function):
+    """The weighted sums over all other pixels, a symmetric linear map."""
+
+    @staticmethod
+    def forward(ctx: Any, q: torch.Tensor, own: PairSums) -> torch.Tensor:
+        ctx.own = own
+        values = own(np.asarray(q.detach().to("cpu", torch.float64).numpy()))
+        return torch.from_numpy(values).to(q)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
+        found: torch.Tensor = _Sums.apply(upstream[0], ctx.own)  # type: ignore[no-untyped-call]
+        return found, None
