@@ -187,3 +187,12 @@ def test_waiting_for_a_process_ends_with_it(tmp_path):
     beside.process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     beside.stop()
     assert beside.process.poll() is not None
+
+
+def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
+    """NUMBA_CACHE_DIR comes first; each package has a folder of its own in it."""
+    monkeypatch.setattr(compiler._CONFIG, "CACHE_DIR", str(tmp_path))
+    packages = [ROOT / "fstgrad/trees/kernels", ROOT / "fstgrad/strings/kernels"]
+    folders = [compiler._cache_folder.__wrapped__(package) for package in packages]
+    assert [folder.parent for folder in folders] == [tmp_path, tmp_path]
+    assert folders[0] != folders[1]

@@ -80,3 +80,8 @@ def test_the_checks_of_scikit_learn_for_every_base(base, k):
     check_estimator(
         fg.GeneralizedRootModel(k=k, base=base), on_skip=None, expected_failed_checks=expected
     )
+
+
+def test_one_column_has_no_pairs_to_compare():
+    one = np.arange(6.0)[:, None]
+    assert report.spearman_difference(one, one[::-1]) == 0.0

@@ -187,3 +187,16 @@ def test_no_least_alignment_is_an_error():
     copy = FstArrays("log64", 0, np.zeros(1), zero, one, one, zero, np.zeros(1))
     cost, path = ArcCosts.of(copy, 1).best_path(zero, zero)
     assert (cost, path.tolist()) == (0.0, [0])
+
+
+def test_single_precision_is_for_scores_on_a_grid():
+    """Sums of eighths are exact in float32, those of tenths are not."""
+    from fstgrad.losses.pairs import AffineScores
+
+    for unit, fits in ((1 / 8, True), (1 / 3, False), (0.1, False), (2.0**-9, False)):
+        scores = np.array([[3.0, -1.0], [-1.0, 3.0]]) * unit
+        assert AffineScores(scores, 4 * unit, unit, "local")._fits(9) is fits
+    assert not AffineScores(np.full((2, 2), 2.0**18), 1.0, 1.0, "local")._fits(9)
+    abc = fg.Alphabet("ab")
+    loss = fg.SmithWaterman(abc, match=-0.3, substitute=0.1, insert=0.2, delete=0.2)
+    assert loss.pairwise(["abab"], ["abab"])[0] == pytest.approx(-1.2, abs=1e-15)
