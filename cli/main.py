@@ -156,7 +156,7 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
             held = isinstance(error, _Held) and error.__cause__
-            return _said(held or error)
+            return _said(_unwrapped(held or error))
         finally:
             _on_termination(before)
 
@@ -165,7 +165,7 @@ def _said(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the line of an error."""
     if isinstance(error, _Terminated):
         return 143, "stopped; what was written so far is complete"
-    if _is_interruption(error):
+    if isinstance(error, KeyboardInterrupt):
         return 130, "interrupted; what was written so far is complete"
     if isinstance(error, BrokenPipeError):
         return 141, ""
@@ -202,15 +202,12 @@ def _on_termination(handler: Any) -> Any:
     return signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)
 
 
-def _is_interruption(error: BaseException | None) -> bool:
-    """Whether an error is, or comes from, an interruption; a compiled kernel wraps it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        if not isinstance(error, SystemError | click.Abort):
-            return False
-        error = error.__cause__ or error.__context__
-    return False
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return the signal, or the want of memory, that an error of a compiled kernel comes from."""
+    inner: BaseException | None = error
+    while isinstance(inner, SystemError | click.Abort):
+        inner = inner.__cause__ or inner.__context__
+    return inner if isinstance(inner, KeyboardInterrupt | _Terminated | MemoryError) else error
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

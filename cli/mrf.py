@@ -45,7 +45,7 @@ class Run:
         """Return the options that were given, under the names of the methods."""
         values = {name: value for name, value in vars(self).items() if value is not None}
         if "max_gib" in values:
-            values["max_memory"] = max(1, int(values.pop("max_gib") * 2**30))
+            values["max_memory"] = max(1, int(min(values.pop("max_gib") * 2**30, 2**62)))
         return values | {name: value for name, value in more.items() if value is not None}
 
 
@@ -224,6 +224,10 @@ def sample(
     """Print draws, one labeling a line: independent with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
+    used = set() if method == "exact" else {"burn_in", "thin", "threads"}
+    for name in sorted(set(run.given(thin=thin)) - used):
+        option = "--max-gib" if name == "max_memory" else "--" + name.replace("_", "-")
+        raise click.UsageError(f"{option} has no effect with --method {method}; leave it out")
     loaded, sizes = _load(model, evidence)
     if method == "exact":
         draws = loaded.sample(count, seed)

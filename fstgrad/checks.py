@@ -153,11 +153,12 @@ def cost(name: str, value: float) -> float:
 def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
     """Return `value` as a finite float above zero (or not below it)."""
     try:
-        if np.ndim(value):
-            raise TypeError("not a scalar")
-        number = float(value)
+        array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
+    if array.ndim or array.dtype.kind not in "biuf":  # no fraction, no text, no integer of 80 bits
+        raise InvalidInputError(f"{name} is {value!r}; give a number")
+    number = float(array)
     if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
         bound = "a finite number >= 0" if allow_zero else "a finite number > 0"
         raise InvalidInputError(f"{name} is {value!r}; give {bound}")

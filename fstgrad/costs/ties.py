@@ -179,7 +179,13 @@ def _label(transducer: PairTransducer, tie: Tie, event: int) -> Hashable:
     cost = float(transducer.cost[event])
     rule = int(transducer.rule[event])
     if callable(tie):
-        return tie(read, written, cost)
+        try:
+            return tie(read, written, cost)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"tie({read!r}, {written!r}, {cost!r}) failed: {error}; it is called with what an "
+                "arc reads, what it writes and its cost"
+            ) from error
     if rule >= 0:
         return transducer.rules[rule]
     name = f"{read or '0'} -> {written or '0'}"

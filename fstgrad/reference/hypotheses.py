@@ -5,12 +5,14 @@ from functools import reduce
 
 from fstgrad import openfst
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.errors import InfeasibleError
+from fstgrad.errors import InfeasibleError, MemoryLimitError
 from fstgrad.openfst import Fst
 from fstgrad.transducers import sigma_power, string_acceptor
 
 Target = SequenceLike | Fst
 
+MOST_BYTES = 2 * 2**30
+ARC_BYTES, STATE_BYTES = 32, 200  # of an arc and a state, and of the copy that an operation makes
 EXACT = 1e-300  # a delta below which no two float64 sums differ
 
 
@@ -35,6 +37,8 @@ def hypothesis_machine(
     ------
     InfeasibleError
         U rejects the target: it has no path for any hypothesis.
+    MemoryLimitError
+        M could have too many arcs: OpenFst ends the process where memory does.
     """
     factors = [transducer] if isinstance(transducer, Fst) else list(transducer)
     arc_type = factors[0].arc_type()
@@ -46,8 +50,26 @@ def hypothesis_machine(
             "the transducer rejects the target: no hypothesis has a finite loss against it; let "
             "the transducer write every symbol of the target"
         )
+    _check_size(matched, len(alphabet), length)
     machine = openfst.compose(sigma_power(alphabet, length, arc_type=arc_type), matched)
     return openfst.remove_epsilons(openfst.project(machine, "input"), delta=EXACT)
+
+
+def _check_size(matched: Fst, n: int, length: int) -> None:
+    """Raise unless Ybar o `matched` fits in memory, also without its epsilons.
+
+    A state of `matched` (S of them) has then the arcs of all states that epsilons lead to.
+    """
+    arrays = openfst.to_arrays(matched)
+    arcs = arrays.num_arcs
+    if (arrays.ilabel == 0).any():
+        arcs = max(arcs, n * arrays.num_states * (arrays.num_states + 1) // 2)
+    need = (length + 1) * (arcs * ARC_BYTES + arrays.num_states * STATE_BYTES)
+    if need > MOST_BYTES:
+        raise MemoryLimitError(
+            f"engine='openfst' makes up to {(length + 1) * arcs:,} arcs for this target, "
+            f"{need / 2**30:.1f} GiB of {MOST_BYTES / 2**30:g}; take engine='layered'"
+        )
 
 
 def _composed_from_the_right(right: Fst, left: Fst) -> Fst:

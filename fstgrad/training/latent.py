@@ -21,6 +21,7 @@ from fstgrad.training.templates import Tagged
 
 START, END = "<s>", "</s>"
 LONGEST = 6  # symbols of y that a boundary may give: a prefix, a suffix
+MOST_SUBSTRINGS = 10**7  # places in all y times the length of the longest string of one symbol
 RARE = 2.0  # expected count below which a string of several symbols is a last resort
 Alignment = Literal["auto", "em", "given"] | None
 Symbols = tuple[str, ...]
@@ -96,6 +97,13 @@ class LatentOutputs:
                 )
         spare = max((len(y) - 2 * (len(x) - 2) for x, (_, y) in zip(seen, pairs, strict=True)))
         longest = max(LONGEST, -(-spare // 2))
+        if longest * sum(len(y) for _, y in pairs) > MOST_SUBSTRINGS:
+            worst = max(range(len(pairs)), key=lambda i: len(pairs[i][1]) - 2 * len(seen[i]))
+            raise InvalidInputError(
+                f"pair {worst} has {len(seen[worst]) - 2} symbols of x and {len(pairs[worst][1])} "
+                "of y, too many more to align with the other pairs; leave it out, or give "
+                "alignment='none'"
+            )
         aligner = Aligner(
             1,
             2,

@@ -1,6 +1,7 @@
 """Two minutes of the fuzzer, and every case that it once found."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad import costs
+from fstgrad.cli.main import _Terminated, fstgrad, main
 from fstgrad.openfst import Fst
 from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
 
@@ -142,6 +144,13 @@ def test_findings_of_one_cause_look_alike():
         lambda: fg.mbr(fg.StringDistribution(np.zeros((2, 2))), None, ["ab"]),
         lambda: fg.mbr(fg.StringDistribution(np.zeros((2, 2))), EDIT, 0.5),
         lambda: fg.mbr(None, EDIT, ["ab"]),
+        lambda: fg.GappyNGram(AB, 2, Fraction(1, 2)),
+        lambda: fg.GeneralizedRootModel(2, alpha=10**30).fit(np.eye(3)),
+        lambda: fg.fit_ranking(EDIT, [("a", 0, ["a", "b"])], margin=Fraction(1, 2)),
+        lambda: budgeted(fg.Budget(np.zeros(2), 1e9, 0.1)),
+        lambda: budgeted(fg.Budget(1.0, "x", 0.1)),
+        lambda: fg.fit_costs(EDIT, [("a", "b")], tie=len),
+        lambda: budgeted(fg.Budget(1.0, 1e9, len)),
     ],
 )
 def test_calls_that_were_found(call):
@@ -183,6 +192,45 @@ def test_rules_and_tags_that_were_found(run, tmp_path):
     (tmp_path / "new").write_text("ab\tV\n")
     code, out, _ = run("predict", model, tmp_path / "new")
     assert (code, out.count("\t")) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("mrf sample {}/m.uai --method gibbs --tol 1", "--tol has no effect"),
+        ("mrf sample {}/m.uai --burn-in 3", "--burn-in has no effect"),
+        ("mrf partition {}/m.uai --max-gib 1e308", ""),
+        ("grad {}/long.tsv --engine openfst", "take --engine layered"),
+        ("train {}/long.tsv --alignment em -o {}/out", "leave it out"),
+    ],
+)
+def test_commands_that_were_found(run, tmp_path, line, said):
+    """The last two ended in std::bad_alloc, and in hours: a target of thousands of symbols."""
+    (tmp_path / "m.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n\n4\n1 2 3 4\n")
+    (tmp_path / "long.tsv").write_text("ab\tba\nb\t" + "1" * 7800 + "\n")
+    _, _, err = run(*line.replace("{}", str(tmp_path)).split())
+    assert len(err.splitlines()) == bool(said)
+    assert said in err
+
+
+@pytest.mark.parametrize("raised, code", [(KeyboardInterrupt, 130), (_Terminated, 143)])
+def test_signals_in_a_kernel_are_what_they_are(monkeypatch, capsys, raised, code):
+    """A compiled kernel wraps what a handler raises in a SystemError."""
+
+    def wrapped(*_args, **_settings):
+        try:
+            raise raised
+        except BaseException as error:
+            raise SystemError("a result with an exception set") from error
+
+    monkeypatch.setattr(fstgrad, "main", wrapped)
+    with pytest.raises(SystemExit) as stop:
+        main([])
+    assert (stop.value.code, len(capsys.readouterr().err.splitlines())) == (code, 1)
+
+
+def budgeted(budget):
+    return fg.sampled_softmax_margin(np.zeros((2, 2)), "ab", EDIT, samples=budget)
 
 
 def _ratio(text, value):
