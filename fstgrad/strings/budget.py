@@ -50,6 +50,7 @@ class Budget(NamedTuple):
 
     def most_samples(self, scores: FloatArray, step_states: int) -> int:
         """Return how many strings may be drawn and evaluated."""
+        self.checked()
         length, n = len(scores), scores.shape[-1]
         by_time = 0.5 * self.seconds / (_STEP * length * (step_states + 20 * n))
         by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)

@@ -274,7 +274,6 @@ def _number(
     """Return the number of strings, or the most that a budget allows."""
     if not isinstance(samples, Budget):
         return positive_integer("samples", samples, minimum=2)
-    samples.checked()
     if choice is None or against is None:
         return _SAMPLES
     return samples.most_samples(choice.scores, against.step_states)
