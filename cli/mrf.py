@@ -224,7 +224,7 @@ def sample(
     """Print draws, one labeling a line: independent with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
-    used = set() if method == "exact" else {"burn_in", "thin", "threads"}
+    used: set[str] = set() if method == "exact" else {"burn_in", "thin", "threads"}
     for name in sorted(set(run.given(thin=thin)) - used):
         option = "--max-gib" if name == "max_memory" else "--" + name.replace("_", "-")
         raise click.UsageError(f"{option} has no effect with --method {method}; leave it out")
