@@ -42,6 +42,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "fstgrad train words.tsv --tokens-y words --objective crf -o crf.npz",
         "fstgrad compare model.npz crf.npz words.tsv",
     ),
+    "report": (
+        _WORDS,
+        _TRAIN,
+        "fstgrad grad words.tsv --tokens-y words -o gradient.npz > lines.jsonl",
+        "fstgrad report model.npz lines.jsonl gradient.npz --pairs words.tsv -o report.html",
+    ),
     "completion": (
         "fstgrad completion bash > fstgrad.bash",
         ". ./fstgrad.bash",

@@ -40,6 +40,7 @@ COMMANDS = {
         "fstgrad.cli.compare",
         "Two models on the same pairs: error rates with intervals.",
     ),
+    "report": ("fstgrad.cli.reporting", "One HTML page of a run: tables, curves, worst pairs."),
     "completion": ("fstgrad.cli.completion", "Completion for bash, zsh and fish."),
     "doctor": ("fstgrad.cli.doctor", "Versions, and a self-test of the precision."),
     "trees": ("fstgrad.cli.trees", "Spanning trees: marginals, entropy, decoding, sampling."),

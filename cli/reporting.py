@@ -1,0 +1,214 @@
+"""`fstgrad report`: one HTML page of what a run wrote."""
+
+import io
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from fstgrad._version import __version__
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import FloatArray
+from fstgrad.cli.border import Input, Output, whole
+from fstgrad.cli.grouping import Command
+from fstgrad.cli.loss_options import FILE
+from fstgrad.cli.models import columns, open_model
+from fstgrad.cli.page import Page
+from fstgrad.cli.report import largest, qgram
+from fstgrad.cli.text import echo
+from fstgrad.errors import InvalidInputError, MissingDependencyError
+from fstgrad.io import load_arrays, read_lines, write_text
+from fstgrad.losses import EditDistance
+from fstgrad.training import measures
+from fstgrad.training.sequence import SequenceModel
+
+
+@click.command(cls=Command)
+@click.argument("runs", type=Input(), nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "-o", "--output", type=Output(), required=True, metavar="FILE.html", help="Write the page here."
+)
+@click.option(
+    "--pairs",
+    type=FILE,
+    help="With a sequence model: pairs to predict; the worst are shown with their alignments.",
+)
+@click.option(
+    "--top", type=whole(1), default=200, show_default=True, help="Rows of a table, at most."
+)
+def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> None:
+    """Write one self-contained HTML page of a run: settings, tables, curves, worst pairs.
+
+    RUN is what a command wrote: the lines of grad or risk (.jsonl) or their arrays (-o FILE.npz),
+    the line of evaluate (.json), a model of train, or a model of grm fit.  Several files make
+    one page.  Its tables can be sorted and searched; it loads nothing from a network.
+    """
+    page = Page(f"fstgrad: {', '.join(pathlib.Path(run).name for run in runs)}")
+    models = 0
+    for run in runs:
+        page.heading(run)
+        models += _add(page, run, pairs, top)
+    if pairs is not None and not models:
+        raise click.UsageError("--pairs has no effect without a model of fstgrad train")
+    page.note(f"Made by fstgrad {__version__}.")
+    write_text(output, page.text())
+    echo(f"wrote {output}")
+
+
+def _add(page: Page, run: str, pairs: str | None, top: int) -> bool:
+    """Add what a file holds; return whether it is a sequence model."""
+    with pathlib.Path(run).open("rb") as file:
+        is_archive = file.read(2) == b"PK"
+    if not is_archive:
+        _add_lines(page, run, top)
+        return False
+    try:
+        names = load_arrays(run)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{run}: {error}") from error
+    if "gradient" in names:
+        _add_gradient(page, run, names, top)
+    elif "families" in names:
+        _add_counts(page, run, top)
+    else:
+        _add_model(page, run, pairs, top)
+        return True
+    return False
+
+
+def _add_lines(page: Page, run: str, top: int) -> None:
+    """Add the JSON lines of grad, risk or evaluate."""
+    rows = []
+    for number, line in enumerate(read_lines(run), start=1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            raise InvalidInputError(f"{run}:{number}: no JSON: {error}") from error
+        if not isinstance(rows[-1], dict):
+            raise InvalidInputError(f"{run}:{number}: no JSON object; give the lines of a command")
+    if not rows:
+        raise InvalidInputError(f"{run} has no lines; give what a command wrote")
+    if len(rows) == 1 and "objective" not in rows[0]:
+        page.table(("measure", "value"), [(name, _shown(v)) for name, v in rows[0].items()])
+        return
+    values = [row["objective"] for row in rows if isinstance(row.get("objective"), int | float)]
+    if values:
+        mean, worst = float(np.mean(values)), float(max(values))
+        page.table(
+            ("measure", "value"),
+            [("pairs", len(rows)), ("mean objective, nats", mean), ("largest, nats", worst)],
+        )
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    order = sorted(rows, key=lambda row: -_number(row.get("objective")))
+    page.note(f"The pairs of the largest objective: {min(top, len(rows)):,} of {len(rows):,}.")
+    page.table(names, [[_shown(row.get(name)) for name in names] for row in order[:top]])
+
+
+def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> None:
+    """Add the largest entries of a gradient."""
+    gradient, weights = arrays["gradient"], arrays.get("weights")
+    symbols = arrays.get("symbols")
+    if symbols is None or gradient.ndim < 1 or gradient.dtype.kind != "f":
+        raise InvalidInputError(f"{run} has no gradient with its symbols, as `grad -o` writes them")
+    alphabet = Alphabet([str(symbol) for symbol in symbols.tolist()])
+    fits = all(len(alphabet) <= size <= len(alphabet) + 1 for size in gradient.shape)
+    if not fits or (weights is not None and weights.shape != gradient.shape):
+        raise InvalidInputError(
+            f"{run}: the gradient has shape {gradient.shape}, which is not one axis of "
+            f"{len(alphabet)} symbols for each symbol of a q-gram"
+        )
+    numbers = [(name, float(arrays[name])) for name in ("objective", "pairs") if name in arrays]
+    norm = float(np.sqrt((gradient**2).sum()))
+    page.table(
+        ("setting", "value"),
+        [*numbers, ("symbols", len(alphabet)), ("order", gradient.ndim), ("gradient norm", norm)],
+    )
+    page.note(f"The largest entries of {gradient.size:,}.")
+    page.table(
+        (f"{gradient.ndim}-gram", "gradient", "weight"),
+        [
+            (qgram(alphabet, ids), entry, None if weights is None else float(weights[ids]))
+            for ids, entry in largest(gradient, top)
+        ],
+    )
+
+
+def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
+    """Add a sequence model: settings, curves, and its worst predictions."""
+    model, reading, tags = open_model(run)
+    settings = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
+    settings |= {name: value for name, value in model.get_params().items() if name != "alphabet"}
+    page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
+    if model.history_:
+        _add_curves(page, model)
+    if pairs is not None:
+        inputs, targets = columns(pairs, reading, tags)
+        predictions = [list(y) for y in model.predict(inputs)]
+        _add_worst(page, inputs, predictions, targets, top)
+
+
+def _add_curves(page: Page, model: SequenceModel) -> None:
+    try:
+        from fstgrad import plot
+
+        stream = io.StringIO()
+        plot.learning(model.history_).savefig(stream, format="svg")
+        page.picture(stream.getvalue(), "Objective, gradient norm and validation by epoch.")
+    except MissingDependencyError as error:
+        page.note(f"No picture of the curves: {error}")
+    names = ("epoch", "objective", "gradient_norm", "validation", "seconds")
+    page.table(names, [[getattr(epoch, name) for name in names] for epoch in model.history_])
+
+
+def _add_worst(
+    page: Page,
+    inputs: Sequence[Any],
+    predictions: Sequence[Sequence[str]],
+    targets: Sequence[Sequence[str]],
+    top: int,
+) -> None:
+    """Add the measures of predictions, and the pairs of the largest edit distance, aligned."""
+    result = measures.evaluate(predictions, targets, None)
+    page.table(("measure", "value"), [(name, _shown(v)) for name, v in result._asdict().items()])
+    distances: FloatArray = measures.edit_distances(predictions, targets)
+    symbols = sorted({symbol for y in (*predictions, *targets) for symbol in y})
+    loss = EditDistance(Alphabet(symbols or ["-"]))
+    worst = np.argsort(-distances, kind="stable")[: min(top, int((distances > 0).sum()))]
+    page.note(
+        f"The worst pairs, {len(worst):,} of {int((distances > 0).sum()):,} that are wrong: below "
+        "the prediction its edits, below these the target."
+    )
+    page.table(
+        ("row", "x", "edits", "alignment"),
+        [
+            (int(i) + 1, " ".join(map(str, inputs[i])), float(distances[i]),
+             str(loss.align(list(predictions[i]), list(targets[i]))))
+            for i in worst
+        ],
+    )  # fmt: skip
+
+
+def _add_counts(page: Page, run: str, top: int) -> None:
+    """Add a root model: settings, and the strongest sets."""
+    from fstgrad.grm.model import GeneralizedRootModel
+
+    model = GeneralizedRootModel.load(run)
+    settings = {"columns": len(model.names_)} | model.get_params()
+    page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
+    page.note("The strongest sets of each size; a set of one is the column's own root term.")
+    found = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
+    page.table(
+        ("size", "coefficient", "names"), [(s, w.value, " + ".join(w.names)) for s, w in found]
+    )
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else -np.inf
+
+
+def _shown(value: Any) -> Any:
+    """Return numbers as they are, other values as text."""
+    return value if value is None or isinstance(value, int | float) else str(value)

@@ -1,0 +1,133 @@
+"""`fstgrad report`: what is on the page, that all is escaped, and that a browser runs it."""
+
+import html.parser
+import re
+import shutil
+import subprocess
+
+import pytest
+
+EVIL = "<b>&'"  # a symbol of the data for each of these
+
+
+class Links(html.parser.HTMLParser):
+    """Collects what a page would load, and the tags that are open at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.loaded, self.open = [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "input", "link", "path", "use", "br"):
+            self.open.append(tag)
+        given = dict(attributes)
+        self.loaded += [
+            v for k, v in given.items() if k in ("src", "href") and not v.startswith("#")
+        ]
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report")
+    rows = [f"{EVIL[i:]}{'ab'[i % 2]}\t{'ba'[i % 2]}{EVIL[: i + 1]}" for i in range(5)]
+    (path / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    (path / "counts.csv").write_text("cat,dog\n0,2\n3,1\n1,4\n2,0\n")
+    return path
+
+
+@pytest.fixture
+def page(folder, run):
+    pairs, out = folder / "pairs.tsv", folder / "report.html"
+    if not out.exists():
+        model, arrays, lines = folder / "model.npz", folder / "g.npz", folder / "lines.jsonl"
+        fitted = folder / "grm.npz"
+        assert run("train", pairs, "--epochs", 2, "--l2", 9, "-o", model)[0] == 0
+        code, text, _ = run("grad", pairs, "--order", 1, "-o", arrays)
+        lines.write_text(text)
+        assert code == 0
+        code, text, _ = run("evaluate", model, pairs)
+        (folder / "evaluate.json").write_text(text)
+        assert run("grm", "fit", folder / "counts.csv", "--alpha", 0.1, "-o", fitted)[0] == 0
+        code, text, err = run(
+            "report", model, lines, arrays, folder / "evaluate.json", fitted, "--pairs", pairs,
+            "-o", out,
+        )  # fmt: skip
+        assert (code, err) == (0, "")
+        assert text == f"wrote {out}\n"
+    return out
+
+
+def test_the_page(page):
+    text = page.read_text()
+    for part in ("learning_rate", "1-gram", "mean objective", "accuracy", "worst pairs", "alpha"):
+        assert part in text
+    assert "<svg" in text
+    links = Links()
+    links.feed(text)
+    assert not links.open
+    assert all(link.startswith("data:") for link in links.loaded)
+    assert "default-src 'none'" in text
+    assert "<b>&'" not in text
+    assert "&lt;b&gt;&amp;&#x27;" in text
+
+
+CHECKS = """<script>
+const box = [...document.querySelectorAll("section.table")].find(b => b.textContent.includes("1-gram"));
+const body = box.querySelector("tbody"), head = box.querySelectorAll("th")[1];
+const column = () => [...body.rows].map(row => parseFloat(row.cells[1].textContent));
+const sorted = (values, sign) => values.every((v, i) => !i || sign * (v - values[i - 1]) >= 0);
+head.firstChild.click();
+let found = "rising " + sorted(column(), 1);
+head.firstChild.click();
+found += " falling " + sorted(column(), -1);
+const input = box.querySelector("input");
+input.value = "&";
+input.dispatchEvent(new Event("input"));
+found += " shown " + [...body.rows].filter(row => !row.hidden).length;
+document.title = found;
+</script></body>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_the_page_in_a_browser(page, tmp_path):
+    probed = tmp_path / "probed.html"
+    probed.write_text(page.read_text().replace("</body>", CHECKS))
+    command = [
+        "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", probed.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert "CONSOLE" not in done.stderr
+    title = re.search(r"<title>(.*?)</title>", done.stdout)[1]
+    assert title == "rising true falling true shown 1"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "has no lines"),
+        ("no json\n", ":1: no JSON"),
+        ("[1]\n", ":1: no JSON object"),
+        ("PK not an archive", "PK"),
+    ],
+)
+def test_what_is_no_run(run, tmp_path, text, said):
+    path = tmp_path / "PK.jsonl"
+    path.write_text(text)
+    code, _, err = run("report", path, "-o", tmp_path / "r.html")
+    assert code == 1
+    assert said in err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_pairs_need_a_model(run, folder, tmp_path):
+    (tmp_path / "e.json").write_text('{"accuracy": 1.0, "loss": null}\n')
+    options = ("report", tmp_path / "e.json", "-o", tmp_path / "r.html")
+    assert run(*options)[0] == 0
+    code, _, err = run(*options, "--pairs", folder / "pairs.tsv")
+    assert code == 2
+    assert "--pairs has no effect without a model of fstgrad train" in err
