@@ -340,3 +340,16 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
         (tmp_path / "x.tsv").write_text("\n".join(lines))
         with pytest.raises(fg.FstgradError, match=said.replace("'a -> z from", "'")):
             with_costs(loss, tmp_path / "x.tsv")
+
+
+def test_a_wrong_class_of_a_table_gets_near_names_of_its_state(tmp_path):
+    loss, path = fg.EditDistance(ABC), tmp_path / "x.tsv"
+    fg.fit_costs(loss, [("ab", "b"), ("a", "ba")] * 3, held_out=0.0).write(path)
+    lines = path.read_text().splitlines()
+    fields = lines[2].split("\t")
+    lines[2] = "\t".join([*fields[:2], fields[2] + "x", *fields[3:]])
+    path.write_text("\n".join(lines))
+    with pytest.raises(fg.FstgradError, match="did you mean") as caught:
+        with_costs(loss, path)
+    assert "another grammar" not in str(caught.value)
+    assert fields[2] in str(caught.value).split("did you mean")[1]
