@@ -76,7 +76,8 @@ def test_the_page(page):
 
 
 CHECKS = """<script>
-const box = [...document.querySelectorAll("section.table")].find(b => b.textContent.includes("1-gram"));
+const boxes = [...document.querySelectorAll("section.table")];
+const box = boxes.find(b => b.textContent.includes("1-gram"));
 const body = box.querySelector("tbody"), head = box.querySelectorAll("th")[1];
 const column = () => [...body.rows].map(row => parseFloat(row.cells[1].textContent));
 const sorted = (values, sign) => values.every((v, i) => !i || sign * (v - values[i - 1]) >= 0);
