@@ -1,7 +1,11 @@
+import os
+import pathlib
+
 import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.losses.cache import AutomatonCache
 from tests.oracles import strings as oracle
 
 ABC = fg.Alphabet("abc")
@@ -194,3 +198,31 @@ def test_other_objectives_are_those_of_the_scores(kind):
         fg.PairObjective(features, None, kind)
     model = fg.SequenceModel("edit", objective=kind, order=1, epochs=2, proposal="band", seconds=2)
     assert model.fit(["abc", "ca"], ["xyz", "zx"]).coef_.shape[0] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_memory_stays_flat_over_auto_pairs():
+    """Exact and sampled pairs in turn: once the cache is full, nothing more is kept."""
+
+    def resident():
+        pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    rng, abc = np.random.default_rng(0), fg.Alphabet("abcdef")
+    w, out = rng.normal(size=(6, 6)), np.zeros((6, 6))
+    objective = fg.PairObjective(
+        fg.QGramCounts(abc, 2),
+        fg.EditDistance(abc),
+        method="auto",
+        seconds=0.005,
+        cache=AutomatonCache(2**22),
+    )
+    methods, half = set(), 0
+    for i in range(800):
+        y = rng.integers(6, size=int(rng.integers(4, 16)))
+        methods.add(objective.pair(w, "x", y, out=out).method)
+        if i == 399:
+            half = resident()
+    assert methods == {"exact", "sampled"}
+    assert resident() - half < 8 * 2**20
