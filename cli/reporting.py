@@ -141,6 +141,9 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
     model, reading, tags = open_model(run)
     settings = {"symbols of y": len(model.alphabet_), "weights": model.coef_.size}
     settings |= {name: value for name, value in model.get_params().items() if name != "alphabet"}
+    choice = model.about_.get("choice")
+    if isinstance(choice, dict):  # the loss that `train` was given, and its parameters
+        settings |= {name: value for name, value in choice.items() if value is not None}
     page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
     if model.history_:
         _add_curves(page, model)
