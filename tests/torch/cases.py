@@ -12,6 +12,7 @@ GOLD = torch.tensor([[0, 1, 2, -100], [2, -100, 1, 0]])
 WRITTEN = torch.tensor([[1, 2], [1, -100]])  # what CTC paths collapse to; 0 is the blank
 HYPOTHESES = torch.tensor([[[0, 1, 2], [0, 1, -100]], [[2, 1, -100], [-100, -100, -100]]])
 HEADS = torch.tensor([[0, 1, 2], [2, 0, -100]])
+KNOWN = torch.tensor([[0, -1, 2], [-1, 0, -1]])
 FEATURES = torch.linspace(-1, 1, 2 * 4 * 4 * 2).reshape(2, 4, 4, 2)
 COSTS = torch.linspace(0, 1, 2 * 4 * 4).reshape(2, 4, 4)
 GRAPH = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), np.array([[0, 1], [1, 2]]))
@@ -26,6 +27,18 @@ SIZES = [lattice.num_arcs for lattice in LATTICES]
 
 def arcs(scores):
     return [row[:size] for row, size in zip(scores, SIZES, strict=True)]
+
+
+class Function(torch.nn.Module):
+    """A function of fstgrad.torch that has no module, by name, so that it can be pickled."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def forward(self, *given, **named):
+        """Return what the function returns."""
+        return getattr(fgt, self.name)(*given, **named)
 
 
 # name: the shapes of the scores, the module, how it is called on the scores
@@ -72,6 +85,14 @@ MODULES = {
                       lambda m, n, e: m(n, e, LABELS)),
     "MRFLoss bp": ([(2, 3, 2), (2, 2)], lambda: fgt.MRFLoss(GRAPH, method="bp"),
                    lambda m, n, e: m(n, e, LABELS)),
+    "spanning_tree_log_partition": (
+        [(2, 4, 4)], lambda: Function("spanning_tree_log_partition"),
+        lambda m, s: m(s, single_root=True).mean()),
+    "spanning_tree_partial_nll": (
+        [(2, 4, 4)], lambda: Function("spanning_tree_partial_nll"),
+        lambda m, s: m(s, KNOWN, single_root=True).mean()),
+    "mrf_log_partition": ([(2, 3, 2), (2, 2)], lambda: Function("mrf_log_partition"),
+                          lambda m, n, e: m(n, e, GRAPH).mean()),
 }  # fmt: skip
 
 
