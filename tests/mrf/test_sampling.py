@@ -259,3 +259,13 @@ def test_colour_tables_equal_the_general_kernel(labels, shared, scale):
             sites = np.flatnonzero(model.graph.colour == k)
             gibbs_sites(0, len(sites), sites, 5, 120 * sweep, model.pieces, labels_now)
         np.testing.assert_array_equal(chain.labels, labels_now)
+
+
+def test_errors_of_independent_draws_are_those_of_a_share():
+    """Without edges a sweep of all nodes is an independent draw: sqrt(p (1 - p) / draws)."""
+    rng = np.random.default_rng(3)
+    model = fg.PairwiseMRF(rng.normal(size=(60, 2)), np.zeros((0, 2, 2)), np.empty((0, 2), int))
+    found = model.infer("chromatic", samples=2000, chains=2, burn_in=1, rng=0)
+    p = found.node
+    ratio = found.standard_error / np.sqrt(p * (1 - p) / 4000)
+    assert 0.85 < ratio.mean() < 1.25
