@@ -1,11 +1,12 @@
 """The rows that a model learns from or answers: x, side symbols, y."""
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
 from fstgrad.alphabet import EPSILON
-from fstgrad.cli.options import Reading
+from fstgrad.cli.options import ModelReading, Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Row, located, read_table, tokenize
 from fstgrad.training.templates import Tagged
@@ -24,7 +25,8 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
     for row in read_table(path, named_columns(("x", "y"), tags)):
         with located(row):
             texts = columns_of(row, ("x", "y"), tags)
-            example = read_input(texts, reading), tokenize(texts["y"], reading.tokens_y)
+            y = decomposed(texts["y"], reading)
+            example = read_input(texts, reading), tokenize(y, reading.tokens_y)
             if not example[1]:
                 raise InvalidInputError("y is empty; give at least one symbol")
         yield example
@@ -69,7 +71,19 @@ def read_input(texts: dict[str, str], reading: Reading) -> Any:
 
     Tags are separated by white space or by one of ; | , in their column.
     """
-    symbols = tokenize(texts["x"], reading.tokens_x)
+    symbols = tokenize(decomposed(texts["x"], reading), reading.tokens_x)
     if "tags" not in texts:
         return symbols
     return Tagged(symbols, tuple(tag for tag in re.split(r"[\s;|,]+", texts["tags"]) if tag))
+
+
+def decomposed(text: str, reading: Reading) -> str:
+    """Return a text as a model reads it: in canonical characters, where it asks for them."""
+    if isinstance(reading, ModelReading) and reading.decompose is not None:
+        return unicodedata.normalize("NFD", text)
+    return text
+
+
+def composed(text: str, reading: ModelReading) -> str:
+    """Return what a model writes, put together again."""
+    return text if reading.decompose is None else unicodedata.normalize("NFC", text)

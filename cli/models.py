@@ -15,7 +15,7 @@ from fstgrad.cli.effects import without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.loss_options import MODEL_LOSS, LossChoice
 from fstgrad.cli.losses import LOSSES, build_loss
-from fstgrad.cli.options import Reading
+from fstgrad.cli.options import ModelReading, Reading
 from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES
 from fstgrad.grammars.loading import MOST_BYTES
@@ -33,7 +33,7 @@ _NUMBERS = {
 
 
 def about(
-    choice: LossChoice, reading: Reading, tags: int | None, alphabet: Alphabet
+    choice: LossChoice, reading: ModelReading, tags: int | None, alphabet: Alphabet
 ) -> dict[str, Any]:
     """Return what a model file says of its loss and its reading: names and numbers."""
     if isinstance(choice.matrix, str):
@@ -46,14 +46,15 @@ def about(
             substitute_cost=1.0 if choice.substitute_cost is None else choice.substitute_cost,
         )
         choice = dataclasses.replace(choice, confusion=costs.tolist(), substitute_cost=None)
-    tokens = {"tokens_x": reading.tokens_x, "tokens_y": reading.tokens_y, "tags": tags}
-    found: dict[str, Any] = {"choice": dataclasses.asdict(choice), "reading": tokens}
+    names = ("tokens_x", "tokens_y", "decompose")
+    read = {"tags": tags, **{name: getattr(reading, name) for name in names}}
+    found: dict[str, Any] = {"choice": dataclasses.asdict(choice), "reading": read}
     if choice.loss.endswith(RULES):
         found["rules"] = pathlib.Path(choice.loss).read_text(encoding="utf-8")
     return found
 
 
-def open_model(path: str) -> tuple[SequenceModel, Reading, int | None]:
+def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
     """Return a model that `train` wrote, how it reads a file, and the column of the tags.
 
     Its loss is `model_loss`.
@@ -72,7 +73,10 @@ def open_model(path: str) -> tuple[SequenceModel, Reading, int | None]:
     if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
         raise InvalidInputError(f"{path}: its column of tags is {shown(tags)}")
     tokens_x, tokens_y = cast(list[Tokens], tokens)
-    return model, Reading(tokens_x, tokens_y, None), tags
+    decompose = found.get("decompose")
+    if decompose not in (None, "nfd"):
+        raise InvalidInputError(f"{path}: its decomposition is {shown(decompose)}")
+    return model, ModelReading(tokens_x, tokens_y, None, decompose), tags
 
 
 def model_loss(path: str, model: SequenceModel, choice: LossChoice) -> Loss | None:

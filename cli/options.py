@@ -41,6 +41,13 @@ class Reading:
 
 
 @dataclasses.dataclass(frozen=True)
+class ModelReading(Reading):
+    """How the pairs of a model become symbols: `decompose` is the form their texts are taken in."""
+
+    decompose: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Compilation:
     """How a loss becomes an automaton."""
 

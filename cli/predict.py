@@ -1,14 +1,17 @@
 """`fstgrad predict`: the outputs of a trained model, line by line."""
 
+from typing import Any
+
 import click
 
 from fstgrad.cli.border import COUNT, Input
-from fstgrad.cli.examples import columns_of, read_input
+from fstgrad.cli.examples import columns_of, composed, read_input
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.loss_options import FILE
 from fstgrad.cli.models import open_model
 from fstgrad.cli.text import echo
 from fstgrad.io import located, read_rows
+from fstgrad.training.sequence import SequenceModel
 
 
 @click.command(cls=Command)
@@ -32,11 +35,16 @@ def predict(model: str, input: str, nbest: int | None) -> None:
         with located(row):
             texts = columns_of(row, ("x",), tags and min(tags, 2))  # y is not there to be counted
             x = read_input(texts, reading)
-            best = fitted.predict_nbest([x], nbest or 1)[0] if len(x) else []
+            best = _best(fitted, x, nbest) if len(x) else []
         if not best:
             echo("")
         for y, probability in best:
-            columns = [*texts.values(), separator.join(y)]
+            columns = [*texts.values(), composed(separator.join(y), reading)]
             if nbest is not None:
                 columns.append(f"{probability:.6f}")
             echo("\t".join(columns))
+
+
+def _best(fitted: SequenceModel, x: Any, nbest: int | None) -> list[tuple[Any, float]]:
+    """Return outputs with log p; without a number of them the best one alone."""
+    return [(fitted.predict([x])[0], 0.0)] if nbest is None else fitted.predict_nbest([x], nbest)[0]

@@ -7,15 +7,16 @@ from typing import Any, Literal
 import click
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Output, whole
+from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Input, Output, whole
 from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
 from fstgrad.cli.losses import build_loss
-from fstgrad.cli.models import about, columns
+from fstgrad.cli.models import about, columns, open_model
 from fstgrad.cli.options import (
     Estimation,
+    ModelReading,
     Reading,
     cache_memory_option,
     cap_options,
@@ -27,10 +28,12 @@ from fstgrad.cli.pairs import tell_alphabet
 from fstgrad.cli.text import echo
 from fstgrad.io import read_alphabet
 from fstgrad.training.curves import check_name, write_curves
-from fstgrad.training.objective import KINDS
 from fstgrad.training.optimizers import OPTIMIZERS
+from fstgrad.training.recipes import OBJECTIVES
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.trainer import Epoch
+
+CAP = 3.0  # nats: of the edit distance, where nothing else is said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Model:
     window: int
     span: int
     min_count: int
-    l2: float
+    l2: float | None
     cap: float | Literal["auto"] | None
     tolerance: float
     max_states: int
@@ -54,10 +57,11 @@ class Training:
     """Settings of `SequenceModel` under the same names."""
 
     optimizer: str
-    epochs: int
+    epochs: int | None
     batch_size: int
-    learning_rate: float
-    patience: int | None
+    learning_rate: float | None
+    patience: int
+    held_out: float
 
 
 def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator:
@@ -68,9 +72,7 @@ def _number(name: str, default: float, text: str, kind: Any = None) -> Decorator
 model_options = group(
     "model",
     Model,
-    click.option(
-        "--objective", type=click.Choice(KINDS), default="softmax-margin", show_default=True
-    ),
+    click.option("--objective", type=click.Choice(OBJECTIVES), default="crf", show_default=True),
     click.option(
         "--alignment",
         type=click.Choice(["auto", "em", "given", "none"]),
@@ -85,7 +87,12 @@ model_options = group(
     _number("--window", 3, "Symbols of x on each side of the centre.", whole(0)),
     _number("--span", 3, "The longest span of x that is a feature."),
     _number("--min-count", 1, "Leave out features of x that are rarer."),
-    _number("--l2", 1e-4, "Weight of |w|^2 / 2 against the mean of the pairs.", NOT_NEGATIVE),
+    click.option(
+        "--l2",
+        type=NOT_NEGATIVE,
+        help="Weight of |w|^2 / 2 against the mean of the pairs.  [default: 1e-4 for risk, else "
+        "3e-4]",
+    ),
     *cap_options,
     _number("--max-states", 2_000_000, "Fail beyond this many states."),
     heading="Model",
@@ -95,10 +102,25 @@ training_options = group(
     "training",
     Training,
     click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="adam", show_default=True),
-    _number("--epochs", 10, "Passes over the pairs; iterations of lbfgs."),
-    _number("--batch-size", 64, "Pairs in one step of adam and sgd."),
-    _number("--learning-rate", 0.05, "Of adam and sgd.", POSITIVE),
-    click.option("--patience", type=COUNT, help="Stop after so many epochs without a gain."),
+    click.option(
+        "--epochs",
+        type=COUNT,
+        help="Passes over the pairs; iterations of lbfgs.  [default: 10 for risk, else 20]",
+    ),
+    _number("--batch-size", 16, "Pairs in one step of adam and sgd."),
+    click.option(
+        "--learning-rate",
+        type=POSITIVE,
+        help="Of adam and sgd, at the start.  [default: 0.03 for risk, else 0.1]",
+    ),
+    _number("--patience", 5, "Stop after so many epochs without a gain on the validation pairs."),
+    click.option(
+        "--held-out",
+        type=click.FloatRange(0, 1, max_open=True),
+        default=0.1,
+        show_default=True,
+        help="Without --validation: this share of the pairs validates, from 50 pairs on.",
+    ),
     heading="Training",
 )
 
@@ -125,13 +147,25 @@ training_options = group(
     help="Draw learning curves; the numbers go to FILE.json.",
 )
 @_number("--jobs", 1, "Processes.  The weights are the same for every number.")
-@cache_memory_option(4096)
+@cache_memory_option(1024)
 @click.option("--resume", is_flag=True, help="Go on from OUTPUT.checkpoint if it is there.")
 @click.option(
     "--tags",
     type=COUNT,
     metavar="COLUMN",
     help="The column of side symbols, such as the features of an inflected form.",
+)
+@click.option(
+    "--decompose",
+    type=click.Choice(["nfd"]),
+    help="Take texts apart into canonical characters, such as Korean syllables into their letters; "
+    "predictions are put together again.",
+)
+@click.option(
+    "--warm-start",
+    type=Input(),
+    metavar="MODEL",
+    help="Go on from the weights and features of a model that was trained on the same pairs.",
 )
 def train(
     pairs: str,
@@ -147,14 +181,19 @@ def train(
     cache_memory: int,
     resume: bool,
     tags: int | None,
+    decompose: str | None,
+    warm_start: str | None,
 ) -> None:
     """Train a sequence model and write it to a file.
 
     PAIRS is TSV, CSV with a header or FASTA of x and y, with --tags also of a column of side
     symbols.  Where x and y differ in length, they are aligned first, and outputs have any length.
-    One line for each epoch goes to standard error.
+    Margins and risks take min(loss, 3) for the edit distance and --method auto for other losses,
+    unless --cap or --method is given.  One line for each epoch goes to standard error.
     """
     _check_effects(model, training, choice, estimation, validation)
+    model, estimation = _bounded(model, estimation, choice)
+    reading = ModelReading(**dataclasses.asdict(reading), decompose=decompose)
     if curves is not None:
         check_name(curves)
     read = list(examples(pairs, reading, tags))
@@ -175,13 +214,35 @@ def train(
         callbacks=(_show,),
         checkpoint=str(checkpoint),
     )
-    held_out = None if validation is None else columns(validation, reading, tags)
-    fitted.fit([x for x, _ in read], [y for _, y in read], held_out, resume=resume)
+    if warm_start is not None:
+        _go_on(fitted, warm_start)
+    validating = None if validation is None else columns(validation, reading, tags)
+    fitted.fit([x for x, _ in read], [y for _, y in read], validating, resume=resume)
     fitted.about_ = about(choice, reading, tags, alphabet)
     fitted.save(output)
-    checkpoint.unlink(missing_ok=True)
+    for path in (checkpoint, pathlib.Path(f"{checkpoint}.crf")):
+        path.unlink(missing_ok=True)
     if curves is not None:
         write_curves(fitted.history_, curves)
+
+
+def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[Model, Estimation]:
+    """Return settings under which the losses of long outputs take little memory."""
+    has_loss = model.objective != "crf" and choice.loss != "none"
+    if has_loss and model.cap is None and estimation.method is None:
+        if choice.loss == "edit":
+            return dataclasses.replace(model, cap=CAP), estimation
+        return model, dataclasses.replace(estimation, method="auto")
+    return model, estimation
+
+
+def _go_on(fitted: SequenceModel, path: str) -> None:
+    """Start from a trained model: its weights, features and alphabet."""
+    without_effect(("order", "window", "span", "min_count", "alignment"), "with --warm-start")
+    start, *_ = open_model(path)
+    own = {name: getattr(start, name) for name in ("order", "window", "span", "features")}
+    fitted.set_params(warm_start=True, alignment=start.alignment, **own)
+    fitted.start_from(start)
 
 
 def _check_effects(
@@ -192,8 +253,10 @@ def _check_effects(
     validation: str | None,
 ) -> None:
     """Refuse options that would be ignored."""
-    if validation is None:
-        without_effect(("patience",), "without --validation")
+    if validation is not None:
+        without_effect(("held_out",), "with --validation")
+    elif training.held_out == 0:
+        without_effect(("patience",), "without pairs that validate")
     if training.optimizer == "lbfgs":
         without_effect(("batch_size", "learning_rate"), "with --optimizer lbfgs")
     about_losses = tuple(name for name in OF_LOSSES if name != "seed")  # it shuffles as well

@@ -1,10 +1,13 @@
 """Latent outputs: for each symbol of x the string of y symbols that it gives, found by alignment.
 
-A latent string z has one symbol for each symbol of x between two boundaries, START and END; each
-latent symbol stands for a string of y symbols, often one, sometimes none.  So z is as long as the
-input, whatever the length of y, and a loss of y is a loss of z behind a collapse.
+A latent string z has one symbol for each symbol of x, and one for each of a few slots before and
+behind it, which take prefixes and suffixes.  Each latent symbol stands for a string of y symbols,
+often one, sometimes none.  So z is as long as the input with its slots, whatever the length of y,
+and a loss of y is a loss of z behind a collapse.
 """
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,11 +20,14 @@ from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.training.align import Aligner, per_symbol
-from fstgrad.training.templates import Tagged
+from fstgrad.training.templates import Tagged, symbols_of
 
-START, END = "<s>", "</s>"
-LONGEST = 6  # symbols of y that a boundary may give: a prefix, a suffix
-MOST_SUBSTRINGS = 10**7  # places in all y times the length of the longest string of one symbol
+START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
+LONGEST = 16  # symbols of y before and behind x, more only where a pair asks for them
+SLOTS = 16  # at most, on either side
+COPIES = 5.0  # nats by which the alignment prefers equal symbols at the start
+_SLOT = re.compile(r"</?s\d+>")
+MOST_LINKS = 10**7  # of one pair: places in x and its slots, times those in y
 RARE = 2.0  # expected count below which a string of several symbols is a last resort
 Alignment = Literal["auto", "em", "given"] | None
 Symbols = tuple[str, ...]
@@ -53,13 +59,6 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
             )
 
 
-def padded(x: Any) -> Any:
-    """Return an input between its boundaries."""
-    if isinstance(x, Tagged):
-        return replace(x, symbols=(START, *x.symbols, END))
-    return (START, *x, END)
-
-
 @dataclass(frozen=True)
 class LatentOutputs:
     """The latent symbols of a model: the strings of y symbols that a symbol of x may give.
@@ -68,10 +67,12 @@ class LatentOutputs:
     ----------
     alphabet : Alphabet of y
     strings : tuple of tuples of symbols of y, one for each latent symbol
+    slots : numbers of slots before and behind x
     """
 
     alphabet: Alphabet
     strings: tuple[Symbols, ...]
+    slots: tuple[int, int]
 
     @classmethod
     def fit(
@@ -80,46 +81,39 @@ class LatentOutputs:
         """Return the latent outputs of pairs, and the pairs (padded x, latent z).
 
         The alignment is that of `Aligner` with p(v | u), one symbol of x and up to two of y on a
-        link; the boundaries, and symbols of pairs that would have no alignment, may give more.
+        link; what stands before and behind x goes to the slots letter by letter, the excess to the
+        outermost one.  There are as many slots as 99 percent of the pairs need.  Of the strings of
+        several symbols the most frequent are kept, so that there are at most 4 n + 4 latent symbols
+        for n symbols of y; where a pair has another, its z has the first symbol alone.
 
         Raises
         ------
         InvalidInputError
-            An input has a boundary symbol.
+            An input has a symbol that is the name of a boundary.
         """
-        inputs = [padded(x) for x, _ in pairs]
-        seen = [x.symbols if isinstance(x, Tagged) else x for x in inputs]
-        for i, x in enumerate(seen):
-            if START in x[1:-1] or END in x[1:-1]:
+        for i, (x, _) in enumerate(pairs):
+            if any(_SLOT.fullmatch(symbol) for symbol in symbols_of(x)):
                 raise InvalidInputError(
-                    f"X[{i}] has the symbol {START!r} or {END!r}, which marks the boundaries of an "
+                    f"X[{i}] has a symbol like <s1> or </s1>, which marks the slots of an "
                     "alignment; rename it"
                 )
-        spare = max((len(y) - 2 * (len(x) - 2) for x, (_, y) in zip(seen, pairs, strict=True)))
-        longest = max(LONGEST, -(-spare // 2))
-        if longest * sum(len(y) for _, y in pairs) > MOST_SUBSTRINGS:
-            worst = max(range(len(pairs)), key=lambda i: len(pairs[i][1]) - 2 * len(seen[i]))
-            raise InvalidInputError(
-                f"pair {worst} has {len(seen[worst]) - 2} symbols of x and {len(pairs[worst][1])} "
-                "of y, too many more to align with the other pairs; leave it out, or give "
-                "alignment='none'"
-            )
-        aligner = Aligner(
-            1,
-            2,
-            empty_x=False,
-            normalization="conditional",
-            longest={START: longest, END: longest},
-        )
-        cut = [(x, y) for x, (_, y) in zip(seen, pairs, strict=True)]
-        aligner.fit(cut).discourage(RARE)
-        found = [tuple(per_symbol(pair.links)) for pair in aligner.align_all(cut)]
-        strings = sorted({string for z in found for string in z} | {()})
-        latent = cls(alphabet, tuple(strings))
+        found = _aligned([(tuple(symbols_of(x)), tuple(y)) for x, y in pairs])
+        slots = _slots([z[0] for z in found]), _slots([z[-1] for z in found])
+        spread = [(*_before(z[0], slots[0]), *z[1:-1], *_behind(z[-1], slots[1])) for z in found]
+        kept = _kept(spread, 4 * (len(alphabet) + 1))
+        spread = [tuple(string if string in kept else string[:1] for string in z) for z in spread]
+        strings = sorted({string for z in spread for string in z} | {()})
+        latent = cls(alphabet, tuple(strings), slots)
         names = dict(zip(strings, latent.symbols, strict=True))
         return latent, [
-            (x, tuple(names[string] for string in z)) for x, z in zip(inputs, found, strict=True)
+            (latent.padded(x), tuple(names[string] for string in z))
+            for (x, _), z in zip(pairs, spread, strict=True)
         ]
+
+    def padded(self, x: Any) -> Any:
+        """Return an input between its slots."""
+        symbols = _between(tuple(symbols_of(x)), *self.slots)
+        return replace(x, symbols=symbols) if isinstance(x, Tagged) else symbols
 
     @cached_property
     def symbols(self) -> Alphabet:
@@ -148,3 +142,62 @@ class LatentOutputs:
             y = self.read(z)
             total[y] = float(np.logaddexp(total.get(y, -np.inf), p))
         return sorted(total.items(), key=lambda item: -item[1])[:k]
+
+
+def _between(x: Symbols, before: int, behind: int) -> Symbols:
+    """Return x between slots, numbered from x outward."""
+    left = (f"{START[:-1]}{k}>" for k in range(before, 0, -1))
+    return (*left, *x, *(f"{END[:-1]}{k}>" for k in range(1, behind + 1)))
+
+
+def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
+    """Return for each pair what stands before x, what each symbol of x gives, and what is behind.
+
+    Symbols of y beside x are drawn one by one: a string of them costs as much as its symbols, so
+    that no pair is explained by leaving out all of x.
+    """
+    beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
+    cut = [(_between(x, k, k), y) for (x, y), k in zip(pairs, beside, strict=True)]
+    for i, (x, y) in enumerate(pairs):
+        if (len(x) + 2 * beside[i]) * len(y) > MOST_LINKS:
+            raise InvalidInputError(
+                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many more to align with "
+                "the other pairs; leave it out, or give alignment='none'"
+            )
+    slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
+    aligner = Aligner(
+        1, 2, empty_x=False, normalization="conditional", longest=slots, copies=COPIES
+    )
+    aligner.fit(cut).discourage(RARE)
+    found = []
+    for pair, k in zip(aligner.align_all(cut), beside, strict=True):
+        z = per_symbol(pair.links)
+        found.append([sum(z[:k], ()), *z[k : len(z) - k], sum(z[len(z) - k :], ())])
+    return found
+
+
+def _kept(found: Sequence[Sequence[Symbols]], most: int) -> set[Symbols]:
+    """Return the strings of up to one symbol, and the most frequent others: `most` in all."""
+    counts = Counter(string for z in found for string in z)
+    single = {string for z in found for part in z for string in ((), part[:1])}
+    several = [string for string, _ in counts.most_common() if len(string) > 1]
+    return single | set(several[: max(0, most - len(single))])
+
+
+def _slots(strings: Sequence[Symbols]) -> int:
+    """Return how many slots 99 percent of the strings need, one at least."""
+    needed = np.quantile([len(string) for string in strings], 0.99, method="higher")
+    return int(min(max(needed, 1), SLOTS))
+
+
+def _before(string: Symbols, slots: int) -> tuple[Symbols, ...]:
+    """Return a string in its slots, ending in the last one; the first has what is too long."""
+    own = [(symbol,) for symbol in string[max(0, len(string) - slots + 1) :]]
+    rest = string[: max(0, len(string) - slots + 1)]
+    return (*((),) * (slots - 1 - len(own)), rest, *own)
+
+
+def _behind(string: Symbols, slots: int) -> tuple[Symbols, ...]:
+    """Return a string in its slots, from the first one on; the last has what is too long."""
+    own = [(symbol,) for symbol in string[: slots - 1]]
+    return (*own, *((),) * (slots - 1 - len(own)), string[slots - 1 :])

@@ -18,15 +18,16 @@ from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
 from fstgrad.training.data import Sequences, made_loss, paired
 from fstgrad.training.estimator import Estimator
-from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent, padded
+from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import Evaluation
-from fstgrad.training.objective import Kind, Method, PairObjective
+from fstgrad.training.objective import Method, PairObjective
 from fstgrad.training.optimizers import Optimizer
 from fstgrad.training.predictions import best
+from fstgrad.training.recipes import Objective, fit_in_turn, settings_of, split
 from fstgrad.training.template_features import Pairs, TemplateFeatures
 from fstgrad.training.templates import Template, Window, as_input
-from fstgrad.training.trainer import Callback, Settings, State, Trainer
+from fstgrad.training.trainer import Callback, State, Trainer
 from fstgrad.training.vocabulary import Vocabulary
 
 
@@ -51,26 +52,27 @@ class SequenceModel(Estimator):
         length for |x|.  "auto": "given" where all pairs have |x| = |y|, else "em".
     order : int
         q >= 1; the cost of a pair grows with n^q.
-    objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct"}
-    l2 : float
-        In nats, >= 0.
+    objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct", "crf-then-risk"}
+        The last one fits by likelihood and goes on with risk.
+    l2, epochs, learning_rate : optional
+        Left out, those of the objective: 3e-4, 20 and 0.1; of risk 1e-4, 10 and 0.03.  l2 is in
+        nats; epochs are passes over the pairs, or iterations of "lbfgs"; the rate is that of the
+        start and falls linearly to zero over the steps of "adam" and "sgd".
     window, span, min_count : int
         Of the template, and how often a name occurs at least in the training inputs.
     alphabet : Alphabet, optional
         Of y; the symbols of the training targets if left out.
     optimizer : {"adam", "sgd", "lbfgs"}
         "lbfgs" takes all pairs in each step; its memory is cleared every 20 iterations.
-    epochs : int
-        Passes over the pairs; iterations of "lbfgs".
     batch_size : int
         Pairs in a step of "adam" and "sgd", beyond 64 in whole chunks of 64.  The pairs are put
         into batches once; the order of the batches is drawn in every epoch.
-    learning_rate : float
-        At the start; it falls linearly to zero over the steps of "adam" and "sgd".
     seed : int >= 0
         Of the shuffling, and of the "sampled" method.
     patience : int, optional
         Stop after so many epochs without a better error rate on the validation pairs.
+    held_out : float
+        The share of the pairs that validate where no others are given, from 50 pairs on.
     cap, tolerance, method, samples, proposal, seconds, max_states
         As in `PairObjective`.
     n_jobs : int
@@ -108,8 +110,8 @@ class SequenceModel(Estimator):
         loss: str | Loss | Callable[[Alphabet], Loss] | None = "edit",
         features: Literal["unaligned", "aligned"] | Template = "unaligned",
         order: int = 2,
-        objective: Kind = "softmax-margin",
-        l2: float = 1e-4,
+        objective: Objective = "softmax-margin",
+        l2: float | None = None,
         *,
         alignment: Alignment = None,
         window: int = 3,
@@ -117,11 +119,12 @@ class SequenceModel(Estimator):
         min_count: int = 1,
         alphabet: Alphabet | None = None,
         optimizer: Optimizer = "adam",
-        epochs: int = 10,
-        batch_size: int = 64,
-        learning_rate: float = 0.05,
+        epochs: int | None = None,
+        batch_size: int = 16,
+        learning_rate: float | None = None,
         seed: int = 0,
         patience: int | None = None,
+        held_out: float = 0.0,
         cap: float | Literal["auto"] | None = None,
         tolerance: float = TOLERANCE,
         method: Method | None = None,
@@ -151,6 +154,7 @@ class SequenceModel(Estimator):
         self.learning_rate = learning_rate
         self.seed = seed
         self.patience = patience
+        self.held_out = held_out
         self.cap = cap
         self.tolerance = tolerance
         self.method = method
@@ -188,8 +192,12 @@ class SequenceModel(Estimator):
         InvalidInputError
             There are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
-        pairs = paired(X, Y)
-        settings = self._training()
+        if validation is None:
+            (X, Y), validation = split(X, Y, self.held_out, self.seed)
+        if self.objective == "crf-then-risk":
+            fit_in_turn(self, X, Y, validation, resume)
+            return self
+        pairs, settings = paired(X, Y), settings_of(self)
         start, pairs = self._prepare_start(pairs, Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
@@ -267,6 +275,11 @@ class SequenceModel(Estimator):
             return {symbol: i for i, symbol in enumerate(self.alphabet_.symbols)}
         return {}
 
+    def start_from(self, other: "SequenceModel") -> None:
+        """Take the weights, the features and the alphabet of a trained model, for `warm_start`."""
+        for name in ("coef_", "features_", "alphabet_", "latent_"):
+            setattr(self, name, getattr(other, name))
+
     def _prepare_start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY]]:
         """Make the loss and the features; return the weights to start from, and aligned pairs."""
         goes_on = self.warm_start and hasattr(self, "coef_")
@@ -305,7 +318,7 @@ class SequenceModel(Estimator):
         read = as_input(x)
         if self.latent_ is None:
             return read, self.lengths_(len(read))
-        return padded(read), len(read) + 2
+        return self.latent_.padded(read), len(read) + sum(self.latent_.slots)
 
     def predict(self, X: Sequences) -> list[Any]:
         """Return the most probable y of every x: str where the targets were, else lists.
@@ -369,17 +382,6 @@ class SequenceModel(Estimator):
         """
         model: SequenceModel = storage.load(cls, path, given)
         return model
-
-    def _training(self) -> Settings:
-        return Settings(
-            self.optimizer,
-            self.epochs,
-            self.batch_size,
-            self.learning_rate,
-            self.l2,
-            self.seed,
-            self.patience,
-        )
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
         targets = [tuple(y) for y in Y]

@@ -14,7 +14,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
-from fstgrad.training.latent import LatentOutputs
+from fstgrad.training.latent import SLOTS, LatentOutputs
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.template_features import Pairs
 from fstgrad.training.templates import Template, Window
@@ -37,14 +37,16 @@ _ARRAYS = {
 }
 _TEXT: dict[str, type | tuple[type, ...]] = {
     "format": str, "settings": dict, "own": list, "about": dict, "symbols": list, "names": list,
-    "digits": list, "sides": list,
-    "joined": bool, "latent": (list, type(None)), "ratio": (int, float), "history": list,
+    "digits": list, "sides": list, "joined": bool, "slots": list, "latent": (list, type(None)),
+    "ratio": (int, float), "history": list,
 }  # fmt: skip
 _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "loss": (str, type(None)), "features": (str, type(None)), "order": int, "objective": str,
     "alignment": (str, type(None)),
-    "l2": (int, float), "window": int, "span": int, "min_count": int, "alphabet": type(None),
-    "optimizer": str, "epochs": int, "batch_size": int, "learning_rate": (int, float), "seed": int,
+    "l2": (int, float, type(None)), "held_out": (int, float),
+    "window": int, "span": int, "min_count": int, "alphabet": type(None),
+    "optimizer": str, "epochs": (int, type(None)), "batch_size": int,
+    "learning_rate": (int, float, type(None)), "seed": int,
     "patience": (int, type(None)), "cap": (int, float, str, type(None)),
     "tolerance": (int, float), "method": (str, type(None)), "samples": int, "max_states": int,
     "proposal": str, "seconds": (int, float),
@@ -66,6 +68,7 @@ def save(model: Any, path: Path) -> None:
         **_vocabulary_text(vocabulary),
         "joined": model.joined_,
         "latent": None if model.latent_ is None else model.latent_.strings,
+        "slots": [0, 0] if model.latent_ is None else model.latent_.slots,
         "ratio": model.lengths_.ratio,
         "history": [asdict(epoch) for epoch in model.history_],
     }
@@ -111,7 +114,7 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
         )
     with _blamed_on(path):
         model = kind(**{**text["settings"], **given, "alphabet": alphabet})
-        latent = _latent(text["latent"], alphabet)
+        latent = _latent(text["latent"], text["slots"], alphabet)
         outputs = alphabet if latent is None else latent.symbols
         vocabulary = _vocabulary(text, arrays, model.template())
         pairs = _pairs(arrays, len(vocabulary), len(outputs))
@@ -145,14 +148,18 @@ def _check(text: dict[str, Any]) -> None:
         json_object(json.dumps({name: value}), {name: _SETTINGS[name]})
 
 
-def _latent(strings: list[Any] | None, alphabet: Alphabet) -> LatentOutputs | None:
+def _latent(
+    strings: list[Any] | None, slots: list[Any], alphabet: Alphabet
+) -> LatentOutputs | None:
     """Return the latent outputs of a file: strings of symbols of the alphabet."""
     if strings is None:
         return None
     for string in strings:
         if not isinstance(string, list) or not all(symbol in alphabet for symbol in string):
             raise InvalidInputError(f"latent has {shown(string)}, no list of symbols of y")
-    return LatentOutputs(alphabet, tuple(tuple(string) for string in strings))
+    if len(slots) != 2 or any(type(slot) is not int or not 0 <= slot <= SLOTS for slot in slots):
+        raise InvalidInputError(f"slots is {shown(slots)}, not two numbers up to {SLOTS}")
+    return LatentOutputs(alphabet, tuple(tuple(string) for string in strings), (slots[0], slots[1]))
 
 
 def _strings(text: dict[str, Any], name: str) -> list[str]:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 
 import numpy as np
 import pytest
@@ -41,8 +42,9 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     pytest.importorskip("matplotlib")
     model, curves = tmp_path / "model", tmp_path / "curves.svg"
     code, out, err = run(
-        "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--curves", curves
-    )
+        "train", pairs, *OPTIONS, "-o", model, "--validation", pairs, "--curves", curves,
+        "--epochs", 10, "--patience", 10,
+    )  # fmt: skip
     assert (code, out) == (0, "")
     assert len(err.splitlines()) == 11
     assert "alphabet: 3 symbols of the data" in err
@@ -106,8 +108,9 @@ def test_errors_are_one_line(run, tmp_path, text, args, code, message):
 
 def test_caps_that_are_raised_train_as_the_whole_loss_does(run, pairs, tmp_path):
     """Tolerance 0: every value is that of the whole loss, and so are the weights."""
-    options = (*OPTIONS, "--epochs", 2)
-    assert run("train", pairs, *options, "-o", tmp_path / "whole")[0] == 0
+    options = (*OPTIONS, "--epochs", 2, "--objective", "softmax-margin")
+    exact = ("--method", "exact")
+    assert run("train", pairs, *options, *exact, "-o", tmp_path / "whole")[0] == 0
     raised = ("--cap", "auto", "--tolerance", 0)
     assert run("train", pairs, *options, *raised, "-o", tmp_path / "raised")[0] == 0
     whole, raised = (np.load(tmp_path / name)["coef"] for name in ("whole", "raised"))
@@ -295,3 +298,49 @@ def test_errors_by_symbols(run, pairs, tmp_path):
     ):  # fmt: skip
         assert line in found
     assert " for " not in run("evaluate", model, wrong)[2]
+
+
+def test_defaults_hold_out_pairs_and_train_by_likelihood(run, pairs, tmp_path):
+    """Sixty pairs: six validate, and a model with risk behind has the epochs of both."""
+    path, model = tmp_path / "more.tsv", tmp_path / "model"
+    path.write_text(pairs.read_text() + "".join(f"{x}\t{y}\n" for x, y in ROWS[:20]))
+    code, _, err = run("train", path, "--tokens-y", "words", "-o", model)
+    assert (code, "validation" in err) == (0, True)
+    assert json.loads(run("evaluate", model, pairs)[1])["accuracy"] == 1.0
+    args = ("--objective", "crf-then-risk", "--epochs", 2, "--held-out", 0)
+    code, _, err = run("train", path, "--tokens-y", "words", *args, "-o", tmp_path / "both")
+    assert code == 0
+    assert len([line for line in err.splitlines() if line.startswith("epoch ")]) == 4
+    assert "validation" not in err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["both", "model", "more.tsv", "pairs.tsv"]
+    args = ("--held-out", 0.5, "--validation", pairs)
+    assert "has no effect with --validation" in run("train", path, *args, "-o", model)[2]
+
+
+def test_a_model_goes_on_from_another(run, pairs, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    base = ("train", pairs, "--tokens-y", "words", "--window", 1, "--epochs", 3)
+    assert run(*base, "-o", first)[0] == 0
+    go_on = ("train", pairs, "--tokens-y", "words", "--warm-start", first, "--objective", "risk")
+    code, _, err = run(*go_on, "--epochs", 1, "-o", second)
+    assert code == 0
+    assert json.loads(run("compare", first, second, pairs)[1])["pairs"] == 40
+    code, _, err = run(*go_on, "--window", 2, "-o", second)
+    assert (code, "--window has no effect with --warm-start" in err) == (2, True)
+
+
+def test_syllables_are_taken_apart(run, tmp_path):
+    """Korean: each syllable of two letters is one character, and two where it is decomposed."""
+    syllables = [chr(0xAC00 + 588 * i + 28 * j) for i in range(6) for j in range(4)]
+    path, model = tmp_path / "pairs.tsv", tmp_path / "model"
+    letters = {s: unicodedata.normalize("NFD", s) for s in syllables}
+    names = {c: chr(97 + k) for k, c in enumerate(sorted({c for s in letters.values() for c in s}))}
+    latin = {s: "".join(names[c] for c in letters[s]) for s in syllables}
+    new = syllables[5::7]
+    known = [s for s in syllables if s not in new]
+    path.write_text("".join(f"{latin[a]}{latin[b]}\t{a}{b}\n" for a in known for b in known))
+    args = ("--decompose", "nfd", "--window", 0, "--order", 1, "--held-out", 0)
+    assert run("train", path, *args, "-o", model)[0] == 0
+    (tmp_path / "x").write_text("".join(f"{latin[s]}\n" for s in new) + "\n")
+    out = run("predict", model, tmp_path / "x")[1]
+    assert out == "".join(f"{latin[s]}\t{s}\n" for s in new) + "\n"

@@ -159,8 +159,8 @@ def test_a_pair_of_which_one_side_is_far_longer():
     for (_, y), (x, z) in zip(pairs, aligned, strict=True):
         assert len(x) == len(z)
         assert latent.read(latent.symbols.encode(z)) == y
-    with pytest.raises(fg.InvalidInputError, match="marks the boundaries"):
-        LatentOutputs.fit([(("a", "<s>"), ("x",))], fg.Alphabet("xyz"))
+    with pytest.raises(fg.InvalidInputError, match="marks the slots"):
+        LatentOutputs.fit([(("a", "<s2>"), ("x",))], fg.Alphabet("xyz"))
 
 
 def test_settings_are_those_of_scikit_learn():

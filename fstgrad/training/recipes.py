@@ -1,0 +1,81 @@
+"""How models are trained where nothing else is said: settings for each objective, and stages.
+
+The numbers are those with the least word error among a few on letters to phones of three languages,
+misspelt words and inflected forms, 1,000 training pairs each (docs/performance/learning.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import one_of
+from fstgrad.errors import InvalidInputError
+from fstgrad.training.objective import KINDS, Kind
+from fstgrad.training.trainer import Settings
+
+Objective = Kind | Literal["crf-then-risk"]
+OBJECTIVES: tuple[str, ...] = (*KINDS, "crf-then-risk")
+_FEWEST = 50  # pairs of which some are held out
+
+
+class Recipe(NamedTuple):
+    """Settings of Adam for one objective."""
+
+    l2: float
+    learning_rate: float
+    epochs: int
+
+
+RECIPES = {"risk": Recipe(1e-4, 0.03, 10)}
+OTHERS = Recipe(3e-4, 0.1, 20)
+
+
+def settings_of(model: Any) -> Settings:
+    """Return the settings of a model, those of its objective where they are left out."""
+    recipe = RECIPES.get(one_of("objective", model.objective, OBJECTIVES), OTHERS)
+    return Settings(
+        model.optimizer,
+        recipe.epochs if model.epochs is None else model.epochs,
+        model.batch_size,
+        recipe.learning_rate if model.learning_rate is None else model.learning_rate,
+        recipe.l2 if model.l2 is None else model.l2,
+        model.seed,
+        model.patience,
+    )
+
+
+def split(X: Sequence[Any], Y: Sequence[Any], share: float, seed: int) -> tuple[Any, Any]:
+    """Return the pairs (X, Y) to train on, and those held out; None of fewer than 50 pairs.
+
+    Raises
+    ------
+    InvalidInputError
+        The share is not in [0, 1).
+    """
+    if not 0 <= share < 1:
+        raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
+    count = int(len(X) * share)
+    if count == 0 or len(X) < _FEWEST or len(X) != len(Y):
+        return (X, Y), None
+    order = np.random.default_rng([seed, len(X)]).permutation(len(X)).tolist()
+    parts = sorted(order[count:]), sorted(order[:count])
+    kept, held = (([X[i] for i in part], [Y[i] for i in part]) for part in parts)
+    return kept, held
+
+
+def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> None:
+    """Fit by likelihood, then by risk from the weights found; settings are as before afterwards."""
+    before = model.get_params()
+    path = model.checkpoint
+    try:
+        model.set_params(objective="crf", checkpoint=None if path is None else f"{path}.crf")
+        model.fit(X, Y, validation, resume=resume)
+        first = model.history_
+        model.set_params(objective="risk", checkpoint=path, warm_start=True)
+        model.fit(X, Y, validation, resume=resume)
+        second = [replace(e, epoch=len(first) + e.epoch) for e in model.history_]
+        model.history_ = [*first, *second]
+    finally:
+        model.set_params(**before)
