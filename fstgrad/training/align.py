@@ -10,7 +10,7 @@ every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -95,9 +95,9 @@ class Aligner:
         p(u, v), which sums to one over all links, or p(v | u), over the v of each u.
     iterations : int
         At most; the fit stops when the mean log-likelihood of a pair rises by less than 1e-5 nats.
-    copies : float >= 0, nats
-        By how much a link of equal symbols is likelier than another before the first iteration:
-        with a few nats, prefixes and suffixes are not spread over a stem that both sides share.
+    start : callable (u, v) -> float, optional
+        By how many nats a link is likelier than others before the first iteration: with a few nats
+        for equal symbols, affixes are not spread over a stem that both sides share.
     smoothing : float >= 0
         Added to the expected count of every link that occurs in an alignment of the data.
 
@@ -109,7 +109,7 @@ class Aligner:
     Notes
     -----
     An iteration costs O(links) = O(sum |x| |y| max_x max_y).  The start is the same for
-    all links but for `copies`, so a fit is deterministic.
+    all links but for `start`, so a fit is deterministic.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Aligner:
         longest: Mapping[str, int] | None = None,
         normalization: str = "joint",
         iterations: int = 20,
-        copies: float = 0.0,
+        start: Callable[[Symbols, Symbols], float] | None = None,
         smoothing: float = 0.0,
     ) -> None:
         self.max_x = positive_integer("max_x", max_x)
@@ -138,7 +138,7 @@ class Aligner:
         self.longest = {} if longest is None else dict(longest)
         self.normalization = one_of("normalization", normalization, NORMALIZATIONS)
         self.iterations = positive_integer("iterations", iterations)
-        self.copies = positive_number("copies", copies, allow_zero=True)
+        self.start = start
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
 
     def fit(self, pairs: Iterable[Pair]) -> "Aligner":
@@ -157,9 +157,10 @@ class Aligner:
         read = [(tuple(x), tuple(y)) for x, y in pairs]
         corpus = self._corpus(read, grow=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
-        xs, ys = self._x.strings(), self._y.strings()
-        equal = np.array([xs[u] == ys[v] for u, v in kinds.tolist()], dtype=np.float64)
-        log_p = self.copies * equal - np.log(len(kinds))
+        log_p = np.full(len(kinds), -np.log(len(kinds)))
+        if self.start is not None:
+            xs, ys = self._x.strings(), self._y.strings()
+            log_p += [self.start(xs[u], ys[v]) for u, v in kinds.tolist()]
         log_z = np.empty(corpus.pairs)
         history: list[float] = []
         for _ in range(self.iterations):

@@ -25,7 +25,7 @@ from fstgrad.training.templates import Tagged, symbols_of
 START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
 LONGEST = 16  # symbols of y before and behind x, more only where a pair asks for them
 SLOTS = 16  # at most, on either side
-COPIES = 5.0  # nats by which the alignment prefers equal symbols at the start
+FAVOUR = 5.0  # nats by which copies are favoured before the first iteration
 _SLOT = re.compile(r"</?s\d+>")
 MOST_LINKS = 10**7  # of one pair: places in x and its slots, times those in y
 RARE = 2.0  # expected count below which a string of several symbols is a last resort
@@ -150,6 +150,11 @@ def _between(x: Symbols, before: int, behind: int) -> Symbols:
     return (*left, *x, *(f"{END[:-1]}{k}>" for k in range(1, behind + 1)))
 
 
+def _start(u: Symbols, v: Symbols) -> float:
+    """Return by how many nats a link is favoured before the first iteration."""
+    return FAVOUR * (u == v)
+
+
 def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
     """Return for each pair what stands before x, what each symbol of x gives, and what is behind.
 
@@ -165,9 +170,7 @@ def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
                 "the other pairs; leave it out, or give alignment='none'"
             )
     slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
-    aligner = Aligner(
-        1, 2, empty_x=False, normalization="conditional", longest=slots, copies=COPIES
-    )
+    aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)
     aligner.fit(cut).discourage(RARE)
     found = []
     for pair, k in zip(aligner.align_all(cut), beside, strict=True):
