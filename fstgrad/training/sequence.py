@@ -55,9 +55,8 @@ class SequenceModel(Estimator):
     objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct", "crf-then-risk"}
         The last one fits by likelihood and goes on with risk.
     l2, epochs, learning_rate : optional
-        Left out, those of the objective: 3e-4, 20 and 0.1; of risk 1e-4, 10 and 0.03.  l2 is in
-        nats; epochs are passes over the pairs, or iterations of "lbfgs"; the rate is that of the
-        start and falls linearly to zero over the steps of "adam" and "sgd".
+        Left out: 3e-4 nats, 20, 0.1; of risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are iterations; the
+        rate falls linearly to zero.
     window, span, min_count : int
         Of the template, and how often a name occurs at least in the training inputs.
     alphabet : Alphabet, optional
@@ -215,11 +214,11 @@ class SequenceModel(Estimator):
             tolerance=self.tolerance,
         )
         path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
-        digest = storage.fingerprint(self, pairs, validation, *([start] if start.any() else []))
-        go_on = resume and path is not None and path.exists()
+        known = (pairs, validation, *([start] if start.any() else []))
+        digest = "" if path is None else storage.fingerprint(self, *known)
         state = State.start(start)
-        if go_on:
-            state = State.load(cast(pathlib.Path, path), digest, len(start))
+        if resume and path is not None and path.exists():
+            state = State.load(path, digest, len(start))
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             Trainer(
                 batch,
@@ -360,9 +359,8 @@ class SequenceModel(Estimator):
         """Return one measure of the predictions; larger is better."""
         one_of("metric", metric, ("accuracy", "neg_loss", "neg_error_rate"))
         result = self.evaluate(X, Y)
-        if metric == "accuracy":
-            return result.accuracy
-        return -result.loss if metric == "neg_loss" else -result.error_rate
+        measures = {"accuracy": result.accuracy, "neg_loss": -result.loss}
+        return measures.get(metric, -result.error_rate)
 
     def save(self, path: Path) -> None:
         """Write the trained model to an npz file: arrays and one JSON text."""

@@ -93,7 +93,7 @@ def test_a_killed_run_resumes_to_the_same_weights(run, pairs, tmp_path):
         ("a\tb\nc\n", (), 1, ":2: 1 column"),
         ("a\tb\nc\t\n", (), 1, ":2: y is empty"),
         ("a\tb\n", ("--loss", "edt"), 2, "did you mean edit"),
-        ("a\tb\n", ("--min-count", 5), 1, "min_count=5"),
+        ("a\tb\n", ("--min-count", 5), 1, "--min-count 5"),
         ("ab\tb\n", ("--alignment", "given"), 1, "not aligned"),
     ],
 )
@@ -273,7 +273,7 @@ def test_align_writes_links(run, tmp_path):
     path.write_text("a\tbcd\n")
     code, out, err = run("align", path, "--max-x", 1, "--max-y", 1, "--no-empty-x")
     assert (code, out) == (1, "")
-    assert "raise max_x or max_y" in err
+    assert "raise --max-x or --max-y" in err
 
 
 def test_errors_by_symbols(run, pairs, tmp_path):
