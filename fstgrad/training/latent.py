@@ -166,8 +166,8 @@ def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
     for i, (x, y) in enumerate(pairs):
         if (len(x) + 2 * beside[i]) * len(y) > MOST_LINKS:
             raise InvalidInputError(
-                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many more to align with "
-                "the other pairs; leave it out, or give alignment='none'"
+                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many more to align "
+                "with the other pairs; leave it out, or give alignment='none'"
             )
     slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
     aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)
