@@ -29,6 +29,7 @@ from fstgrad.io.arrays import Path, load_arrays, memory_limit
 
 Tokens = Literal["chars", "words"]
 LINE = 2**26  # bytes of the longest line
+LONGEST_NAME = 255  # characters of the name of a file
 
 
 class Pair(NamedTuple):
@@ -245,6 +246,10 @@ def _binary(path: Path) -> Iterator[IO[bytes]]:
             is_path = False
         if not is_path:
             raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
+        if len(pathlib.Path(path).name) > LONGEST_NAME:
+            raise InvalidInputError(
+                f"{str(path)[:40]!r}... has {len(str(path))} characters, too many for a file"
+            )
         with pathlib.Path(path).open("rb") as file, _plain(file, str(path)) as lines:
             yield lines
 

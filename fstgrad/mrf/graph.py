@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray, index_array
+from fstgrad.checks import IntArray, index_array, integers
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Network, Shape
@@ -38,8 +38,9 @@ class Graph:
     @classmethod
     def checked(cls, num_nodes: int, edges: npt.ArrayLike) -> "Graph":
         """Return the graph, or raise InvalidInputError where `edges` is not a simple graph."""
-        array = index_array("edges", np.reshape(edges, (-1, 2)) if np.size(edges) == 0 else edges,
-                            num_nodes, (None, 2))  # fmt: skip
+        given = integers("edges", edges)
+        given = given.reshape(-1, 2) if given.size == 0 else given
+        array = index_array("edges", given, num_nodes, (None, 2))
         loops = np.flatnonzero(array[:, 0] == array[:, 1])
         if loops.size:
             e = int(loops[0])

@@ -65,7 +65,8 @@ def segmentation(
         Lets labels change where the picture does: the coupling of a pair is multiplied by
         exp(-contrast d^2 / (2 mean d^2)), d the distance of their colours (Boykov and Jolly 2001).
     """
-    pixels = real_array("image", image, (None, None, None) if np.ndim(image) == 3 else (None, None))
+    pixels = real_array("image", image)
+    pixels = real_array("image", pixels, (None, None, None) if pixels.ndim == 3 else (None, None))
     means = _levels(pixels, positive_integer("labels", labels, minimum=2))
     distance = squared_distance(pixels, means)
     variance = float(distance.min(axis=2).mean()) / (pixels.shape[2] if pixels.ndim == 3 else 1)

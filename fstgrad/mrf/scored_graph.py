@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, instance, integers, log_weights
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    float_array,
+    index_array,
+    instance,
+    integers,
+    log_weights,
+)
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
@@ -45,9 +53,10 @@ class ScoredGraph:
         nodes, size = node.shape
         if nodes == 0 or size == 0:
             raise InvalidInputError(f"node_scores has shape {node.shape}; give a node and a label")
-        per_edge = np.ndim(edge_scores) != 2
+        edge_scores = float_array("edge_scores", edge_scores)
+        per_edge = edge_scores.ndim != 2
         shape = (graph.num_edges, size, size) if per_edge else (size, size)
-        if per_edge and graph.num_edges == 0 and np.size(edge_scores) == 0:
+        if per_edge and graph.num_edges == 0 and edge_scores.size == 0:
             edge_scores = np.zeros(shape)
         edge = np.array(log_weights("edge_scores", edge_scores, shape), order="C")
         if labels_per_node is None:

@@ -1,7 +1,9 @@
 """How models are trained where nothing else is said: settings for each objective, and stages.
 
-The numbers are those with the least word error among a few on letters to phones of three languages,
-misspelt words and inflected forms, 1,000 training pairs each (docs/performance/learning.md).
+The numbers are those with the least word error among a few, with 1,000 training pairs each.
+Likelihood: letters to phones of two languages, inflected forms of one and misspellings.  Margin:
+letters to phones of one language and misspellings.  Risk: letters to phones of one language
+(docs/performance/learning.md).
 """
 
 from collections.abc import Sequence
@@ -12,6 +14,7 @@ import numpy as np
 
 from fstgrad.checks import one_of
 from fstgrad.errors import InvalidInputError
+from fstgrad.training.data import paired
 from fstgrad.training.objective import KINDS, Kind
 from fstgrad.training.trainer import Settings
 
@@ -52,12 +55,13 @@ def split(X: Sequence[Any], Y: Sequence[Any], share: float, seed: int) -> tuple[
     Raises
     ------
     InvalidInputError
-        The share is not in [0, 1).
+        The share is not in [0, 1), or X and Y are not paired.
     """
     if not 0 <= share < 1:
         raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
+    paired(X, Y)  # raises where they do not fit together
     count = int(len(X) * share)
-    if count == 0 or len(X) < _FEWEST or len(X) != len(Y):
+    if count == 0 or len(X) < _FEWEST:
         return (X, Y), None
     order = np.random.default_rng([seed, len(X)]).permutation(len(X)).tolist()
     parts = sorted(order[count:]), sorted(order[:count])

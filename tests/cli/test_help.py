@@ -114,7 +114,7 @@ def completed(program, folder, words):
     [
         ("fstgrad gra", ["grad", "grammar"]),
         ("fstgrad grad --obj", ["--objective"]),
-        ("fstgrad grad --objective r", ["risk"]),
+        ("fstgrad grad --objective r", ["risk", "raml"]),
         ("fstgrad loss pairs.tsv --loss smi", ["smith-waterman", "smiles", "smi"]),
         ("fstgrad grammar show key", ["keyboard", "key"]),
     ],

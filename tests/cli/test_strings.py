@@ -276,7 +276,7 @@ def test_doctor_tells_of_a_failure(run, monkeypatch):
         (1, "no rows", ["grad", "E", "--alphabet", "AB"]),
         (1, "PAIRS: there is no line 9", ["marginals", "PAIRS", "--line", 9]),
         (1, "PAIRS:1: ", ["grad", "PAIRS", "--max-states", 3]),
-        (1, "max_states=3", ["grad", "PAIRS", "--max-states", 3]),
+        (1, "--max-states 3", ["grad", "PAIRS", "--max-states", 3]),
         (2, "nan is not a number", ["grad", "PAIRS", "--insert-cost", "nan"]),
         (1, "AB:2: 'a' is already on line 1", ["grad", "PAIRS", "--alphabet", "TWICE"]),
         (1, "PAIRS:2: ", ["grad", "PAIRS", "--loss", "ngram", "--ngram-order", 3]),

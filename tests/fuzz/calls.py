@@ -35,6 +35,10 @@ class Odd:
         return "<odd>"
 
 
+# Two thousand million draws are no hang: the computation that the caller asked for.
+WORK = {"samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k"}
+
+
 def wrong_values(rng: np.random.Generator) -> list[Any]:
     """Return what is wrong as nearly any argument."""
     return [
@@ -97,7 +101,9 @@ def random_call(rng: np.random.Generator) -> tuple[Call, dict[str, Any]]:
     names = list(arguments)
     for _ in range(int(rng.integers(1, 3))):
         if names:
-            arguments[names[rng.integers(len(names))]] = pool[rng.integers(len(pool))]
+            name, value = names[rng.integers(len(names))], pool[rng.integers(len(pool))]
+            if name not in WORK or not isinstance(value, int) or not 100 < value < 2**63:
+                arguments[name] = value
     return call, arguments
 
 

@@ -39,11 +39,14 @@ TEMPLATES = [
     "align {pairs.tsv} --iterations 2 --posteriors",
     "align {words.tsv} --tokens-x words --tokens-y words --max-x 1 --no-empty-x --iterations 2",
     "marginals {pairs.tsv} --weights {weights.npz} -o {out}.npz {small}",
-    "train {pairs.tsv} --epochs 1 --window 1 --span 1 -o {out} {small}",
+    "train {pairs.tsv} --epochs 1 --objective softmax-margin --window 1 --span 1 -o {out} {small}",
     "train {pairs.tsv} --epochs 1 --objective risk --validation {pairs.tsv} -o {out} {small}",
-    "train {tagged.tsv} --tags 3 --epochs 1 --span 1 --curves {out}.json -o {out} {small}",
-    "train {pairs.tsv} --alignment em --optimizer lbfgs --epochs 1 --span 1 -o {out} {small}",
-    "train {pairs.tsv} --alignment none --method sampled --samples 4 --epochs 1 -o {out}",
+    "train {tagged.tsv} --tags 3 --epochs 1 --objective softmax-margin --span 1 "
+    "--curves {out}.json -o {out} {small}",
+    "train {pairs.tsv} --alignment em --optimizer lbfgs --epochs 1 --objective softmax-margin "
+    "--span 1 -o {out} {small}",
+    "train {pairs.tsv} --alignment none --method sampled --samples 4 --epochs 1 "
+    "--objective softmax-margin -o {out}",
     "predict {trained.npz} {inputs.txt} --nbest 2",
     "predict {tags.npz} {tagged.txt}",
     "evaluate {trained.npz} {pairs.tsv}",

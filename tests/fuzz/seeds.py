@@ -65,7 +65,8 @@ def write_seeds(folder: pathlib.Path, run: Run) -> None:
     _write_fsts(folder)
     _write_image(folder / "image.png")
     for arguments in (
-        f"train {folder}/pairs.tsv --epochs 1 --window 1 --span 1 -o {folder}/trained.npz",
+        f"train {folder}/pairs.tsv --epochs 1 --objective softmax-margin --window 1 --span 1 "
+        f"-o {folder}/trained.npz",
         f"train {folder}/pairs.tsv --epochs 2 --window 0 --order 1 -o {folder}/other.npz",
         f"train {folder}/tagged.tsv --tags 3 --epochs 1 --window 1 --span 1 -o {folder}/tags.npz",
         f"grammar fit edit {folder}/pairs.tsv --held-out 0 -o {folder}/learned.far",

@@ -10,6 +10,7 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad import costs
 from fstgrad.cli.main import _Terminated, fstgrad, main
+from fstgrad.mrf.images import segmentation
 from fstgrad.openfst import Fst
 from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
 
@@ -105,6 +106,10 @@ def test_findings_of_one_cause_look_alike():
         lambda: fg.PairObjective(fg.QGramCounts(AB), loss=1),
         lambda: fg.PairObjective(fg.QGramCounts(AB)).mean(np.zeros((2, 2)), [3]),
         lambda: fg.SequenceModel().fit(3, ["a"]),
+        lambda: fg.SmithWaterman(AB, matrix="a" * 300, gap_open=1.0),
+        lambda: fg.PairwiseMRF(np.zeros((3, 2)), [(0, 1), (1, 2, 0)], np.zeros((2, 2))),
+        lambda: fg.PairwiseMRF(np.zeros((3, 2)), [(0, 1), (1, 2)], [[1], [2, 3]]),
+        lambda: segmentation([[1], [2, 3]], 2),
         lambda: fg.GeneralizedRootModel(2).fit(np.array([[0, 10**9], [1, 2], [3, 4]])),
         lambda: fg.GeneralizedRootModel(2).fit({"a": 1}),
         lambda: fg.fit_costs(EDIT, 1e308),
