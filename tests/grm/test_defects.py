@@ -1,14 +1,12 @@
 """Cases that once failed: stalled solvers, wide sums, sums that stopped early, silent models."""
 
-import time
-
 import numpy as np
 import pytest
 from scipy import sparse
 
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.grm import families, measures, newton, partition
+from fstgrad.grm import bounds, families, measures, newton, partition
 from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.kernels import counts
 from fstgrad.grm.kernels.moments import empty_moments
@@ -54,12 +52,13 @@ def test_sums_beyond_floats_are_refused(base, eta):
         base.log_partition(eta)
 
 
-def test_gaussian_bounds_reach_a_tolerance_quickly():
+def test_gaussian_bounds_reach_a_tolerance_in_few_rounds(monkeypatch):
+    rounds, cuts = [], bounds._cuts
+    monkeypatch.setattr(bounds, "_cuts", lambda *given: (rounds.append(1), cuts(*given))[1])
     eta = np.array([-8.0, 15.0, -20.0, 11.0])
-    start = time.process_time()
     interval = families.Gaussian().log_partition(eta, method="bounds", tol=1e-3)
     assert interval.upper - interval.lower <= 1e-3
-    assert time.process_time() - start < 5.0  # was up to 14 s
+    assert len(rounds) < 100  # one piece at a time it was thousands
 
 
 def test_an_exact_sum_sees_the_far_mode():
