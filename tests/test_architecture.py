@@ -122,6 +122,12 @@ def test_one_importer(package, owner):
             assert name == owner or name.startswith(owner + ".")
 
 
+def test_sizes_beside_the_package():
+    for folder in ("tests", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert len(path.read_text().splitlines()) <= 400, path
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_sizes(path):
     text = path.read_text()

@@ -114,6 +114,6 @@ def _both_starts(
 def _majorant(observed: FloatArray) -> FloatArray:
     """Return the sums of absolute covariances with all statistics, a diagonal above the matrix."""
     flat = observed.reshape(len(observed), -1)
-    covariance = np.atleast_2d(np.cov(flat, rowvar=False))
+    covariance = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
     sums = np.abs(covariance).sum(axis=1)
     return np.asarray(np.where(sums > 0, sums, np.inf)).reshape(observed.shape[1:])

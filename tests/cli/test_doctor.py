@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import fstgrad as fg
 from fstgrad.cli.doctor import OPTIONAL, PACKAGES
 from fstgrad.cli.warm import STEPS
 
@@ -50,3 +51,17 @@ def test_a_step_that_fails_is_said(run, monkeypatch):
     assert code == 1
     assert "warm   one: 0.0 s" in out
     assert "FAILED two: division by zero" in out
+
+
+def test_doctor_finds_all_well(run):
+    code, out, _ = run("doctor")
+    assert code == 0
+    assert out.startswith(f"fstgrad {fg.__version__}, Python 3.")
+    assert out.count("\nok ") == 7
+
+
+def test_doctor_tells_of_a_failure(run, monkeypatch):
+    monkeypatch.setattr("fstgrad.cli.doctor.is_empty", lambda fst: False)
+    code, out, _ = run("doctor")
+    assert code == 1
+    assert "FAILED empty compositions are seen" in out

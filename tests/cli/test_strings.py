@@ -236,20 +236,6 @@ def test_marginals_of_one_line(run, pairs, tmp_path):
 # doctor
 
 
-def test_doctor_finds_all_well(run):
-    code, out, _ = run("doctor")
-    assert code == 0
-    assert out.startswith(f"fstgrad {fg.__version__}, Python 3.")
-    assert out.count("\nok ") == 7
-
-
-def test_doctor_tells_of_a_failure(run, monkeypatch):
-    monkeypatch.setattr("fstgrad.cli.doctor.is_empty", lambda fst: False)
-    code, out, _ = run("doctor")
-    assert code == 1
-    assert "FAILED empty compositions are seen" in out
-
-
 # bad input: one line, the right code, no traceback
 
 

@@ -190,3 +190,11 @@ def test_steps_that_do_not_help_leave_the_intercepts(monkeypatch):
     found = model.calibrate(x, sweeps=50, chains=50)
     np.testing.assert_allclose(model.parameters_.intercepts, fitted, rtol=1e-12)
     assert np.isfinite(found.gap).all()
+
+
+def test_one_row_can_be_calibrated():
+    x = counts(n=60, p=3)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.1).fit(x)
+    found = model.calibrate(x[:1], sweeps=2, chains=2)  # it has no spread: the intercepts stay
+    assert np.isfinite(found.gap).all()
+    assert np.isfinite(model.parameters_.intercepts).all()
