@@ -60,3 +60,16 @@ def check_estimation(estimation: Estimation, cap: object) -> None:
         without_effect(("tolerance",), "without --cap auto or --method auto")
     if estimation.method == "sampled":
         without_effect(("cap", "engine", "max_states", "cache"), "with --method sampled")
+
+
+def check_constants(objective: str) -> None:
+    """Refuse the constant of an objective that is not taken.
+
+    Raises
+    ------
+    click.UsageError
+        As said.
+    """
+    for kind, name in (("raml", "temperature"), ("direct", "epsilon")):
+        if objective != kind:
+            without_effect((name,), f"without --objective {kind}")

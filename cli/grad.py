@@ -10,9 +10,9 @@ import click
 import numpy as np
 
 from fstgrad.checks import FloatArray
-from fstgrad.cli.border import POSITIVE, whole
-from fstgrad.cli.effects import without_effect
-from fstgrad.cli.grouping import Command, group
+from fstgrad.cli.border import whole
+from fstgrad.cli.effects import check_constants
+from fstgrad.cli.grouping import Command
 from fstgrad.cli.journal import Journal
 from fstgrad.cli.lattices import lattice_objective
 from fstgrad.cli.options import (
@@ -21,6 +21,7 @@ from fstgrad.cli.options import (
     ProblemOptions,
     Reading,
     Running,
+    constant_options,
     lattice_options,
     method_options,
     output_npz,
@@ -38,17 +39,6 @@ from fstgrad.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
 from fstgrad.training.batch import Batch, Item, Outcome, Sums
 from fstgrad.training.kinds import KINDS, Constants, Kind
-
-constant_options = group(
-    "constants",
-    Constants,
-    click.option(
-        "--temperature", type=POSITIVE, default=1.0, show_default=True, help="raml: nats."
-    ),
-    click.option(
-        "--epsilon", type=POSITIVE, default=1.0, show_default=True, help="direct: the step."
-    ),
-)
 
 
 @click.command(cls=Command)
@@ -90,9 +80,7 @@ def grad(
     With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
     scores of the arcs of each lattice.
     """
-    for kind, name in (("raml", "temperature"), ("direct", "epsilon")):
-        if objective != kind:
-            without_effect((name,), f"without --objective {kind}")
+    check_constants(objective)
     if lattices.source is not None:
         lattice_objective(pairs, objective, options, lattices, skip_errors, constants)
         return

@@ -29,6 +29,7 @@ from fstgrad.io import Tokens
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.proposals import KINDS as PROPOSALS
 from fstgrad.strings.proposals import Kind as Proposal
+from fstgrad.training.kinds import CONSTANTS, Constants
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,25 @@ ALPHABET = Named(tuple(STANDARD), first=True, dash=True)
 TOKENS = click.Choice(["chars", "words"])
 
 pairs_argument = click.argument("pairs", type=FILE)
+
+constant_options = group(
+    "constants",
+    Constants,
+    click.option(
+        "--temperature",
+        type=POSITIVE,
+        default=CONSTANTS.temperature,
+        show_default=True,
+        help="raml: nats.",
+    ),
+    click.option(
+        "--epsilon",
+        type=POSITIVE,
+        default=CONSTANTS.epsilon,
+        show_default=True,
+        help="direct: the step.",
+    ),
+)
 
 skip_errors = click.option(
     "--skip-errors", is_flag=True, help="Go on after a bad row, and count them."

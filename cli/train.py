@@ -8,7 +8,7 @@ import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Input, Output, whole
-from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
+from fstgrad.cli.effects import OF_LOSSES, check_constants, check_estimation, without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
 from fstgrad.cli.loss_options import FILE, LossChoice, loss_options
@@ -20,6 +20,7 @@ from fstgrad.cli.options import (
     Reading,
     cache_memory_option,
     cap_options,
+    constant_options,
     method_options,
     pairs_argument,
     reading_options,
@@ -28,6 +29,7 @@ from fstgrad.cli.pairs import tell_alphabet
 from fstgrad.cli.text import echo
 from fstgrad.io import read_alphabet
 from fstgrad.training.curves import check_name, write_curves
+from fstgrad.training.kinds import ESTIMATED, Constants
 from fstgrad.training.optimizers import OPTIMIZERS
 from fstgrad.training.recipes import OBJECTIVES
 from fstgrad.training.sequence import SequenceModel
@@ -129,6 +131,7 @@ training_options = group(
 @pairs_argument
 @model_options
 @training_options
+@constant_options
 @loss_options
 @method_options
 @reading_options
@@ -171,6 +174,7 @@ def train(
     pairs: str,
     model: Model,
     training: Training,
+    constants: Constants,
     choice: LossChoice,
     estimation: Estimation,
     reading: Reading,
@@ -188,8 +192,8 @@ def train(
 
     PAIRS is TSV, CSV with a header or FASTA of x and y, with --tags also of a column of side
     symbols.  Where x and y differ in length, they are aligned first, and outputs have any length.
-    Margins and risks take min(loss, 3) for the edit distance and --method auto for other losses,
-    unless --cap or --method is given.  One line for each epoch goes to standard error.
+    The edit distance is capped, min(loss, 3), and margins and risks of other losses take --method
+    auto, unless --cap or --method is given.  One line for each epoch goes to standard error.
     """
     _check_effects(model, training, choice, estimation, validation)
     model, estimation = _bounded(model, estimation, choice)
@@ -208,6 +212,7 @@ def train(
         **dataclasses.asdict(model),
         **dataclasses.asdict(training),
         **dataclasses.asdict(estimation),
+        **dataclasses.asdict(constants),
         alphabet=alphabet,
         n_jobs=jobs,
         cache_bytes=cache_memory * 2**20,
@@ -232,7 +237,8 @@ def _bounded(model: Model, estimation: Estimation, choice: LossChoice) -> tuple[
     if has_loss and model.cap is None and estimation.method is None:
         if choice.loss == "edit":
             return dataclasses.replace(model, cap=CAP), estimation
-        return model, dataclasses.replace(estimation, method="auto")
+        if model.objective in (*ESTIMATED, "crf-then-risk"):
+            return model, dataclasses.replace(estimation, method="auto")
     return model, estimation
 
 
@@ -253,6 +259,7 @@ def _check_effects(
     validation: str | None,
 ) -> None:
     """Refuse options that would be ignored."""
+    check_constants(model.objective)
     if validation is not None:
         without_effect(("held_out",), "with --validation")
     elif training.held_out == 0:

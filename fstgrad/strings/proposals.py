@@ -40,6 +40,8 @@ _GOOD = 0.9  # a share of effective samples that needs no better proposal
 _WIDEST_BAND = 8
 _GROWTH = 4.0  # of the states from a band to the next, at least
 _SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, either side, of a mixture of bands
+_FEW = 5 * _PILOT  # strings that are drawn for every answer with a width
+_SAFETY = 0.65  # share of a width that has to be promised
 _SPREAD = 4.0  # standard errors of an interval of 95 percent, both sides
 _RARE = 5.0  # values, times the largest weight, by which an interval of k values is wider
 
@@ -193,50 +195,54 @@ class Choice:
             raise NotSupportedError("no band of one offset has a path")
         return Proposal("mixture", tuple(parts), -np.inf, 0.0)
 
-    def best(self, samples: int, rng: np.random.Generator) -> Proposal:
+    def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "Trial":
         """Return the proposal that promises the narrowest interval from `samples` strings.
 
-        Plain, then bands that are raised while that helps and the limit of states allows it; where
-        these have few effective samples also a mixture of offsets and a cap.
+        Bands are raised while that helps and the limit of states allows it, up to the first that
+        promises `width` from few strings.  Without such a band also plain strings, and where all
+        these have few effective samples a mixture of offsets and a cap.
         """
-        found: list[tuple[float, Proposal]] = []
+        found: list[Trial] = []
 
-        def tried(make: Callable[[], Proposal]) -> tuple[float, Proposal] | None:
+        def tried(make: Callable[[], Proposal]) -> Trial | None:
             try:
-                proposal = make()
-                most = samples * (self.plain_speed if proposal.is_plain else 1)
-                promise = _promised_width(self._pilot(proposal, rng), proposal, most)
+                found.append(self.trial(make(), rng))
             except FstgradError:
                 return None
-            found.append((promise, proposal))
             return found[-1]
 
-        tried(self.plain)
-        if self.compiled is not None:
-            last = np.inf
-            for band in range(1, _WIDEST_BAND + 1):
-                result = tried(partial(self.band, band))
-                if result is None or result[0] > 0.9 * last:
-                    break
-                last = result[0]
-                if result[1].states * _GROWTH > self.max_states or last < self._floor(samples):
-                    break
-            if min(found, key=_promise)[0] > 2 * self._floor(samples):
-                tried(lambda: self.band((0, 0)))
-                tried(self.mixture)
-                tried(self.highest_cap)
-        if not found:
-            return self.plain()
-        return min(found, key=_promise)[1]
+        def promise(trial: Trial) -> float:
+            return trial.promised_width(samples * self._speed(trial.proposal))
 
-    def samples_for(
-        self, proposal: Proposal, width: float, most: int, rng: np.random.Generator
-    ) -> int:
+        last = np.inf
+        for band in range(1, _WIDEST_BAND + 1 if self.compiled is not None else 1):
+            result = tried(partial(self.band, band))
+            if result is None:
+                break
+            if result.promised_width(min(samples, _FEW)) <= _SAFETY * width:
+                return result
+            reached, last = last, promise(result)
+            if last > 0.9 * reached or last < self._floor(samples):
+                break
+            if result.proposal.states * _GROWTH > self.max_states:
+                break
+        found.append(self.trial(self.plain(), rng))
+        if self.compiled is not None and min(map(promise, found)) > 2 * self._floor(samples):
+            tried(lambda: self.band((0, 0)))
+            tried(self.mixture)
+            tried(self.highest_cap)
+        return min(found, key=promise)
+
+    def trial(self, proposal: Proposal, rng: np.random.Generator) -> "Trial":
+        """Return a proposal and the weights of a few of its strings."""
+        strings = proposal.draw(5 * _PILOT if proposal.is_plain else _PILOT, rng)
+        return Trial(proposal, proposal.log_weights(strings, self.losses_of(strings)))
+
+    def samples_for(self, trial: "Trial", width: float, most: int) -> int:
         """Return how many strings promise an interval of this width, `most` at most."""
-        pilot = self._pilot(proposal, rng)
-        most *= self.plain_speed if proposal.is_plain else 1
-        samples = min(most, 5 * _PILOT)
-        while samples < most and _promised_width(pilot, proposal, samples) > 0.65 * width:
+        most *= self._speed(trial.proposal)
+        samples = min(most, _FEW)
+        while samples < most and trial.promised_width(samples) > _SAFETY * width:
             samples = min(most, samples + samples // 2)
         return samples
 
@@ -267,9 +273,8 @@ class Choice:
         """Return a width that no better proposal could improve on much."""
         return 2 * _RARE / samples
 
-    def _pilot(self, proposal: Proposal, rng: np.random.Generator) -> FloatArray:
-        strings = proposal.draw(5 * _PILOT if proposal.is_plain else _PILOT, rng)
-        return proposal.log_weights(strings, self.losses_of(strings))
+    def _speed(self, proposal: Proposal) -> int:
+        return self.plain_speed if proposal.is_plain else 1
 
     def _automaton(self, *, band: Band | None = None, cap: float | None = None) -> LossAutomaton:
         if self.compiled is None:
@@ -280,20 +285,24 @@ class Choice:
         return self.compiled(band=band, cap=cap, max_states=self.max_states)
 
 
-def _promise(candidate: tuple[float, Proposal]) -> float:
-    return candidate[0]
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A proposal and the log-weights R (k,) of a few of its strings."""
 
+    proposal: Proposal
+    log_weights: FloatArray
 
-def _promised_width(log_weights: FloatArray, proposal: Proposal, samples: int) -> float:
-    """Return about how wide an interval of log Z from `samples` strings will be, in nats."""
-    finite = log_weights[log_weights > -np.inf]
-    if len(finite) == 0:
-        return np.inf
-    largest = float(finite.max())
-    weights: FloatArray = np.where(log_weights > -np.inf, np.exp(log_weights - largest), 0.0)
-    mean = float(weights.mean())
-    spread = float(_SPREAD * weights.std() / mean / np.sqrt(samples))
-    if not np.isfinite(proposal.high):
-        return float(spread * 4)  # the tail is not known
-    rare = _RARE * np.exp(min(proposal.high - largest, 700.0)) / mean / samples
-    return float(np.log1p(spread + rare))
+    def promised_width(self, samples: int) -> float:
+        """Return about how wide an interval of log Z from `samples` strings will be, in nats."""
+        finite = self.log_weights[self.log_weights > -np.inf]
+        if len(finite) == 0:
+            return np.inf
+        high, largest = self.proposal.high, float(finite.max())
+        with np.errstate(under="ignore"):
+            weights = np.exp(self.log_weights - largest)
+        mean = float(weights.mean())
+        spread = float(_SPREAD * weights.std() / mean / np.sqrt(samples))
+        if not np.isfinite(high):
+            return spread * 4  # the tail is not known
+        rare = _RARE * np.exp(min(high - largest, 700.0)) / mean / samples
+        return float(np.log1p(spread + rare))

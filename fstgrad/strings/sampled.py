@@ -131,9 +131,16 @@ def sampled_softmax_margin(
     most = _number(samples, choice, target_loss)
     if isinstance(samples, Budget):
         choice = replace(choice, plain_speed=PLAIN_SPEED)
-    chosen = _chosen(choice, proposal, band, cap, most, random)
+    chosen = _given(choice, proposal, band, cap)
     if isinstance(samples, Budget):
-        most = choice.samples_for(chosen, samples.width, most, random)
+        trial = (
+            choice.best(most, random, samples.width)
+            if chosen is None
+            else choice.trial(chosen, random)
+        )
+        chosen, most = trial.proposal, choice.samples_for(trial, samples.width, most)
+    elif chosen is None:
+        chosen = choice.best(most, random).proposal
     strings = chosen.draw(most, random)
     log_weights = chosen.log_weights(strings, usable(target_loss.losses_of(strings)))
     weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
@@ -297,22 +304,15 @@ def _choice(
     return Choice(distribution.scores, against.losses_of, compiled, least, greatest, max_states)
 
 
-def _chosen(
-    choice: Choice,
-    kind: Kind,
-    band: Band | None,
-    cap: float | None,
-    samples: int,
-    rng: np.random.Generator,
-) -> Proposal:
-    """Return the proposal that was asked for, or the best."""
+def _given(choice: Choice, kind: Kind, band: Band | None, cap: float | None) -> Proposal | None:
+    """Return the proposal that was asked for; None where it is to be chosen."""
     if kind == "band" or (kind == "auto" and band is not None):
         return choice.band(2 if band is None else band)
     if kind == "cap" or (kind == "auto" and cap is not None):
         return choice.highest_cap() if cap is None else choice.cap(cap)
     if kind == "mixture":
         return choice.mixture()
-    return choice.plain() if kind == "plain" else choice.best(samples, rng)
+    return choice.plain() if kind == "plain" else None
 
 
 def _control(

@@ -18,6 +18,7 @@ from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
 from fstgrad.training.data import Sequences, made_loss, paired
 from fstgrad.training.estimator import Estimator
+from fstgrad.training.kinds import CONSTANTS
 from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent
 from fstgrad.training.lengths import LengthModel
 from fstgrad.training.measures import Evaluation
@@ -29,6 +30,11 @@ from fstgrad.training.template_features import Pairs, TemplateFeatures
 from fstgrad.training.templates import Template, Window, as_input
 from fstgrad.training.trainer import Callback, State, Trainer
 from fstgrad.training.vocabulary import Vocabulary
+
+_OF_PAIRS = (
+    "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
+    "temperature", "epsilon",
+)  # fmt: skip
 
 
 class SequenceModel(Estimator):
@@ -72,7 +78,7 @@ class SequenceModel(Estimator):
         Stop after so many epochs without a better error rate on the validation pairs.
     held_out : float
         The share of the pairs that validate where no others are given, from 50 pairs on.
-    cap, tolerance, method, samples, proposal, seconds, max_states
+    cap, tolerance, method, samples, proposal, seconds, max_states, temperature, epsilon
         As in `PairObjective`.
     n_jobs : int
         Processes; the weights are the same for every number.
@@ -130,6 +136,8 @@ class SequenceModel(Estimator):
         samples: int = 1000,
         proposal: Proposal = "auto",
         seconds: float = PairObjective.seconds,
+        temperature: float = CONSTANTS.temperature,
+        epsilon: float = CONSTANTS.epsilon,
         max_states: int = MAX_STATES,
         n_jobs: int = 1,
         warm_start: bool = False,
@@ -143,8 +151,7 @@ class SequenceModel(Estimator):
         self.objective = objective
         self.l2 = l2
         self.alignment = alignment
-        self.window = window
-        self.span = span
+        self.window, self.span = window, span
         self.min_count = min_count
         self.alphabet = alphabet
         self.optimizer = optimizer
@@ -154,11 +161,10 @@ class SequenceModel(Estimator):
         self.seed = seed
         self.patience = patience
         self.held_out = held_out
-        self.cap = cap
-        self.tolerance = tolerance
-        self.method = method
-        self.samples = samples
+        self.cap, self.tolerance = cap, tolerance
+        self.method, self.samples = method, samples
         self.proposal, self.seconds = proposal, seconds
+        self.temperature, self.epsilon = temperature, epsilon
         self.max_states = max_states
         self.n_jobs = n_jobs
         self.warm_start = warm_start
@@ -204,14 +210,7 @@ class SequenceModel(Estimator):
             self.features_,
             self.loss_ if self.latent_ is None else self.latent_.loss(self.loss_),
             self.objective,
-            self.cap,
-            max_states=self.max_states,
-            method=self.method,
-            samples=self.samples,
-            proposal=self.proposal,
-            seconds=self.seconds,
-            seed=self.seed,
-            tolerance=self.tolerance,
+            **{name: getattr(self, name) for name in _OF_PAIRS},
         )
         path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
         known = (pairs, validation, *([start] if start.any() else []))

@@ -49,7 +49,8 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "learning_rate": (int, float, type(None)), "seed": int,
     "patience": (int, type(None)), "cap": (int, float, str, type(None)),
     "tolerance": (int, float), "method": (str, type(None)), "samples": int, "max_states": int,
-    "proposal": str, "seconds": (int, float),
+    "proposal": str, "seconds": (int, float), "temperature": (int, float),
+    "epsilon": (int, float),
     "n_jobs": int, "warm_start": bool, "cache_bytes": int,
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fstgrad.cli.main import main
+from fstgrad.training.sequence import SequenceModel
 
 WORDS = ["abc", "cab", "bca", "aab", "ccb", "bbb", "cba", "acb"] * 5
 ROWS = [(x, " ".join(x.upper())) for x in WORDS]
@@ -344,3 +345,38 @@ def test_syllables_are_taken_apart(run, tmp_path):
     (tmp_path / "x").write_text("".join(f"{latin[s]}\n" for s in new) + "\n")
     out = run("predict", model, tmp_path / "x")[1]
     assert out == "".join(f"{latin[s]}\t{s}\n" for s in new) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("objective", "loss", "constant"),
+    [("raml", "edit", ("temperature", 0.2)), ("direct", "hamming", ("epsilon", 0.05))],
+)
+def test_constants_of_an_objective_train_what_the_library_trains(
+    run, pairs, tmp_path, objective, loss, constant
+):
+    name, value = constant
+    args = (*OPTIONS, "--order", 1, "--objective", objective, "--loss", loss)
+    args = (*args, "--epochs", 2, "--cap", 2, "--held-out", 0, "--l2", 1)
+    path = tmp_path / "model"
+    weights = []
+    for given in ((f"--{name}", value), ()):
+        assert run("train", pairs, *args, *given, "-o", path)[0] == 0
+        weights.append(SequenceModel.load(path).coef_)
+    assert np.abs(weights[0] - weights[1]).max() > 1e-3
+    model = SequenceModel(
+        loss, "unaligned", 1, objective, 1, alignment="auto", window=1, learning_rate=0.3,
+        epochs=2, cap=2.0, **{name: value},
+    )  # fmt: skip
+    model.fit([x for x, _ in ROWS], [y.split() for _, y in ROWS])
+    assert np.array_equal(model.coef_, weights[0])
+    for options in (("--objective", "hinge"), ()):
+        code, _, err = run("train", pairs, *options, f"--{name}", value, "-o", path)
+        assert code == 2
+        assert f"--{name} has no effect without --objective {objective}" in err
+
+
+def test_objectives_that_are_exact_alone_train_on_every_loss(run, pairs, tmp_path):
+    for objective in ("hinge", "raml", "direct"):
+        args = (*OPTIONS, "--objective", objective, "--loss", "hamming", "--epochs", 1)
+        code, _, err = run("train", pairs, *args, "-o", tmp_path / objective)
+        assert code == 0, err

@@ -172,6 +172,29 @@ def test_a_band_beats_plain_samples_of_a_peaked_model():
     assert band.width < 0.02
 
 
+def test_bands_are_raised_no_further_than_the_width_asks_for():
+    rng = np.random.default_rng(0)
+    target = rng.integers(3, size=14)
+    scores = rng.normal(size=(14, 4, 3))
+    scores[np.arange(14), :, target] += 1.0
+    loss, tried = fg.EditDistance(ABC), []
+
+    def compiled(**which):
+        tried.append(which["band"])
+        return loss.compile(target, **which)
+
+    chosen = []
+    for width in (0.2, 0.0002):
+        tried.clear()
+        budget = fg.Budget(0.02, width=width)
+        r = fg.sampled_softmax_margin(scores, target, loss, samples=budget, compiled=compiled)
+        chosen.append((r.proposal, list(tried)))
+        if width == 0.2:
+            assert r.width <= width
+    assert chosen[0] == ("band 1", [1])
+    assert chosen[1][1][:3] == [1, 2, 3]
+
+
 VARIABLES = {
     "even": lambda rng, k: rng.random(k),
     "rare": lambda rng, k: (rng.random(k) < 0.02) * 1.0,
