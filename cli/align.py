@@ -14,10 +14,18 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
 @click.command(cls=Command)
 @pairs_argument
 @click.option(
-    "--max-x", type=COUNT, default=2, show_default=True, help="Most symbols of x on one link."
+    "--max-x",
+    type=COUNT,
+    default=2,
+    show_default=True,
+    help="Maximum number of symbols of x on one link.",
 )
 @click.option(
-    "--max-y", type=COUNT, default=2, show_default=True, help="Most symbols of y on one link."
+    "--max-y",
+    type=COUNT,
+    default=2,
+    show_default=True,
+    help="Maximum number of symbols of y on one link.",
 )
 @click.option("--no-empty-x", is_flag=True, help="Every link has a symbol of x: no insertions.")
 @click.option("--no-empty-y", is_flag=True, help="Every link has a symbol of y: no deletions.")
@@ -26,10 +34,14 @@ from fstgrad.training.align import NORMALIZATIONS, Aligned, Aligner
     type=click.Choice(NORMALIZATIONS),
     default="joint",
     show_default=True,
-    help="p(u, v) of all links, or p(v | u) for the symbols u of x.",
+    help="Estimate p(u, v) over all links, or p(v | u) given the symbols u of x.",
 )
 @click.option(
-    "--iterations", type=COUNT, default=20, show_default=True, help="At most, of the training."
+    "--iterations",
+    type=COUNT,
+    default=20,
+    show_default=True,
+    help="Maximum number of training iterations.",
 )
 @click.option("--posteriors", is_flag=True, help="Add the posterior of each link: u:v:0.98.")
 @reading_options
@@ -44,14 +56,10 @@ def align(
     posteriors: bool,
     reading: Reading,
 ) -> None:
-    r"""Align PAIRS by expectation maximization, and write each alignment as links u:v.
+    """Align PAIRS by expectation maximization, and write each alignment as links u:v.
 
-    A link has the symbols of x before the colon and those of y behind it, joined by "+"; "_" is
-    the empty side.  The log-likelihood of each iteration goes to standard error.
-
-    \b
-    Example:
-      fstgrad align words.tsv --tokens-y words --max-x 1 --no-empty-x
+    A link u:v has the symbols of x before the colon and those of y after it, joined by "+"; "_"
+    marks an empty side.  The log-likelihood of each iteration goes to standard error.
     """
     if reading.alphabet is not None:
         raise InvalidInputError("--alphabet has no effect on align; leave it out")

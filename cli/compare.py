@@ -18,19 +18,21 @@ from fstgrad.training.comparison import compare as compared
 @click.argument("second", type=Input())
 @pairs_argument
 @click.option(
-    "--resamples", type=COUNT, default=2000, show_default=True, help="Draws of the bootstrap."
+    "--resamples",
+    type=COUNT,
+    default=2000,
+    show_default=True,
+    help="Number of bootstrap resamples.",
 )
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."
+)
 def compare(first: str, second: str, pairs: str, resamples: int, seed: int) -> None:
-    r"""Compare two models, FIRST and SECOND, on PAIRS, and write one JSON line.
+    """Compare two models, FIRST and SECOND, on PAIRS, and write one JSON line.
 
-    word_error and symbol_error: of each model, [value, lower, upper] of a 95 percent bootstrap
-    interval; the differences are second less first, so that a negative one speaks for SECOND;
-    p_word and p_symbol: of no difference, by the same draws of pairs for both models.
-
-    \b
-    Example:
-      fstgrad compare crf.npz margin.npz test.tsv
+    word_error and symbol_error give [value, lower, upper] for each model, with a 95 percent
+    bootstrap interval.  The differences are SECOND minus FIRST: a negative one favours SECOND.
+    p_word and p_symbol are two-sided p-values of a paired bootstrap test (no difference).
     """
     models = [open_model(path) for path in (first, second)]
     if models[0][1:] != models[1][1:]:

@@ -13,16 +13,16 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    r"""Print the script that completes fstgrad in a shell.
+    """Print the script that completes fstgrad in a shell.
 
     It completes commands, options, files, and values such as those of --loss, --matrix and
-    --alphabet.  Bash has to be of version 4.4 or newer.  To have it in every session, append a
-    line to the shell's own file:
+    --alphabet.  Bash must be version 4.4 or newer.  To enable it in every session:
 
-    \b
-      bash  ~/.bashrc                   eval "$(fstgrad completion bash)"
-      zsh   ~/.zshrc                    eval "$(fstgrad completion zsh)"
-      fish  ~/.config/fish/config.fish  fstgrad completion fish | source
+    bash: append eval "$(fstgrad completion bash)" to ~/.bashrc
+
+    zsh: append eval "$(fstgrad completion zsh)" to ~/.zshrc
+
+    fish: append fstgrad completion fish | source to ~/.config/fish/config.fish
     """
     found = get_completion_class(shell)
     if found is not None:

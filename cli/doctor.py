@@ -139,7 +139,7 @@ CHECKS: dict[str, Callable[[], str]] = {
 @click.option(
     "--warm",
     is_flag=True,
-    help="Compile the kernels of every family too, so that no later run waits for them.",
+    help="Also compile the kernels of every family, so that later runs start at once.",
 )
 def doctor(warm: bool) -> int:
     """Print versions and optional parts; test what OpenFst is known to get wrong silently."""

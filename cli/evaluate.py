@@ -19,7 +19,7 @@ from fstgrad.training import measures
 @pairs_argument
 @model_loss_options
 @click.option(
-    "--errors", is_flag=True, help="Show the most common errors by symbols on standard error."
+    "--errors", is_flag=True, help="Print the most common symbol errors to standard error."
 )
 def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
     """Write the measures of a model on PAIRS as one JSON line.

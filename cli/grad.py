@@ -48,15 +48,17 @@ from fstgrad.training.kinds import KINDS, Constants, Kind
     type=click.Choice(KINDS),
     default="softmax-margin",
     show_default=True,
-    help="F of Eq. 1; the expected loss; minus the log-likelihood (which takes no loss); the "
-    "structured hinge; reward-augmented likelihood; the direct loss.",
+    help="F of Eq. 1; the expected loss; minus the log-likelihood (uses no loss); the structured "
+    "hinge; reward-augmented maximum likelihood; direct loss minimization.",
 )
 @constant_options
 @problem_options
 @method_options
 @lattice_options
 @output_npz
-@click.option("--top", type=whole(0), default=10, show_default=True, help="Entries shown.")
+@click.option(
+    "--top", type=whole(0), default=10, show_default=True, help="Number of entries shown."
+)
 @running_options
 @skip_errors
 def grad(

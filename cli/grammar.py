@@ -6,7 +6,8 @@ import click
 
 from fstgrad.cli.border import Output
 from fstgrad.cli.effects import without_effect
-from fstgrad.cli.grammar_fit import compare, fit
+from fstgrad.cli.grammar_compare import compare
+from fstgrad.cli.grammar_fit import fit
 from fstgrad.cli.grammar_new import new
 from fstgrad.cli.grammar_options import (
     alphabet_option,
@@ -67,7 +68,7 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     required=True,
     type=Output(),
     metavar="FILE",
-    help="x.far, with the grammar's name as the entry, or x.fst.",
+    help="x.far, where the entry has the grammar's name, or x.fst.",
 )
 @alphabet_option
 @symbols_option

@@ -1,39 +1,37 @@
-"""`fstgrad grammar fit` and `compare`: costs learned from pairs, and how well costs rank."""
+"""`fstgrad grammar fit`: costs learned from pairs."""
 
 import dataclasses
 import pathlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-import numpy as np
 
-from fstgrad.alphabet import Alphabet
 from fstgrad.cli import report
 from fstgrad.cli.border import SEED, Input, Number, Output
 from fstgrad.cli.grammar_options import alphabet_option, reference_argument, symbols_option
+from fstgrad.cli.grammar_pairs import (
+    SHOWN,
+    Words,
+    cell,
+    dictionary_of,
+    loss_of,
+    pairs_of,
+    questions_of,
+    reads_words,
+)
 from fstgrad.cli.grouping import Command, group
 from fstgrad.cli.text import echo
-from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking, pair_transducer
+from fstgrad.costs import CostFit, LearnedCosts, Schedule, fit_costs, fit_ranking
 from fstgrad.costs.ranking import (
     Questions,
-    Ranking,
-    Semiring,
-    interval,
     losses_of,
-    nearest,
     ranking,
     ranks,
 )
-from fstgrad.errors import FstgradError, InvalidInputError, RowError
-from fstgrad.grammars import Grammar
-from fstgrad.io import located, read_alphabet, read_lines, read_table
-from fstgrad.losses import EditDistance, TransducerLoss
-
-Words = list[tuple[Sequence[str], Sequence[str]]]
-_SHOWN = 10
+from fstgrad.errors import FstgradError, RowError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,40 +56,54 @@ learning_options = group(
         type=click.Choice(["nothing", "hypothesis", "target"]),
         default="nothing",
         show_default=True,
-        help="Probabilities of pairs, or of one side given the other.",
+        help="Learn the joint probability of both sides, or of one side given the other.",
     ),
     click.option(
         "--tie",
         type=click.Choice(["pair", "arc", "cost", "rule"]),
         default="pair",
         show_default=True,
-        help="Arcs that share a cost: of the same symbols, none, of one kind and cost, of one "
-        "rule.",
+        help="Which arcs share a cost: those with the same symbols, none, those of one kind and "
+        "cost, or those of one rule.",
     ),
     click.option(
         "--smoothing",
         type=Number(0.0),
         default=0.1,
         show_default=True,
-        help="Counts added to each cost.",
+        help="Pseudocount added for each cost.",
     ),
     click.option(
         "--prior",
         type=click.Choice(["uniform", "transducer"]),
         default="uniform",
         show_default=True,
-        help="Added counts that are equal, or as the grammar's own costs.",
+        help="Spread the pseudocounts evenly, or in proportion to the grammar's own costs.",
     ),
     click.option(
         "--held-out",
         type=Number(0.0),
         default=0.1,
         show_default=True,
-        help="Share of the pairs that decides when to stop; 0 for none.",
+        help="Share of the pairs held out for early stopping; 0 for none.",
     ),
-    click.option("--restarts", type=click.IntRange(1, 1000), default=1, show_default=True),
-    click.option("--iterations", type=click.IntRange(1, 10**6), default=100, show_default=True),
-    click.option("--seed", type=SEED, default=0, show_default=True),
+    click.option(
+        "--restarts",
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        help="Random restarts; the best likelihood wins.",
+    ),
+    click.option(
+        "--iterations",
+        type=click.IntRange(1, 10**6),
+        default=100,
+        show_default=True,
+        help="Maximum number of EM iterations.",
+    ),
+    click.option(
+        "--seed", type=SEED, default=0, show_default=True, help="Of the split and the restarts."
+    ),
     heading="Learning",
 )
 
@@ -105,16 +117,24 @@ learning_options = group(
     type=Output(),
     required=True,
     metavar="FILE",
-    help="x.far or x.fst, a grammar again, or x.tsv, a table of costs.",
+    help="x.far or x.fst for the learned grammar, or x.tsv for a table of costs.",
 )
-@click.option("--table", type=Output(), metavar="FILE.tsv", help="The table of costs, too.")
+@click.option(
+    "--table", type=Output(), metavar="FILE.tsv", help="Also write the table of costs here."
+)
 @click.option(
     "--rank",
     type=Input(),
     metavar="WORDS",
-    help="Then learn to rank the right one of WORDS, one a line, first.",
+    help="Then learn to rank the right word first among WORDS (a file, one word per line).",
 )
-@click.option("--candidates", type=click.IntRange(2, 10_000), default=20, show_default=True)
+@click.option(
+    "--candidates",
+    type=click.IntRange(2, 10_000),
+    default=20,
+    show_default=True,
+    help="--rank: words compared for each pair.",
+)
 @alphabet_option
 @symbols_option
 @learning_options
@@ -137,9 +157,9 @@ def fit(
         if path is not None and pathlib.Path(path).suffix not in endings:
             raise click.UsageError(f"{path!r}: give a name that ends in {' or '.join(endings)}")
     report.announce_compilation()
-    is_words = _reads_words(reference, alphabet, symbols)
-    rows = _pairs(pairs, is_words)
-    loss = _loss(reference, rows, alphabet, symbols, is_words)
+    is_words = reads_words(reference, alphabet, symbols)
+    rows = pairs_of(pairs, is_words)
+    loss = loss_of(reference, rows, alphabet, symbols, is_words)
     with _in_lines(pairs):
         found: LearnedCosts = fit_costs(
             loss,
@@ -168,188 +188,20 @@ def fit(
         echo(f"wrote {output}; use it with --loss {entry}")
 
 
-@click.command(cls=Command)
-@click.argument("first")
-@click.argument("second")
-@click.argument("pairs", type=Input(dash=True))
-@click.option(
-    "--words",
-    type=Input(),
-    help="The dictionary, one word a line.  [default: the targets of the pairs]",
-)
-@click.option(
-    "--candidates",
-    type=click.IntRange(2, 10_000),
-    default=50,
-    show_default=True,
-    help="The right word among so many that share most bigrams with the hypothesis.",
-)
-@alphabet_option
-@symbols_option
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the intervals.")
-def compare(
-    first: str,
-    second: str,
-    pairs: str,
-    words: str | None,
-    candidates: int,
-    alphabet: str | None,
-    symbols: str | None,
-    seed: int,
-) -> None:
-    """Show where two grammars differ on PAIRS, and how well each ranks the right word.
-
-    FIRST and SECOND are grammars, `edit`, or files x.far:NAME, x.fst.  Ranks of words that cost the
-    same are shared; intervals are of 95 %, bootstrapped over the pairs.
-    """
-    report.announce_compilation()
-    is_words = any(_reads_words(name, alphabet, symbols) for name in (first, second))
-    rows = _pairs(pairs, is_words)
-    dictionary = _dictionary(rows, words, is_words)
-    every = [*rows, *(("", word) for word in dictionary)]
-    grammars = [_loss(name, every, alphabet, symbols, is_words) for name in (first, second)]
-    known = [word for word in dictionary if all(s in a.alphabet for a in grammars for s in word)]
-    if len(known) < len(dictionary):
-        echo(f"left out {len(dictionary) - len(known):,} words with symbols that a grammar lacks")
-    asked = _questions(rows, known, candidates)
-    found: list[tuple[Ranking, np.ndarray]] = []
-    for loss in grammars:
-        transducer = pair_transducer(loss)
-        questions = Questions.encode(loss.alphabet, asked)
-        semiring: Semiring = "tropical" if loss.semiring == "tropical" else "probability"
-        losses = losses_of(transducer, questions.pairs, transducer.cost, semiring)
-        found.append((ranking(ranks(questions, losses), rng=seed), losses[questions.right]))
-    _compared((first, second), [measures for measures, _ in found], seed)
-    _differences(rows, (first, second), found)
-
-
-def _compared(names: tuple[str, str], found: Sequence[Ranking], seed: int) -> None:
-    """Write the measures of two grammars, and their difference."""
-    width = max(10, *map(len, names))
-    echo(f"{'':{width}}  {'reciprocal rank':22}  {'first':22}  among five")
-    for name, measures in zip(names, found, strict=True):
-        cells = (_cell(m) for m in (measures.reciprocal, measures.at_1, measures.at_5))
-        echo(f"{name:{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
-    draws = np.random.default_rng(seed).integers(
-        0, len(found[0].ranks), size=(1000, len(found[0].ranks))
-    )
-    scores = [(1.0 / m.ranks, 1.0 * (m.ranks <= 1), 1.0 * (m.ranks <= 5)) for m in found]
-    cells = (_cell(interval(b - a, draws)) for a, b in zip(*scores, strict=True))
-    echo(f"{'difference':{width}}  " + "  ".join(f"{cell:22}" for cell in cells).rstrip())
-
-
-def _cell(measure: tuple[float, float, float]) -> str:
-    value, lower, upper = measure
-    return f"{value:.3f} [{lower:.3f}, {upper:.3f}]"
-
-
-def _differences(
-    rows: Words, names: tuple[str, str], found: Sequence[tuple[Ranking, np.ndarray]]
-) -> None:
-    """Write the pairs whose ranks differ most."""
-    (first, a), (second, b) = found
-    gap = np.abs(first.ranks - second.ranks)
-    order = [int(n) for n in np.argsort(-gap, kind="stable") if gap[n] > 0]
-    echo(f"{len(order)} of {len(rows)} pairs are ranked differently")
-    for n in order[:_SHOWN]:
-        x, y = rows[n]
-        echo(
-            f"  {''.join(x)!r} against {''.join(y)!r}: "
-            f"{names[0]} rank {first.ranks[n]:g} cost {a[n]:g}, "
-            f"{names[1]} rank {second.ranks[n]:g} cost {b[n]:g}"
-        )
-
-
-def _reads_words(reference: str, alphabet: str | None, symbols: str | None) -> bool:
-    """Whether the symbols of a grammar are words."""
-    if alphabet is not None:
-        return not read_alphabet(alphabet).is_characters
-    if symbols is not None:
-        return " " in symbols.strip()
-    if reference == "edit" or _is_file(reference):
-        return False
-    own = Grammar.load(reference).alphabet
-    return own is not None and not own.is_characters
-
-
-def _is_file(reference: str) -> bool:
-    return ".far" in pathlib.Path(reference).name or reference.endswith((".fst", ".txt"))
-
-
-def _pairs(path: str, is_words: bool) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """Return the rows of a file of pairs as symbols."""
-    tokens = "words" if is_words else "chars"
-    rows: list[tuple[Sequence[str], Sequence[str]]] = []
-    for row in read_table(path):
-        with located(row):
-            pair = row.pair(tokens, tokens)  # type: ignore[arg-type]
-        rows.append((pair.x, pair.y))
-    if not rows:
-        raise InvalidInputError(f"{path} is empty; give rows hypothesis, one tab, target")
-    return rows
-
-
-def _dictionary(rows: Words, path: str | None, is_words: bool) -> list[tuple[str, ...]]:
-    """Return the words that may be meant, each once."""
-    if path is None:
-        return sorted({tuple(y) for _, y in rows})
-    lines = [line for line in read_lines(path) if line]
-    if not lines:
-        raise InvalidInputError(f"{path} is empty; give one word a line")
-    words = [tuple(line.split()) if is_words else tuple(line) for line in lines]
-    return sorted({*words, *(tuple(y) for _, y in rows)})
-
-
-def _questions(
-    rows: Words, dictionary: Sequence[tuple[str, ...]], count: int
-) -> list[tuple[Sequence[str], int, list[Sequence[str]]]]:
-    """Return each hypothesis with the right word among the nearest ones of the dictionary."""
-    asked = []
-    for (x, y), near in zip(rows, nearest([x for x, _ in rows], dictionary, count), strict=True):
-        others = [dictionary[k] for k in near if dictionary[k] != tuple(y)][: count - 1]
-        asked.append((x, 0, [y, *others]))
-    return asked
-
-
-def _loss(
-    reference: str, rows: Words, alphabet: str | None, symbols: str | None, is_words: bool
-) -> TransducerLoss:
-    """Return the loss of a reference over its alphabet, widened by the symbols of the rows."""
-    data = sorted({symbol for pair in rows for side in pair for symbol in side})
-    if alphabet is not None or symbols is not None:
-        text = symbols or ""
-        abc = read_alphabet(alphabet) if alphabet else Alphabet(text.split() if is_words else text)
-        return EditDistance(abc) if reference == "edit" else _found(reference, abc)
-    if reference == "edit":
-        return EditDistance(Alphabet(data))
-    if _is_file(reference):
-        return TransducerLoss.from_file(reference)
-    grammar = Grammar.load(reference)
-    own = list(grammar.alphabet or ())
-    wide = Alphabet([*own, *(symbol for symbol in data if symbol not in set(own))])
-    return grammar.loss(wide if grammar.takes_alphabet else grammar.alphabet)
-
-
-def _found(reference: str, abc: Alphabet) -> TransducerLoss:
-    if _is_file(reference):
-        return TransducerLoss.from_file(reference, abc)
-    return Grammar.load(reference).loss(abc)
-
-
 def _ranked(
     found: LearnedCosts, rows: Words, path: str, count: int, is_words: bool
 ) -> LearnedCosts:
     """Return the costs after learning to rank, and say how much that helped."""
-    dictionary = _dictionary(rows, path, is_words)
+    dictionary = dictionary_of(rows, path, is_words)
     known = found.pair_transducer.alphabet
     dictionary = [word for word in dictionary if all(symbol in known for symbol in word)]
-    asked = _questions(rows, dictionary, count)
+    asked = questions_of(rows, dictionary, count)
     better = fit_ranking(found, asked)
     questions = Questions.encode(known, asked)
     for name, cost in (("likelihood", found.cost), ("ranking", better.cost)):
         losses = losses_of(found.pair_transducer, questions.pairs, cost, "probability")
         measures = ranking(ranks(questions, losses))
-        echo(f"costs by {name}: right word first {_cell(measures.at_1)} on the pairs learned from")
+        echo(f"costs by {name}: right word first {cell(measures.at_1)} on the pairs learned from")
     return better
 
 
@@ -390,5 +242,5 @@ def _in_lines(path: str) -> Iterator[None]:
 def _changes(found: LearnedCosts) -> None:
     """Write the largest changes of costs."""
     echo("largest changes (cost before -> after, times seen)")
-    for row in found.changes(_SHOWN):
+    for row in found.changes(SHOWN):
         echo(f"  {row.name}: {row.was:.3f} -> {row.cost:.3f}, {row.times:.1f}")

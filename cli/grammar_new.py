@@ -17,7 +17,7 @@ from fstgrad.io import check_writable, write_text
     type=click.Choice(list(TEMPLATES)),
     default="context",
     show_default=True,
-    help="edit, words, dna: programs in pynini; context, normalize: rules, no program.",
+    help="edit, words, dna: Python programs that use pynini; context, normalize: rule files.",
 )
 def new(name: str, template: str) -> None:
     """Write a grammar NAME with comments and examples, and a test for pytest, into this folder.

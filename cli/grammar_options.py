@@ -30,7 +30,7 @@ alphabet_option = click.option(
     help=f"One symbol a line; or {', '.join(STANDARD)}.  [default: the grammar's own]",
 )
 symbols_option = click.option(
-    "--symbols", help="The alphabet here: characters, or words between spaces."
+    "--symbols", help="The alphabet as text: characters, or words separated by spaces."
 )
 
 

@@ -27,9 +27,9 @@ _MOST_NAMES = 8
 @reference_argument
 @alphabet_option
 @symbols_option
-@click.option("--update", is_flag=True, help="Show the difference, then write the values.")
+@click.option("--update", is_flag=True, help="Show the differences, then write the new values.")
 @click.option(
-    "--strict", is_flag=True, help="Unused rules, unreachable states and ties are failures too."
+    "--strict", is_flag=True, help="Also fail on unused rules, unreachable states and ties."
 )
 def test(
     reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
@@ -94,7 +94,12 @@ def _listed(names: Sequence[str]) -> str:
 @click.argument("hypothesis")
 @click.argument("target")
 @click.option(
-    "-k", "count", type=click.IntRange(1, 1000), default=3, show_default=True, help="Alignments."
+    "-k",
+    "count",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Number of alignments shown.",
 )
 @alphabet_option
 @symbols_option

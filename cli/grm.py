@@ -26,36 +26,50 @@ def grm() -> None:
 
 @grm.command()
 @click.argument("counts", type=INPUT)
-@click.option("--k", type=COUNT, default=2, show_default=True, help="The largest size of a set.")
-@click.option("--alpha", type=POSITIVE, default=0.01, show_default=True, help="The l1 penalty.")
+@click.option(
+    "--k", type=COUNT, default=2, show_default=True, help="Largest size of an interaction set."
+)
+@click.option(
+    "--alpha", type=POSITIVE, default=0.01, show_default=True, help="Weight of the l1 penalty."
+)
 @click.option(
     "--base", type=click.Choice(list(BASES)), default="poisson",
     show_default=True, metavar="FAMILY",
     help=f"The family of one column given the others: {', '.join(BASES)}.",
 )  # fmt: skip
-@click.option("--features", type=COUNT, help="Keep the columns with the largest totals.")
-@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option(
+    "--features", type=COUNT, help="Keep only this many columns, those with the largest totals."
+)
+@click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @click.option(
     "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
     show_default=True, help="Sets of j act through x^(1/j) only, or through smaller roots too.",
 )  # fmt: skip
-@click.option("--stagewise", is_flag=True, help="Larger sets only over cliques of smaller ones.")
+@click.option(
+    "--stagewise", is_flag=True, help="Consider larger sets only over cliques of smaller ones."
+)
 @click.option(
     "--symmetrize", type=click.Choice(["joint", "average", "min", "max"]),
     default="joint",
-    show_default=True, help="How the estimates of a set become one.",
+    show_default=True, help="How the estimates of one set are merged.",
 )  # fmt: skip
 @click.option(
     "--calibrate", is_flag=True,
-    help="Move the intercepts until samples have the means of the counts.",
+    help="Adjust the intercepts until samples have the means of the counts.",
 )  # fmt: skip
-@click.option("--tol", type=POSITIVE, default=1e-4, show_default=True, help="Largest KKT residual.")
+@click.option(
+    "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
+)
 @click.option(
     "--jobs", type=INTEGER, default=-1, show_default=True, help="Threads; -1 for all cores."
 )
-@click.option("--checkpoint", type=OUTPUT, help="Keep finished nodes here, and resume from it.")
+@click.option(
+    "--checkpoint", type=OUTPUT, help="Keep finished nodes in this file, and resume from it."
+)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
-@click.option("-o", "--output", type=OUTPUT, required=True, help="The model, an .npz file.")
+@click.option(
+    "-o", "--output", type=OUTPUT, required=True, help="Write the model to this .npz file."
+)
 def fit(
     counts: str,
     k: int,
@@ -97,11 +111,13 @@ def fit(
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("--order", type=COUNT, help="The size of the sets; all sizes by default.")
-@click.option("--top", "count", type=COUNT, default=10, show_default=True, help="How many.")
+@click.option("--order", type=COUNT, help="Size of the sets.  [default: all sizes]")
+@click.option(
+    "--top", "count", type=COUNT, default=10, show_default=True, help="Number of sets shown."
+)
 @click.option(
     "--sign", type=click.Choice(["both", "positive", "negative"]), default="both",
-    show_default=True, help="Which coefficients.",
+    show_default=True, help="Sign of the coefficients shown.",
 )  # fmt: skip
 def top(
     model: str,
@@ -121,14 +137,25 @@ def top(
 
 @grm.command()
 @click.argument("model", type=INPUT)
-@click.option("-n", "count", type=COUNT, default=10, show_default=True, help="How many rows.")
-@click.option("--seed", type=SEED, help="Of the random numbers.")
+@click.option("-n", "count", type=COUNT, default=10, show_default=True, help="Number of rows.")
+@click.option("--seed", type=SEED, help="Random seed.")
 @click.option(
-    "--burn-in", type=whole(0), default=200, show_default=True, help="Sweeps to leave out."
+    "--burn-in",
+    type=whole(0),
+    default=200,
+    show_default=True,
+    help="Sweeps discarded before the first row.",
 )
 @click.option("--thin", type=COUNT, default=5, show_default=True, help="Sweeps between rows.")
-@click.option("--chains", type=COUNT, default=4, show_default=True, help="Independent chains.")
-@click.option("-o", "--output", type=OUTPUT, help="A .csv or .npz file; the screen by default.")
+@click.option(
+    "--chains", type=COUNT, default=4, show_default=True, help="Number of independent chains."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT,
+    help="Write to this .csv or .npz file.  [default: standard output]",
+)
 def sample(
     model: str,
     count: int,
@@ -165,7 +192,7 @@ def sample(
 @grm.command()
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
-@click.option("--variable", help="Which array of an .npz or .mat file.")
+@click.option("--variable", help="Name of the array in an .npz or .mat file.")
 def score(model: str, counts: str, variable: str | None) -> None:
     """Print the mean log-likelihood of a node of MODEL given the others on COUNTS, in nats."""
     from fstgrad.grm.model import GeneralizedRootModel
@@ -180,9 +207,9 @@ def score(model: str, counts: str, variable: str | None) -> None:
 @grm.command()
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
-@click.option("--variable", help="Which array of an .npz or .mat file.")
-@click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="How many samples.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the random numbers.")
+@click.option("--variable", help="Name of the array in an .npz or .mat file.")
+@click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="Number of samples.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
 def report(model: str, counts: str, variable: str | None, count: int, seed: int) -> None:
     """Compare samples of MODEL with COUNTS: means, variances, zeros and pairs of columns."""
     from fstgrad.grm.model import GeneralizedRootModel

@@ -25,7 +25,7 @@ from fstgrad.io import Row
     help="Show the best alignment below each loss: y, the operations, the target.",
 )
 def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, align: bool) -> None:
-    """Print the loss of column 1 (hypothesis) against column 2 (target), one number a line.
+    """Print the loss of column 1 (hypothesis) against column 2 (target), one number per line.
 
     PAIRS is TSV, CSV with a header or FASTA, or - for standard input.  The numbers are in nats; inf
     where the transducer has no path, nan for a row that --skip-errors skipped.

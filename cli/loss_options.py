@@ -61,18 +61,22 @@ _parameters = (
         help=f"{', '.join(LOSS_NAMES[:-1])} or none; a grammar (fstgrad grammar list, "
         "PATH.py:BUILDER); a transducer in a file (x.far:NAME, x.fst, x.txt).",
     ),
-    click.option("--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
-    click.option("--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [1]"),
+    click.option(
+        "--insert-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [default: 1]"
+    ),
+    click.option(
+        "--delete-cost", type=COST, help="edit*, osa, wer, cer, smith-waterman.  [default: 1]"
+    ),
     click.option(
         "--substitute-cost",
         type=COST,
-        help="edit*, osa, wer, cer, hamming, smith-waterman.  [1]",
+        help="edit*, osa, wer, cer, hamming, smith-waterman.  [default: 1]",
     ),
     click.option("--match-cost", type=Number(), help="smith-waterman.  [default: -2]"),
     click.option(
         "--confusion",
         type=FILE,
-        help="edit: rows a TAB b TAB cost, for a in the hypothesis and b in the target.",
+        help="edit: substitution costs, rows a TAB b TAB cost (hypothesis, target).",
     ),
     click.option("--transpose-cost", type=COST, help="osa.  [default: 1]"),
     click.option(
@@ -85,30 +89,38 @@ _parameters = (
     click.option(
         "--gap-open",
         type=NOT_NEGATIVE,
-        help="smith-waterman, alignment: cost of a gap's first symbol.",
+        help="smith-waterman, alignment: cost of the first symbol of a gap.",
     ),
     click.option(
         "--gap-extend",
         type=NOT_NEGATIVE,
-        help="... and of each further one.  [default: --gap-open]",
+        help="smith-waterman, alignment: cost of each further symbol.  [default: --gap-open]",
     ),
     click.option(
         "--free-ends",
         type=click.Choice(["none", "y", "target", "both"]),
-        help="alignment: whose ends may be left out for nothing.  [default: none]",
+        help="alignment: the strings whose unaligned ends cost nothing.  [default: none]",
     ),
     click.option(
-        "--ngram-order", type=COUNT, help="ngram, gappy: n.  [2] mismatch [3], ngram-sum [4]"
+        "--ngram-order",
+        type=COUNT,
+        help="Order n of the n-grams.  [default: ngram, gappy 2; mismatch 3; ngram-sum 4]",
     ),
-    click.option("--decay", type=POSITIVE, help="gappy: weight of a symbol of the stretch.  [0.5]"),
-    click.option("--mismatches", type=whole(0), help="mismatch: symbols that may differ.  [1]"),
+    click.option(
+        "--decay", type=POSITIVE, help="gappy: weight per symbol covered.  [default: 0.5]"
+    ),
+    click.option(
+        "--mismatches", type=whole(0), help="mismatch: symbols that may differ.  [default: 1]"
+    ),
     click.option(
         "--smoothing",
         type=NOT_NEGATIVE,
-        help="kernels: added to the count inside the logarithm.  [default: 0]",
+        help="n-gram kernels: added to the count inside the logarithm.  [default: 0]",
     ),
     click.option(
-        "--log/--no-log", default=None, help="kernels: -log of the count, or minus the count."
+        "--log/--no-log",
+        default=None,
+        help="n-gram kernels: the loss is -log of the count, or minus the count.",
     ),
 )
 loss_options = group("choice", LossChoice, *_parameters, heading="Loss")
@@ -121,8 +133,8 @@ model_loss_options = group(
         default=MODEL_LOSS,
         show_default=True,
         shell_complete=complete_loss,
-        help="model: what it was trained with.  Rules (x.rules) are in the model; a loss "
-        "from another file of yours is not: give it as in fstgrad train.",
+        help="model: the loss of the training.  A model contains rules (x.rules), but no other "
+        "loss from a file: give that again, as in fstgrad train.",
     ),
     *_parameters[1:],
     heading="Loss",

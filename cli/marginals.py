@@ -17,10 +17,10 @@ from fstgrad.io import located, write_arrays
 
 @click.command(cls=Command)
 @pairs_argument
-@click.option("--line", type=COUNT, default=1, show_default=True, help="The line of the pair.")
+@click.option("--line", type=COUNT, default=1, show_default=True, help="Line number of the pair.")
 @problem_options
 @output_npz
-@click.option("--top", type=whole(0), default=20, show_default=True, help="Rows of the table.")
+@click.option("--top", type=whole(0), default=20, show_default=True, help="Number of rows shown.")
 @click.option(
     "--plot",
     "picture",

@@ -52,24 +52,36 @@ class Run:
 run_options = group(
     "run",
     Run,
-    click.option("--max-iter", type=COUNT, help="Iterations of message passing or mean field."),
-    click.option("--tol", type=NOT_NEGATIVE, help="Stop at changes up to this."),
-    click.option("--damping", type=NOT_NEGATIVE, help="Share of the old message, in [0, 1)."),
     click.option(
-        "--schedule", type=click.Choice(["flooding", "residual"]), help="Of message passing."
+        "--max-iter",
+        type=COUNT,
+        help="Maximum number of iterations of message passing or mean field.",
     ),
-    click.option("--samples", type=COUNT, help="Draws that each chain keeps."),
-    click.option("--burn-in", type=whole(0), help="Sweeps before the first draw."),
-    click.option("--chains", type=COUNT, help="Independent chains."),
-    click.option("--threads", type=COUNT, help="Threads; they do not change the result."),
+    click.option(
+        "--tol", type=NOT_NEGATIVE, help="Stop when no message or marginal changes by more."
+    ),
+    click.option(
+        "--damping", type=NOT_NEGATIVE, help="Share of the old message in the new one, in [0, 1)."
+    ),
+    click.option(
+        "--schedule",
+        type=click.Choice(["flooding", "residual"]),
+        help="Order of the messages: all at once, or the largest change first.",
+    ),
+    click.option("--samples", type=COUNT, help="Number of draws kept per chain."),
+    click.option("--burn-in", type=whole(0), help="Sweeps discarded before the first draw."),
+    click.option("--chains", type=COUNT, help="Number of independent chains."),
+    click.option(
+        "--threads", type=COUNT, help="Number of threads; the result does not depend on it."
+    ),
     click.option("--max-gib", type=POSITIVE, help="Memory limit of method exact, in GiB."),
     heading="Iterations, draws, limits",
 )
 model_argument = click.argument("model", type=FILE)
 evidence_option = click.option(
-    "--evidence", type=FILE, help="A .evid file: observed variables and their values."
+    "--evidence", type=FILE, help="A .evid file with the observed variables and their values."
 )
-seed_option = click.option("--seed", type=SEED, help="Of methods that sample.")
+seed_option = click.option("--seed", type=SEED, help="Random seed of methods that sample.")
 
 
 def method_option(names: list[str]) -> Callable[..., Any]:
@@ -206,7 +218,7 @@ def best(model: str, method: str, evidence: str | None, seed: int | None, run: R
 
 @mrf.command()
 @model_argument
-@click.option("-k", "count", type=COUNT, default=10, show_default=True, help="Draws.")
+@click.option("-k", "count", type=COUNT, default=10, show_default=True, help="Number of draws.")
 @click.option("--thin", type=COUNT, help="Sweeps between draws of a chain.  [default: 10]")
 @method_option(DRAWS)
 @evidence_option
@@ -221,7 +233,7 @@ def sample(
     seed: int | None,
     run: Run,
 ) -> None:
-    """Print draws, one labeling a line: independent with method exact, else from one chain."""
+    """Print draws, one labeling per line: independent with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
     used: set[str] = set() if method == "exact" else {"burn_in", "thin", "threads"}
@@ -239,10 +251,16 @@ def sample(
 
 @mrf.command()
 @click.argument("image", type=FILE)
-@click.option("--labels", type=whole(2), default=2, show_default=True, help="Gray levels.")
+@click.option(
+    "--labels",
+    type=whole(2),
+    default=2,
+    show_default=True,
+    help="Number of gray levels or colours.",
+)
 @click.option(
     "--coupling", type=NOT_NEGATIVE, default=1.0, show_default=True,
-    help="Score of two neighbours that agree, in nats.",
+    help="Score of two equal neighbours, in nats.",
 )  # fmt: skip
 @click.option(
     "--method", type=click.Choice([*LABELINGS, *ESTIMATES]), default="bp", show_default=True,
@@ -250,15 +268,22 @@ def sample(
     f"{', '.join(ESTIMATES)}.",
 )  # fmt: skip
 @click.option(
-    "-o", "--output", type=Output(), required=True, help="PNG of the labels' gray levels."
+    "-o", "--output", type=Output(), required=True, help="Write the result to this PNG file."
 )
-@click.option("--marginals", "panels", type=Output(), help="PNG of the marginals, by label.")
 @click.option(
-    "--figure", type=Output(), help="PNG of the image, the result and P(y), side by side."
+    "--marginals",
+    "panels",
+    type=Output(),
+    help="Write the marginals, one panel per label, to this PNG file.",
+)
+@click.option(
+    "--figure",
+    type=Output(),
+    help="Write the image, the result and P(y) side by side to this PNG file.",
 )
 @click.option(
     "--contrast", type=NOT_NEGATIVE, default=0.0, show_default=True,
-    help="How much labels prefer to change where the image does.",
+    help="How strongly label changes are drawn to edges of the image; 0: not at all.",
 )  # fmt: skip
 @seed_option
 @run_options

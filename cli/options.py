@@ -129,27 +129,25 @@ constant_options = group(
         type=POSITIVE,
         default=CONSTANTS.temperature,
         show_default=True,
-        help="raml: nats.",
+        help="raml: in nats.",
     ),
     click.option(
         "--epsilon",
         type=POSITIVE,
         default=CONSTANTS.epsilon,
         show_default=True,
-        help="direct: the step.",
+        help="direct: step size.",
     ),
 )
 
-skip_errors = click.option(
-    "--skip-errors", is_flag=True, help="Go on after a bad row, and count them."
-)
+skip_errors = click.option("--skip-errors", is_flag=True, help="Skip bad rows and count them.")
 
 output_npz = click.option(
     "-o",
     "--output",
     type=Output(),
     metavar="FILE.npz",
-    help="Write the arrays and the symbol names here.",
+    help="Write the arrays and the symbol names to this file.",
 )
 
 reading_options = group(
@@ -160,14 +158,14 @@ reading_options = group(
         type=TOKENS,
         default="chars",
         show_default=True,
-        help="Symbols of column 1: its characters, or its words.",
+        help="Symbols of column 1: characters or words.",
     ),
     click.option(
         "--tokens-y",
         type=TOKENS,
         default="chars",
         show_default=True,
-        help="Symbols of column 2.",
+        help="Symbols of column 2: characters or words.",
     ),
     click.option(
         "--alphabet",
@@ -183,7 +181,8 @@ cap_options = (
         "--cap",
         type=nats,
         metavar="NATS|auto",
-        help="Use min(loss, cap); auto: raised until --tolerance.  [default: exact]",
+        help="Use min(loss, cap); auto raises the cap until the bounds are within --tolerance.  "
+        "[default: no cap]",
     ),
     click.option(
         "--tolerance",
@@ -203,7 +202,7 @@ compile_options = group(
         type=click.Choice(["layered", "openfst"]),
         default="layered",
         show_default=True,
-        help="openfst is the reference: slow, costs in float32.",
+        help="openfst is the reference engine: slow, with costs in float32.",
     ),
     click.option(
         "--max-states",
@@ -221,31 +220,32 @@ method_options = group(
     click.option(
         "--method",
         type=click.Choice(["exact", "capped", "sampled", "auto"]),
-        help="auto: the first of exact, capped (at --cap, or within --tolerance) and sampled that "
-        "--max-states allows, for each pair.  [default: capped with --cap, else exact]",
+        help="auto takes, for each pair, the first of exact, capped (at --cap, or within "
+        "--tolerance) and sampled that --max-states and --seconds allow.  [default: capped with "
+        "--cap, else exact]",
     ),
     click.option(
         "--samples",
         type=whole(2),
         default=1000,
         show_default=True,
-        help="sampled: strings drawn for each pair.",
+        help="sampled: number of strings drawn for each pair.",
     ),
-    click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: the draws."),
+    click.option("--seed", type=SEED, default=0, show_default=True, help="sampled: random seed."),
     click.option(
         "--proposal",
         type=click.Choice(PROPOSALS),
         default="auto",
         show_default=True,
-        help="sampled, auto: what strings are drawn from; the expected loss takes auto, band or "
-        "plain.",
+        help="sampled, auto: the distribution that strings are drawn from; risk takes auto, band "
+        "or plain.",
     ),
     click.option(
         "--seconds",
         type=POSITIVE,
         default=Budget().seconds,
         show_default=True,
-        help="auto: the budget of one pair, of one core.",
+        help="auto: time budget for one pair, in seconds of one core.",
     ),
     heading=EXACTNESS,
 )
@@ -259,7 +259,7 @@ def cache_memory_option(default: int) -> Decorator:
         default=default,
         show_default=True,
         metavar="MB",
-        help="Memory for compiled losses that may be used again, all processes together.",
+        help="Memory for compiled losses that are kept for reuse, over all processes.",
     )
 
 
@@ -271,21 +271,21 @@ running_options = group(
         type=COUNT,
         default=1,
         show_default=True,
-        help="Processes.  The results are the same for every number.",
+        help="Number of processes; the results do not depend on it.",
     ),
     click.option(
         "--cache",
         type=click.Path(file_okay=False),
         metavar="FOLDER",
-        help="Keep compiled losses here for later runs.",
+        help="Keep compiled losses in this folder for later runs.",
     ),
     cache_memory_option(256),
     click.option(
         "--resume",
         type=Output(beside=(".npz",)),
         metavar="FILE.jsonl",
-        help="Write the lines here, and go on where an earlier run on the same pairs stopped; "
-        "FILE.jsonl.npz holds the sums so far.",
+        help="Write the lines to this file, and continue where an earlier run on the same pairs "
+        "stopped; FILE.jsonl.npz holds the sums so far.",
     ),
     heading="Processes and continued runs",
 )
@@ -298,19 +298,20 @@ weight_options = group(
         type=COUNT,
         default=2,
         show_default=True,
-        help="q: the features count q-grams.",
+        help="Order q of the model: the features count q-grams.",
     ),
     click.option(
         "--weights",
         type=Input(),
         metavar="FILE.npz",
-        help="Array `weights`, one axis of n symbols for each symbol of a q-gram.  [default: 0]",
+        help="File with the array `weights`: one axis of n symbols per symbol of a q-gram.  "
+        "[default: 0]",
     ),
     click.option(
         "--random-weights",
         type=SEED,
         metavar="SEED",
-        help="Independent standard normal weights.",
+        help="Draw independent standard normal weights with this seed.",
     ),
     heading="Weights of the q-grams",
 )
@@ -327,7 +328,7 @@ lattice_options = group(
         "source",
         type=Input(folders=True),
         metavar="FAR_OR_DIR",
-        help="Acceptors by name, their weights costs; column 1 names one, column 2 is the target.",
+        help="Acceptors by name, weighted with costs; column 1 names one, column 2 is its target.",
     ),
     click.option(
         "--posteriors",

@@ -21,7 +21,7 @@ from fstgrad.training.sequence import SequenceModel
     "--nbest",
     type=COUNT,
     metavar="K",
-    help="The K best outputs of every input, with log p(y | x) in nats as a third column.",
+    help="Write the K best outputs of every input, with log p(y | x) in nats as a third column.",
 )
 def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.

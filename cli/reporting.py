@@ -29,7 +29,12 @@ from fstgrad.training.sequence import SequenceModel
 @click.command(cls=Command)
 @click.argument("runs", type=Input(), nargs=-1, required=True, metavar="RUN...")
 @click.option(
-    "-o", "--output", type=Output(), required=True, metavar="FILE.html", help="Write the page here."
+    "-o",
+    "--output",
+    type=Output(),
+    required=True,
+    metavar="FILE.html",
+    help="Write the page to this file.",
 )
 @click.option(
     "--pairs",
@@ -37,7 +42,11 @@ from fstgrad.training.sequence import SequenceModel
     help="With a sequence model: pairs to predict; the worst are shown with their alignments.",
 )
 @click.option(
-    "--top", type=whole(1), default=200, show_default=True, help="Rows of a table, at most."
+    "--top",
+    type=whole(1),
+    default=200,
+    show_default=True,
+    help="Maximum number of rows in a table.",
 )
 def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> None:
     """Write one self-contained HTML page of a run: settings, tables, curves, worst pairs.
