@@ -1,16 +1,19 @@
 """The costs of a transducer as parameters: losses of pairs that learn."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from fstgrad.checks import one_of
+from fstgrad.checks import FloatArray, one_of
 from fstgrad.costs import Pairs, PairTransducer, pair_transducer
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import Source
 from fstgrad.costs.ties import Tie, Ties
+from fstgrad.errors import NotSupportedError
+from fstgrad.torch.functions import to_numpy
+from fstgrad.torch.operators import aside, from_host, refuse_transforms, widened
 
 
 class TransducerCosts(torch.nn.Module):
@@ -59,10 +62,14 @@ class TransducerCosts(torch.nn.Module):
 
     def forward(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         """Return the losses (N,) of pairs (hypothesis, target); +inf without an alignment."""
+        return self._losses(pairs)
+
+    @aside
+    def _losses(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
+        refuse_transforms([self.costs])
         encoded = Pairs.encode(self.pair_transducer.alphabet, pairs)
-        result: torch.Tensor = _Losses.apply(
-            self.costs, self.pair_transducer, self.ties, encoded, self.semiring
-        )  # type: ignore[no-untyped-call]
+        problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
+        result: torch.Tensor = _Losses.apply(widened(self.costs), problem)  # type: ignore[no-untyped-call]
         return result
 
     def extra_repr(self) -> str:
@@ -70,33 +77,55 @@ class TransducerCosts(torch.nn.Module):
         return f"classes={len(self.names)}, semiring={self.semiring!r}"
 
 
+class _Problem(NamedTuple):
+    """Pairs, and the transducer and the classes of arcs that their losses come from."""
+
+    transducer: PairTransducer
+    ties: Ties
+    pairs: Pairs
+    semiring: Semiring
+
+    def weights(self, costs: torch.Tensor) -> FloatArray:
+        """Return the log-weights of the arcs."""
+        weight = np.full(len(self.transducer.cost), -np.inf)
+        weight[self.ties.events] = -to_numpy(costs)[self.ties.class_of]
+        return weight
+
+
 class _Losses(torch.autograd.Function):
     """Losses of pairs; the gradient of one in a cost is how often its arcs are used."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        costs: torch.Tensor,
-        transducer: PairTransducer,
-        ties: Ties,
-        pairs: Pairs,
-        semiring: str,
-    ) -> torch.Tensor:
-        weight = np.full(len(transducer.cost), -np.inf)
-        weight[ties.events] = -costs.detach().cpu().double().numpy()[ties.class_of]
-        ctx.problem = transducer, ties, pairs, semiring, weight
-        ctx.like = costs.detach()[:0]
-        if semiring == "tropical":
-            losses = -transducer.best_counts(pairs, weight)[0]
-        else:
-            losses = -transducer.log_sums(pairs, weight)
-        return torch.from_numpy(losses).to(ctx.like)
+    def forward(ctx: Any, costs: torch.Tensor, problem: _Problem) -> torch.Tensor:
+        ctx.problem = problem
+        ctx.save_for_backward(costs)
+        transducer, weight = problem.transducer, problem.weights(costs)
+        if problem.semiring == "tropical":
+            return from_host(-transducer.best_counts(problem.pairs, weight)[0], costs)
+        return from_host(-transducer.log_sums(problem.pairs, weight), costs)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        transducer, ties, pairs, semiring, weight = ctx.problem
-        mass = np.ascontiguousarray(grad.detach().cpu().double().numpy())
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor, None]:
+        slope: torch.Tensor = _Counts.apply(*ctx.saved_tensors, upstream[0], ctx.problem)  # type: ignore[no-untyped-call]
+        return slope, None
+
+
+class _Counts(torch.autograd.Function):
+    """How often the arcs of each class are used, the pairs weighted."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, costs: torch.Tensor, weights: torch.Tensor, problem: _Problem
+    ) -> torch.Tensor:
+        transducer, ties, pairs, semiring = problem
         count = transducer.best_counts if semiring == "tropical" else transducer.expected_counts
-        counts = count(pairs, weight, mass)[1]
+        counts = count(pairs, problem.weights(costs), to_numpy(weights))[1]
         slope = np.bincount(ties.class_of, counts[ties.events], minlength=len(ties.names))
-        return torch.from_numpy(slope).to(ctx.like), None, None, None, None
+        return from_host(slope, costs)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> None:
+        raise NotSupportedError(
+            "TransducerCosts has first derivatives only: call backward() once, without a penalty "
+            "on gradients"
+        )

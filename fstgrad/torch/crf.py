@@ -122,7 +122,7 @@ class CRF:
         """Return p(y_t = tag) (B, T, n), 0 where the mask is False; not differentiable."""
         chain = self._compact(self.mask)
         _, node, *_ = _solve(chain.emissions.detach(), self._steps().detach(), chain.lengths)
-        return self._placed(node, chain, 0.0).to(self.emissions.dtype)
+        return self._placed(node, chain, 0.0).to(self._dtype)
 
     @aside
     def decode(self) -> torch.Tensor:

@@ -14,8 +14,10 @@ import torch
 from fstgrad.checks import positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums
+from fstgrad.torch.operators import aside, refuse_transforms, widened
 
 
+@aside
 def mrf_dense_marginals(
     node_scores: torch.Tensor,
     image: torch.Tensor,
@@ -54,7 +56,7 @@ def mrf_dense_marginals(
     """
     positive_integer("iterations", iterations)
     single = node_scores.ndim == 3
-    nodes = node_scores[None] if single else node_scores
+    nodes = (node_scores[None] if single else node_scores).double()
     images = image[None] if image.ndim == 2 else image
     if nodes.ndim != 4 or images.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
@@ -72,7 +74,9 @@ def mrf_dense_marginals(
             f"{tuple(compatibility.shape)} for {size} labels; give ({len(kernels)},) and "
             f"({size}, {size})"
         )
+    refuse_transforms([nodes, weights, compatibility])
     found = []
+    weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images, strict=True):
         gray = values.detach().to("cpu", torch.float64).numpy()
         sums = [PairSums(gray, kernel) for kernel in kernels]
@@ -83,7 +87,7 @@ def mrf_dense_marginals(
                 said = said + weight * _Sums.apply(q, own)  # type: ignore[no-untyped-call]
             q = torch.softmax(scores + said @ compatibility.T, dim=-1)
         found.append(q.movedim(-1, 0))
-    return found[0] if single else torch.stack(found)
+    return (found[0] if single else torch.stack(found)).to(widened(node_scores).dtype)
 
 
 class _Sums(torch.autograd.Function):

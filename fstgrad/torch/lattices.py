@@ -1,14 +1,15 @@
 """Objectives over the paths of a lattice, in the scores of its arcs; once differentiable."""
 
+import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import one_of
+from fstgrad.checks import instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
@@ -125,38 +126,61 @@ def lattice_crf_nll(
 def lattice_risk(
     scores: Scores,
     lattice: Lattices,
-    loss: Loss | LatticeLoss | Sequence[LatticeLoss],
     gold: SequenceLike | Sequence[SequenceLike] | None = None,
+    loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
     cap: float | None = None,
 ) -> torch.Tensor:
     """Return E[L] in nats over the paths of a lattice, exact: minimum-risk training.
 
-    loss : `lattice.compile(loss, target)`, or a loss, which is compiled against `gold`; the other
-    parameters as in `lattice_softmax_margin`.
+    Parameters as in `lattice_softmax_margin`, but a loss is needed; with one that
+    `lattice.compile(loss, target)` gave, `gold` may be left out.
     """
+    if _holds_losses(gold):  # up to version 0.1 the loss came first
+        warnings.warn(
+            "lattice_risk takes scores, lattice, gold, loss in this order; name them: "
+            "lattice_risk(scores, lattice, loss=loss, gold=gold)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        gold, loss = cast(Any, loss), cast(Any, gold)
+    if loss is None:
+        raise InvalidInputError("loss is None; risk is the expected loss: give one")
     return _evaluated("risk", scores, lattice, _compiled(lattice, gold, loss, cap), reduction)
+
+
+def _holds_losses(given: Any) -> bool:
+    """Whether an argument is a loss, or a sequence of compiled ones."""
+    if isinstance(given, list | tuple) and given:
+        given = given[0]
+    return isinstance(given, Loss | LatticeLoss)
 
 
 @aside
 def _compiled(lattice: Lattices, gold: Any, loss: Any, cap: float | None) -> list[_Item]:
     """Return the items of a batch, or the one item, with compiled losses."""
-    if isinstance(lattice, Lattice):
-        lattice, gold = [lattice], [gold]
-    size = len(lattice)
+    single = isinstance(lattice, Lattice)
+    batch: Any = [lattice] if single else lattice
+    if single:
+        gold = [gold]
+    for i, own in enumerate(items("lattice", batch)):
+        instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
+    size = len(batch)
     golds = [None] * size if gold is None else gold
-    losses = loss if isinstance(loss, Sequence) else [loss] * size
+    losses = loss if isinstance(loss, list | tuple) else [loss] * size
     for name, given in (("gold", golds), ("loss", losses)):
         if len(given) != size:
             raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
-    return [_item(*parts, cap) for parts in zip(lattice, golds, losses, strict=True)]
+    return [_item(*parts, cap) for parts in zip(batch, golds, losses, strict=True)]
 
 
 def _item(lattice: Lattice, gold: Any, loss: Any, cap: float | None) -> _Item:
     if isinstance(gold, torch.Tensor):
         gold = gold.detach().cpu().numpy()
     if not isinstance(loss, Loss):
+        what = "a Loss, what lattice.compile(loss, gold) gives, or None"
+        instance("loss", loss, LatticeLoss | None, what)
         if cap is not None:
             raise InvalidInputError("cap goes with a loss; give it to lattice.compile(loss, gold)")
         return _Item(lattice, gold, loss)

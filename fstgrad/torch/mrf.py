@@ -13,7 +13,7 @@ from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
 from fstgrad.torch import functions
-from fstgrad.torch.operators import Arrays, Objective, values
+from fstgrad.torch.operators import Arrays, Objective, gradients, values
 from fstgrad.torch.reductions import REDUCTIONS, reduced
 
 
@@ -106,10 +106,8 @@ def mrf_log_partition(
     """
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
-    golds = torch.full(nodes.shape[:2], UNKNOWN)
-    found = values(
-        _LogPartition(graph, method, options), [nodes, _per_item(edge_scores, len(nodes))], [golds]
-    )
+    scores = [nodes, _per_item(edge_scores, len(nodes))]
+    found = values(_LogPartition(graph, method, options), scores, [_no_labels(nodes)])
     return found[0] if single else found
 
 
@@ -129,16 +127,16 @@ def mrf_marginals(
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     edges = _per_item(edge_scores, len(nodes))
-    number = graph.graph.num_edges
     if edges.ndim == 3:
-        edges = edges[:, None].expand(-1, number, -1, -1)
-    needed = node_scores.requires_grad or edge_scores.requires_grad
-    needed = needed and torch.is_grad_enabled()
-    with torch.enable_grad():
-        inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in (nodes, edges)]
-        total = mrf_log_partition(inputs[0], inputs[1], graph, method=method, **options).sum()
-        node, edge = torch.autograd.grad(total, inputs, create_graph=needed)
+        edges = edges[:, None].expand(-1, graph.graph.num_edges, -1, -1)
+    objective, unknown = _LogPartition(graph, method, options), _no_labels(nodes)
+    node, edge = gradients(objective, [nodes, edges], [unknown])
     return Marginals(*((node[0], edge[0]) if single else (node, edge)))
+
+
+def _no_labels(nodes: torch.Tensor) -> torch.Tensor:
+    """Return labels (B, I) of which none is known."""
+    return torch.full(nodes.shape[:2], UNKNOWN)
 
 
 def _per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:

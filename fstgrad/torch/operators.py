@@ -115,6 +115,24 @@ def values(
     NotSupportedError
         Within `torch.func.grad`, `vjp`, `jacrev`, `jvp` and `hessian`.
     """
+    return _outputs(objective, scores, constants)[0]
+
+
+def gradients(
+    objective: str | Objective,
+    scores: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor] = (),
+) -> list[torch.Tensor]:
+    """Return the gradients of the values, like the scores: marginals, differentiable once more.
+
+    Parameters and errors as in `values`; gradients of half-precision scores are `float32`.
+    """
+    return _outputs(objective, scores, constants)[1:]
+
+
+def _outputs(
+    objective: str | Objective, scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
     for tensor in scores:
         check_floating(tensor)
     if not torch.compiler.is_compiling():
@@ -123,7 +141,7 @@ def values(
     found: list[torch.Tensor] = _values(
         [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants], key
     )
-    return found[0]
+    return found
 
 
 def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -143,7 +143,7 @@ def spanning_tree_marginals(
     Parameters as in `spanning_tree_log_partition`; projective once differentiable.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    return table.marginals().to(scores.dtype).reshape(scores.shape)
+    return table.marginals().to(widened(scores).dtype).reshape(scores.shape)
 
 
 def spanning_tree_entropy(

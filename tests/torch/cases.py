@@ -2,9 +2,11 @@
 
 import numpy as np
 import torch
+from torch.func import functional_call
 
 import fstgrad as fg
 import fstgrad.torch as fgt
+from fstgrad.mrf.dense import Kernel
 
 ABC = fg.Alphabet("abc")
 EDIT = fg.EditDistance(ABC)
@@ -23,6 +25,22 @@ LATTICES = [
 ]
 TEXTS = ["abc", "cb"]
 SIZES = [lattice.num_arcs for lattice in LATTICES]
+
+
+PICTURES = torch.linspace(0, 1, 2 * 3 * 3).reshape(2, 3, 3)
+PAIRS = [("ab", "b"), ("a", "ba"), ("", "ab")]
+
+
+def weighted(table):
+    """A sum of a table in which every entry counts differently."""
+    return (torch.linspace(-1, 1, table.numel()).to(table.dtype).reshape(table.shape) * table).sum()
+
+
+def costs_of_pairs(module, changes):
+    """The losses of pairs under the module's costs and what is added to them."""
+    wide = changes if changes.dtype == torch.float64 else changes.float()
+    costs = 2 + module.costs.to(wide.dtype) + wide.sum(0)
+    return functional_call(module, {"costs": costs}, (PAIRS,)).sum()
 
 
 def arcs(scores):
@@ -91,6 +109,19 @@ MODULES = {
     "spanning_tree_partial_nll": (
         [(2, 4, 4)], lambda: Function("spanning_tree_partial_nll"),
         lambda m, s: m(s, KNOWN, single_root=True).mean()),
+    "spanning_tree_marginals": (
+        [(2, 4, 4)], lambda: Function("spanning_tree_marginals"),
+        lambda m, s: weighted(m(s, single_root=True))),
+    "mrf_marginals": ([(2, 3, 2), (2, 2)], lambda: Function("mrf_marginals"),
+                      lambda m, n, e: sum(map(weighted, m(n, e, GRAPH)))),
+    "mrf_dense_marginals": (
+        [(2, 2, 3, 3), (1,)], lambda: Function("mrf_dense_marginals"),
+        lambda m, n, w: weighted(m(n, PICTURES, [Kernel(0.5, 1.0)], w))),
+    "CRF": ([(2, 4, 3), (3, 3), (3,), (3,)], lambda: Function("CRF"),
+            lambda m, e, t, first, last: m(e, t, start=first, end=last).nll(GOLD)),
+    "TransducerCosts": (
+        [(2, 9)], lambda: fgt.TransducerCosts(fg.EditDistance(fg.Alphabet("ab"))),
+        lambda m, c: costs_of_pairs(m, c)),
     "mrf_log_partition": ([(2, 3, 2), (2, 2)], lambda: Function("mrf_log_partition"),
                           lambda m, n, e: m(n, e, GRAPH).mean()),
 }  # fmt: skip

@@ -49,3 +49,17 @@ def test_costs_learn_and_keep_their_dtype():
         optimizer.step()
     assert module.costs.dtype == torch.float32
     assert module([("a", "b")]).item() < module([("b", "a")]).item() - 1.0
+
+
+def test_costs_of_half_precision_and_second_derivatives():
+    """The losses of bfloat16 costs are float32; a second derivative is an error, not zero."""
+    narrow = TransducerCosts(fg.EditDistance(fg.Alphabet("ab"))).to(torch.bfloat16)
+    value = narrow([("ab", "b"), ("a", "ba")]).sum()
+    assert value.dtype == torch.float32
+    value.backward()
+    assert narrow.costs.grad.dtype == torch.bfloat16
+    costs = TransducerCosts(fg.EditDistance(fg.Alphabet("ab")))
+    value = costs([("ab", "b")]).sum()
+    (slope,) = torch.autograd.grad(value, costs.costs, create_graph=True)
+    with pytest.raises(fg.NotSupportedError, match="first derivatives only"):
+        (value + slope.square().sum()).backward()

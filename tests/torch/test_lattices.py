@@ -19,7 +19,7 @@ def arcs():
 
 
 FUNCTIONS = {
-    "risk": (lambda s: fgt.lattice_risk(s, LATTICE, LOSS), lambda: fg.risk(LATTICE, LOSS)),
+    "risk": (lambda s: fgt.lattice_risk(s, LATTICE, loss=LOSS), lambda: fg.risk(LATTICE, LOSS)),
     "margin": (
         lambda s: fgt.lattice_softmax_margin(s, LATTICE, "abc", MARGIN),
         lambda: fg.softmax_margin(LATTICE, "abc", MARGIN),
@@ -45,12 +45,12 @@ def test_equals_the_arrays_and_gradcheck(name):
 
 def test_float32_and_bad_shapes():
     scores = arcs().detach().to(torch.float32).requires_grad_()
-    value = fgt.lattice_risk(scores, LATTICE, LOSS)
+    value = fgt.lattice_risk(scores, LATTICE, loss=LOSS)
     value.backward()
     assert value.dtype == scores.grad.dtype == torch.float32
     with pytest.raises(fg.InvalidInputError, match="arcs"):
-        fgt.lattice_risk(scores[:1], LATTICE, LOSS)
-    value = fgt.lattice_risk(scores, LATTICE, LOSS)
+        fgt.lattice_risk(scores[:1], LATTICE, loss=LOSS)
+    value = fgt.lattice_risk(scores, LATTICE, loss=LOSS)
     (gradient,) = torch.autograd.grad(value, scores, create_graph=True)
     with pytest.raises(fg.NotSupportedError, match="risk"):
         gradient.sum().backward()
@@ -60,29 +60,49 @@ def test_a_batch_of_lattices_with_a_loss_that_is_compiled_once(monkeypatch):
     other = fg.Lattice.from_nbest(["ca", "a"], [0.0, 1.0], ABC)
     scores = [arcs(), torch.tensor(other.scores, requires_grad=True)]
     edit = fg.EditDistance(ABC)
-    values = fgt.lattice_risk(scores, [LATTICE, other], edit, ["abb", "ca"], reduction="none")
+    values = fgt.lattice_risk(scores, [LATTICE, other], ["abb", "ca"], edit, reduction="none")
     values.backward(torch.tensor([2.0, -1.0], dtype=torch.float64))
     expected = [fg.risk(LATTICE, LOSS), fg.risk(other, other.compile(edit, "ca"))]
     np.testing.assert_allclose(values.detach().numpy(), [v for v, _ in expected], atol=1e-12)
     np.testing.assert_allclose(scores[0].grad.numpy(), 2 * expected[0][1], atol=1e-12)
     np.testing.assert_allclose(scores[1].grad.numpy(), -expected[1][1], atol=1e-12)
     monkeypatch.setattr(fg.Lattice, "compile", None)
-    again = fgt.lattice_risk(scores, [LATTICE, other], edit, ["abb", "ca"], reduction="none")
+    again = fgt.lattice_risk(scores, [LATTICE, other], ["abb", "ca"], edit, reduction="none")
     torch.testing.assert_close(again, values, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(
     "call, said",
     [
-        (lambda s: fgt.lattice_risk([s], [LATTICE, LATTICE], LOSS), "2 lattices; scores has 1"),
-        (lambda s: fgt.lattice_risk(s, LATTICE, fg.EditDistance(ABC)), "gold is missing"),
+        (
+            lambda s: fgt.lattice_risk([s], [LATTICE, LATTICE], loss=LOSS),
+            "2 lattices; scores has 1",
+        ),
+        (lambda s: fgt.lattice_risk(s, LATTICE, loss=fg.EditDistance(ABC)), "gold is missing"),
         (lambda s: fgt.lattice_crf_nll(s, LATTICE, "ab", reduction="max"), "none, mean, sum"),
         (lambda s: fgt.lattice_crf_nll([s], [LATTICE], ["ab", "b"]), "gold has 2 items"),
+        (lambda s: fgt.lattice_risk(s, LATTICE, "ab"), "loss is None"),
+        (lambda s: fgt.lattice_risk(s, LATTICE, "ab", "ab"), "loss is a str; give a Loss"),
+        (lambda s: fgt.lattice_softmax_margin(s, LATTICE, LOSS, "ab"), "loss is a str"),
+        (lambda s: fgt.lattice_crf_nll(s, "ab", "ab"), r"lattice\[0\] is a str; give a Lattice"),
+        (lambda s: fgt.lattice_crf_nll(LATTICE, s, "ab"), r"lattice\[0\] is a Tensor"),
     ],
 )
 def test_bad_batches(call, said):
     with pytest.raises(fg.InvalidInputError, match=said):
         call(arcs())
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_the_loss_before_the_gold_string_is_the_old_order(batch):
+    edit, scores = fg.EditDistance(ABC), arcs()
+    given = ([scores], [LATTICE], ["abb"]) if batch else (scores, LATTICE, "abb")
+    expected = fgt.lattice_risk(*given, edit)
+    assert torch.equal(expected, fgt.lattice_risk(given[0], given[1], loss=edit, gold=given[2]))
+    olds = [(edit, given[2]), (LOSS, given[2]), (LOSS,)]
+    for old in [*olds, ([LOSS],)] if batch else olds:
+        with pytest.warns(DeprecationWarning, match="gold, loss in this order"):
+            assert torch.equal(fgt.lattice_risk(given[0], given[1], *old), expected)
 
 
 def test_scores_are_scattered_to_the_arcs_of_a_lattice():

@@ -66,7 +66,7 @@ MODULES = {
         lambda d: (arcs(d), LATTICES, TEXTS),
         lambda s, lattices, texts: torch.stack(
             [
-                fgt.lattice_risk(own, a, a.compile(EDIT, y))
+                fgt.lattice_risk(own, a, y, EDIT)
                 for own, a, y in zip(s, lattices, texts, strict=True)
             ]
         ),

@@ -9,17 +9,29 @@ torch = pytest.importorskip("torch")
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import fstgrad as fg  # noqa: E402
+import fstgrad.torch as fgt  # noqa: E402
 from tests.torch import cases  # noqa: E402
 
 EVERY = pytest.mark.parametrize("name", cases.MODULES)
 # these take Python objects for each item, whose calls a compiled graph steps aside for
-PARTIAL = ("Lattice", "MRF", "mrf")
+PARTIAL = ("Lattice", "MRF", "mrf", "Transducer")
 
 
 def close(found, expected, tolerance=1e-10):
     assert found[0] == pytest.approx(expected[0], rel=tolerance, abs=tolerance)
     for own, other in zip(found[1], expected[1], strict=True):
         torch.testing.assert_close(own.double(), other.double(), rtol=0, atol=tolerance)
+
+
+def test_every_function_and_module_has_a_row():
+    """Of functions that have a module, the module's; predictions are not differentiable."""
+    public = {name: getattr(fgt, name) for name in fgt.__all__}
+    rows = {name.split()[0] for name in cases.MODULES}
+    inside = {m.function.__name__ for m in public.values() if hasattr(m, "function")}
+    assert {"softmax_margin", "lattice_risk", "mrf_nll"} <= inside - rows
+    predictions = {n for n, c in public.items() if hasattr(c, "decode")} - {"CRF"}
+    assert rows <= public.keys()
+    assert public.keys() - rows - inside == predictions | {"Estimate", "Sampling"}
 
 
 @EVERY
@@ -128,7 +140,7 @@ def test_pickle_and_no_state(name):
     copy = pickle.loads(pickle.dumps(module))
     scores = cases.scores_of(name)
     close(cases.gradients(name, scores, copy), cases.gradients(name, scores, module))
-    assert module.state_dict() == {}
+    assert list(module.state_dict()) == [name for name, _ in module.named_parameters()]
 
 
 @EVERY
