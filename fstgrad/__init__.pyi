@@ -72,6 +72,7 @@ from .training.template_features import TemplateFeatures as TemplateFeatures
 from .training.templates import Window as Window
 from .trees.projective import ProjectiveTrees as ProjectiveTrees
 from .trees.spanning import SpanningTrees as SpanningTrees
+from .trees.spanning import best_tree as best_tree
 from .trees.sparse import SparseSpanningTrees as SparseSpanningTrees
 from .trees.sparse import SparseUndirectedTrees as SparseUndirectedTrees
 from .trees.undirected import UndirectedTrees as UndirectedTrees

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -54,10 +54,10 @@ class ArcTable:
                 f"scores has shape {shape}; the shape must be {kind} with n dependents "
                 "and the root at index 0"
             )
-        flat = np.ascontiguousarray(array if len(batch) == 1 else array.reshape(-1, *event))
+        items = array[None] if not batch else array
+        flat = np.ascontiguousarray(array.reshape(-1, *event) if len(batch) > 1 else items)
         if lengths is None:
-            sizes = np.empty(len(flat), dtype=np.int64)
-            sizes.fill(-1)  # which `find_unclean` sets to n
+            sizes = _full_lengths(len(flat), event[0] - 1)
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch).reshape(-1)
             if is_labeled:  # what lies beyond is not read, but summed over labels
@@ -114,7 +114,7 @@ class ArcTable:
         """The probability of each label given its arc, (b, n+1, n+1, y); 0 on forbidden arcs."""
         return np.exp(self.label_logs)
 
-    @cached_property
+    @property
     def best_arcs(self) -> FloatArray:
         """Scores (b, n+1, n+1), labels maximised out."""
         return self.flat.max(axis=-1) if self.labeled else self.flat
@@ -197,6 +197,12 @@ class ArcTable:
         if len(self.batch_shape) == 1:
             return table
         return table.reshape(*self.batch_shape, *table.shape[1:])
+
+
+@cache
+def _full_lengths(items: int, n: int) -> IntArray:
+    """Return n for every item (b,), one array for all tables alike, which nobody writes to."""
+    return np.full(items, n, dtype=np.int64)
 
 
 def _is_labeled(shape: tuple[int, ...]) -> bool:

@@ -1,6 +1,6 @@
 """`TreeDistribution`: what spanning and projective trees have in common.
 
-A family writes `_solve`, `_best_heads`, `sample` and `_best_trees`; the rest is built from those.
+A family writes `_solve`, `_find_best` and `sample`; the rest is built from those.
 """
 
 from abc import abstractmethod
@@ -22,6 +22,7 @@ Self = TypeVar("Self", bound="TreeDistribution")
 
 # Where log Z is larger, every tree needs masks, next to which its score has no digits to spare.
 FAR = 1e5
+TRUTH = bool | np.bool_
 
 
 class TreeDistribution(MomentDistribution):
@@ -48,7 +49,7 @@ class TreeDistribution(MomentDistribution):
     ) -> None:
         self._table = ArcTable.checked(scores, lengths, labeled)
         self.scores = self._table.scores
-        checks.instance("single_root", single_root, bool | np.bool_, "True or False")
+        checks.instance("single_root", single_root, TRUTH, "True or False")
         self.single_root = bool(single_root)
         self.event_ndim = 3 if self._table.labeled else 2
 
@@ -65,7 +66,7 @@ class TreeDistribution(MomentDistribution):
     @property
     def lengths(self) -> IntArray:
         """The number of dependents of each item, of the batch's shape."""
-        return self._table.lengths.reshape(self.batch_shape)
+        return self._table.lengths.reshape(self.batch_shape).copy()
 
     def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
         """Return the same family on another table of the same shape."""
@@ -177,7 +178,9 @@ class TreeDistribution(MomentDistribution):
 
     def mode(self) -> IntArray:
         """Return the best tree: heads (..., n) int64, or (..., n, 2) with labels."""
-        heads = self._best_heads(self._table.best_arcs)
+        heads, lost = self._find_best(self._table.best_arcs, self._table.lengths)
+        if lost >= 0:
+            self._raise_infeasible(lost)
         if not self.labeled:
             return self._with_labels(heads, None)
         items, dependents = np.indices(heads.shape)
@@ -223,8 +226,8 @@ class TreeDistribution(MomentDistribution):
         """Return the solution of `self._table.arcs`."""
 
     @abstractmethod
-    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
-        """Return the best heads (b, n) of tables (b, n+1, n+1), and which items have any (b,)."""
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
+        """Return the best heads (b, n), -1 in items without a tree, and the first of these."""
 
     @property
     def _solution(self) -> Solved:
@@ -359,14 +362,11 @@ class TreeDistribution(MomentDistribution):
         table = structures.arc_table(heads, labels, flat)
         return table.reshape(heads.shape[:-2] + self.scores.shape)
 
-    def _best_heads(self, arcs: FloatArray) -> IntArray:
-        heads, found = self._find_best(arcs, self._table.lengths)
-        if not (found[0] if len(found) == 1 else found.all()):
-            self._raise_infeasible(int(np.argmin(found)))
-        return heads
-
     def _with_labels(self, heads: IntArray, labels: IntArray | None) -> IntArray:
         """Return trees in the public shape from heads and labels (..., b, n)."""
+        if labels is None and not self.batch_shape and heads.ndim == 2:
+            alone: IntArray = heads[0]
+            return alone
         lead, n = heads.shape[:-2], heads.shape[-1]
         if labels is None:
             shape = (*lead, *self.batch_shape, n) if lead or self.batch_shape else n

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
 
 Ranked = tuple[IntArray, float]  # a tree and its log-probability
-Finder = Callable[[FloatArray, IntArray], tuple[IntArray, BoolArray]]
+Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 
 
 def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray, float]]:
@@ -29,9 +29,9 @@ def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray
     while len(found) < count:
         if parts:
             scores = np.stack([part for part, _ in parts])
-            best, feasible = find(scores.max(axis=-1), np.full(len(parts), n))
-            for (part, fixed), heads, exists in zip(parts, best, feasible, strict=True):
-                if exists:
+            best, _ = find(scores.max(axis=-1), np.full(len(parts), n))
+            for (part, fixed), heads in zip(parts, best, strict=True):
+                if (heads >= 0).all():
                     tree = _labeled(part, heads)
                     total = flat[tree[:, 0], np.arange(1, n + 1), tree[:, 1]].sum()
                     heapq.heappush(heap, (-float(total), ties, tree, part, fixed))

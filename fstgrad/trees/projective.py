@@ -98,11 +98,11 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
         return Masks(arcs, regrets, added, needed)
     price = np.where(arcs, -1.0, np.where(scores > -np.inf, 0.0, -np.inf))
     heads = np.empty((items, size - 1), dtype=np.int64)
-    found = np.empty(items, dtype=np.bool_)
-    kernels.projective.best_batch(price, lengths, single_root, heads, found)
+    kernels.projective.best_batch(price, lengths, single_root, heads)
     for item in masked:
         n, own = lengths[item], arcs[item]
-        needed[item] = own[heads[item, :n], np.arange(1, n + 1)].sum() if found[item] else 0
+        exists = heads[item, 0] >= 0
+        needed[item] = own[heads[item, :n], np.arange(1, n + 1)].sum() if exists else 0
         if needed[item] == 0:
             scores[item][own] = -np.inf
             continue
@@ -198,11 +198,9 @@ class ProjectiveTrees(TreeDistribution):
                 "SpanningTrees"
             )
 
-    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), dtype=np.int64)
-        found = np.empty(len(arcs), dtype=np.bool_)
-        kernels.projective.best_batch(arcs, lengths, self.single_root, heads, found)
-        return heads, found
+        return heads, kernels.projective.best_batch(arcs, lengths, self.single_root, heads)
 
 
 def _solve(

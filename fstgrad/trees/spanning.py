@@ -6,16 +6,44 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import BoolArray, FloatArray, IntArray, Seed
+from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.distribution import Scalar
 from fstgrad.errors import NotSupportedError
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.base import TRUTH, TreeDistribution
 from fstgrad.trees.incremental import change_column
 from fstgrad.trees.moments import Covariances
 from fstgrad.trees.quadratic import ArcCovariances, LabelCovariances, determinant_ratio
 from fstgrad.trees.solution import Solution, solve
+
+
+def best_tree(scores: npt.ArrayLike, *, single_root: bool) -> IntArray:
+    """Return the heads (..., n) of the best spanning tree of tables (..., n+1, n+1), unlabeled.
+
+    The tree of `SpanningTrees(scores, single_root=single_root).mode()`, in a third of its time for
+    short sentences: one table takes a single compiled call.  O(n^2) (Tarjan, 1977; single root:
+    Gabow and Tarjan, 1984).
+
+    Raises
+    ------
+    InvalidInputError, InfeasibleError
+        As `SpanningTrees`.
+
+    Examples
+    --------
+    >>> import numpy as np, fstgrad as fg
+    >>> scores = np.array([[0, 9, 10, 9], [0, 0, 20, 3], [0, 30, 0, 30], [0, 11, 0, 0.0]])
+    >>> fg.best_tree(scores, single_root=True)
+    array([2, 0, 2])
+    """
+    array = checks.float_array("scores", scores)
+    checks.instance("single_root", single_root, TRUTH, "True or False")
+    if array.ndim == 2 and len(array) == array.shape[1] > 0:
+        heads = np.empty(len(array) - 1, np.int64)
+        if kernels.normal.best_checked(np.ascontiguousarray(array), bool(single_root), heads):
+            return heads
+    return SpanningTrees(array, single_root=single_root, labeled=False).mode()
 
 
 class SpanningTrees(TreeDistribution):
@@ -182,8 +210,6 @@ class SpanningTrees(TreeDistribution):
     def _solve(self) -> Solution:
         return solve(self._table.arcs, self._table.lengths, single_root=self.single_root)
 
-    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
+    def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
         heads = np.empty((len(arcs), arcs.shape[-1] - 1), np.int64)
-        found = np.empty(len(arcs), np.bool_)
-        kernels.normal.best_batch(arcs, lengths, self.single_root, heads, found)
-        return heads, found
+        return heads, kernels.normal.best_batch(arcs, lengths, self.single_root, heads)

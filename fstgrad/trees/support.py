@@ -12,7 +12,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 
-Finder = Callable[[FloatArray, IntArray], tuple[IntArray, BoolArray]]
+Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 Arc = tuple[int, int]
 Partition = Callable[[FloatArray, IntArray], FloatArray]
 
@@ -25,7 +25,8 @@ LEAST = -745.0
 class Family(NamedTuple):
     """Which trees a distribution is over, besides its arcs.
 
-    find : the best heads and whether there are any, of tables (b, m+1, m+1) and lengths (b,).
+    find : the best heads of tables (b, m+1, m+1) and lengths (b,), -1 where there are none, and the
+        first such table.
     log_partition : log Z of such tables.
     """
 
@@ -88,6 +89,6 @@ def _counts(table: FloatArray, n: int, own: Family, arcs: list[Arc]) -> bool:
         column = fixed[head, dependent]
         fixed[:, dependent] = -np.inf
         fixed[head, dependent] = column
-    heads, found = own.find(np.stack([table, fixed]), np.array([n, n]))
+    heads, lost = own.find(np.stack([table, fixed]), np.array([n, n]))
     best, forced = table[heads[:, :n], np.arange(1, n + 1)].sum(axis=1)
-    return bool(found[1]) and bool(forced - best > LEAST)
+    return lost < 0 and bool(forced - best > LEAST)

@@ -25,15 +25,10 @@ ROOT_LIMIT = 1e4
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1.
-
-    A length of -1 is set to m.
-    """
+    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1."""
     size, width = scores.shape[1:]
     labels = width // size
     for item in range(len(lengths)):
-        if lengths[item] < 0:
-            lengths[item] = size - 1
         count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
             row = scores[item, i]

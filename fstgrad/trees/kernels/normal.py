@@ -246,18 +246,44 @@ def laminar(
 
 
 @kernel
-def best_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, found: BoolArray
-) -> None:
-    """Write the best heads of every item, -1 past its length, and whether there is a tree."""
+def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
+    """Write the heads (n,) of the best tree of a table (m+1, m+1), m >= n; whether there is one.
+
+    Where rounding may have hidden a tree from the search, the normal form is searched again.
+    """
+    roots, largest = best_heads(scores, n, single, heads)
+    if largest > LARGE or roots < 0:
+        raised, out = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
+        closed = np.empty(n + 1, dtype=np.bool_)
+        raise_least(scores, raised)
+        if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
+            roots = best_heads(out, n, single, heads)[0]
+    return roots >= 0 and (roots <= 1 or not single)
+
+
+@kernel
+def best_checked(scores: FloatArray, single: bool, heads: IntArray) -> bool:
+    """Write the heads (n,) of the best tree of a table (n+1, n+1), in one call.
+
+    False, and no heads, where a score is NaN or +inf or no tree is allowed.
+    """
+    bad = 0
+    for value in scores.reshape(-1):
+        bad += not value < np.inf
+    return bad == 0 and best_of(scores, len(heads), single, heads)
+
+
+@kernel
+def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray) -> int:
+    """Write the best heads of every item, -1 past its length and in items that allow no tree.
+
+    Return the first item without a tree, -1 if there is none.
+    """
     heads[:] = -1
+    lost = -1
     for item in range(scores.shape[0]):
         n = lengths[item]
-        roots, largest = best_heads(scores[item], n, single, heads[item, :n])
-        if largest > LARGE or roots < 0:
-            raised, out = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
-            closed = np.empty(n + 1, dtype=np.bool_)
-            raise_least(scores[item], raised)
-            if normalise(raised, n, single, 0.0, out, closed)[1] > 0:
-                roots = best_heads(out, n, single, heads[item, :n])[0]
-        found[item] = roots >= 0 and (roots <= 1 or not single)
+        if not best_of(scores[item], n, single, heads[item, :n]):
+            heads[item] = -1
+            lost = item if lost < 0 else lost
+    return lost

@@ -14,7 +14,7 @@ one direction.  Eisner (1996); backward quantities are probabilities, so that no
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 
 RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
@@ -275,18 +275,22 @@ def descend(
 
 
 @kernel
-def best_batch(
-    scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray, found: BoolArray
-) -> None:
-    """Write the best heads of every item, -1 past its length, and whether there is a tree."""
+def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray) -> int:
+    """Write the best heads of every item, -1 past its length and in items that allow no tree.
+
+    Return the first item without a tree, -1 if there is none.
+    """
     heads[:] = -1
+    lost = -1
     for item in range(len(lengths)):
         n = lengths[item]
         cells = np.empty((2, 4, n + 1, n + 1))
         best = inside(scores[item], scores[item], n, single, False, True, cells)
-        found[item] = best > -np.inf
-        if found[item] and n > 0:
+        if best == -np.inf:
+            lost = item if lost < 0 else lost
+        elif n > 0:
             descend(scores[item], cells[0], n, single, np.full(3 * n + 1, -1.0), heads[item, :n])
+    return lost
 
 
 @kernel
