@@ -88,9 +88,13 @@ def _name(source: pathlib.Path) -> str:
 def _is_allowed() -> bool:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     is_worker = multiprocessing.current_process().name != "MainProcess"
-    is_python = pathlib.Path(sys.executable or "").name.lower().startswith("python")
     is_wanted = os.environ.get(_SWITCH, "1") != "0"
-    return is_wanted and (cores or 1) > 1 and not is_worker and is_python
+    return is_wanted and (cores or 1) > 1 and not is_worker and has_interpreter()
+
+
+def has_interpreter() -> bool:
+    """Return whether `sys.executable` is Python, not a program that Python is embedded in."""
+    return pathlib.Path(sys.executable or "").name.lower().startswith("python")
 
 
 BESIDE = Beside()

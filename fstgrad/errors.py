@@ -49,7 +49,7 @@ class StateLimitError(FstgradError):
         if nbytes is not None:
             passed = (
                 f"after {states:,} states the next level would bring memory to {nbytes:,} bytes, "
-                f"more than goes with max_states={limit:,}"
+                f"more than goes with max_states={limit:,} or than half of the memory"
             )
         super().__init__(f"{where}: {passed}. {remedy}")
         self.states = states

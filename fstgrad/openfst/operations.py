@@ -1,5 +1,6 @@
 """The operations of OpenFst that the project uses: each returns a new FST."""
 
+import math
 from collections.abc import Callable
 from typing import Literal, ParamSpec, TypeVar
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.errors import FstError
+from fstgrad.openfst.apart import run_apart
 from fstgrad.openfst.arrays import FstArrays
 from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
@@ -14,6 +16,10 @@ from fstgrad.openfst.symbols import as_symbols, check_symbols
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+# Bytes of FSTs, as they are stored, that an operation may visit in this process: a fraction of a
+# second.  What visits more runs in a process of its own, which an interruption can end.
+_LARGE = 2**23
 
 
 def is_acceptor(fst: Fst) -> bool:
@@ -42,6 +48,8 @@ def compose(left: Fst, right: Fst) -> Fst:
     _check_same_type("compose", left, right)
     check_symbols(as_symbols(left.output_symbols()), as_symbols(right.input_symbols()))
     sorted_left = arc_sort(left, "olabel")
+    if left.num_states() * len(right.write_to_string()) > _LARGE:
+        return _call(run_apart, "compose", sorted_left, right)
     return read(_call(pynini.compose, sorted_left, right))
 
 
@@ -83,6 +91,8 @@ def arc_sort(fst: Fst, side: Literal["ilabel", "olabel"]) -> Fst:
 
 def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
     """Return an FST without arcs that are epsilon on both sides."""
+    if len(fst.write_to_string()) > _LARGE:
+        return _call(run_apart, "rmepsilon", fst, delta=delta)
     result = read(fst)
     _call(result.rmepsilon, delta=delta)
     return result
@@ -95,25 +105,37 @@ def minimize(fst: Fst, *, delta: float) -> Fst:
     return result
 
 
-def determinize(fst: Fst, *, delta: float, max_states: int | None = None) -> Fst:
+def determinize(
+    fst: Fst, *, delta: float, max_states: int | None = None, most_states: float = math.inf
+) -> Fst:
     """Return an equivalent FST in which no state has two arcs with the same input label.
 
     Exponential in the number of states in the worst case.  `max_states` stops OpenFst once the
     result has that many states (and the result is then incomplete); only "standard" can do this.
-    Residual weights are rounded to multiples of `delta`.
+    Where more is known than the limit, `most_states` is the greatest number that the result can
+    have.  Residual weights are rounded to multiples of `delta`.
 
     Raises
     ------
     FstError
         `max_states` with another arc type, or OpenFst fails.
+    MemoryLimitError
+        The result takes more than half of the memory.
     """
-    if max_states is None:
-        return read(_call(pynini.determinize, fst, delta=delta))
-    if fst.arc_type() != "standard":
+    limit = pywrapfst.NO_STATE_ID if max_states is None else max_states
+    if max_states is not None and fst.arc_type() != "standard":
         raise FstError(
             f"OpenFst has no state limit for arc type {fst.arc_type()!r}; leave max_states out"
         )
-    return read(_call(pynini.determinize, fst, delta=delta, nstate=max_states))
+    # a state of the result has arcs of up to all states of the FST
+    quick = _LARGE // max(1, len(fst.write_to_string()))
+    if min(most_states, max_states or most_states) <= quick:
+        return read(_call(pynini.determinize, fst, delta=delta, nstate=limit))
+    if max_states is not None and quick:
+        result = read(_call(pynini.determinize, fst, delta=delta, nstate=quick))
+        if result.num_states() < quick:
+            return result
+    return _call(run_apart, "determinize", fst, delta=delta, nstate=limit)
 
 
 def prune(fst: Fst, threshold: float) -> Fst:
@@ -154,9 +176,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
         nextstate=np.concatenate([ends, last, np.full(states, end)]),
         weight=np.concatenate([entry, arrays.weight, np.zeros(states)]),
     )
-    result = from_arrays(exits)
-    _call(result.rmepsilon, delta=delta)
-    found = to_arrays(result)
+    found = to_arrays(remove_epsilons(from_arrays(exits), delta=delta))
     distance = np.full(states, np.inf)
     leaves = found.source == found.start
     distance[found.ilabel[leaves] - 1] = found.weight[leaves]

@@ -52,7 +52,8 @@ def determinized(
     else:
         machine = with_merged_futures(machine)
         _check_growth(machine, max_states, delta)
-        result = openfst.determinize(machine, delta=delta)
+        arrays = openfst.to_arrays(machine)
+        result = openfst.determinize(machine, delta=delta, most_states=_most_states(arrays))
     if result.num_states() > max_states:
         raise too_many(result.num_states(), max_states)
     return result
@@ -86,11 +87,18 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
         reached += steps
         if reached >= length:
             return
-        prefix = openfst.determinize(_prefix(arrays, depth, reached), delta=delta)
+        prefix = openfst.determinize(
+            _prefix(arrays, depth, reached), delta=delta, most_states=(symbols + 1) ** reached
+        )
         at_end = depths(openfst.to_arrays(prefix)) == reached
         states, last = prefix.num_states(), int(at_end.sum())
         if states > max_states:
             raise too_many(states, max_states)
+
+
+def _most_states(arrays: FstArrays) -> int:
+    """Return a bound of the states of Det(M): there are n^0 + ... + n^l prefixes."""
+    return int((len(np.unique(arrays.ilabel)) + 1) ** int(depths(arrays).max()))
 
 
 def _prefix(arrays: FstArrays, depth: IntArray, length: int) -> Fst:
