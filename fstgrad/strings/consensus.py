@@ -1,5 +1,6 @@
 """Minimum Bayes risk: the string that is nearest to all others, by their probabilities."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, IntArray, Seed, instance, items, positive_integer
-from fstgrad.errors import InvalidInputError
-from fstgrad.losses import Loss
+from fstgrad.errors import AlphabetError, InvalidInputError
+from fstgrad.lattices import Lattice
+from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.summary import short_repr
 
@@ -19,8 +21,10 @@ class Consensus(NamedTuple):
     """The candidate of the least expected loss.
 
     ids : (l,) the string; risk : its expected loss in nats; candidates : all that were compared,
-    with their expected losses `risks` (C,) and the standard errors of these, 0 where exact.
-    confidence : (l,) the posterior probability of each symbol of `ids` at its place.
+    with their expected losses `risks` (C,) and the standard errors of these: 0 where exact, nan
+    where the risk is infinite.
+    confidence : (l,) the posterior probability of each symbol of `ids`: at its place, and on a
+    lattice in the strings of which an alignment with `ids` matches it.
     """
 
     ids: IntArray
@@ -35,7 +39,7 @@ class Consensus(NamedTuple):
 
 
 def mbr(
-    distribution: StringDistribution,
+    distribution: StringDistribution | Lattice,
     loss: Loss,
     candidates: Sequence[SequenceLike] | int = _CANDIDATES,
     *,
@@ -46,13 +50,14 @@ def mbr(
 
     Parameters
     ----------
-    distribution : StringDistribution
+    distribution : StringDistribution or Lattice
     loss : Loss
         L(candidate, Y): Y is the target.
     candidates : sequence of strings, or int
         Their number, if the best strings of p are taken.
     samples : int
-        Strings that represent p.
+        Strings that represent p; all strings, exactly, where p has no more of them (paths, on a
+        lattice), such as an n-best list.
 
     Notes
     -----
@@ -70,7 +75,9 @@ def mbr(
     [0, 1]
     """
     positive_integer("samples", samples, minimum=2)
-    instance("distribution", distribution, StringDistribution, "a StringDistribution")
+    instance(
+        "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"
+    )
     instance("loss", loss, Loss, "a Loss")
     if isinstance(candidates, int):
         positive_integer("candidates", candidates)
@@ -82,21 +89,56 @@ def mbr(
         ]
     if not chosen:
         raise InvalidInputError("candidates is empty; give at least one string")
-    strings, number = np.unique(distribution.sample(samples, rng), axis=0, return_counts=True)
-    table = loss.matrix(chosen, list(strings))
-    share = number / samples
+    if isinstance(distribution, Lattice) and loss.alphabet != distribution.alphabet:
+        raise AlphabetError(
+            f"loss is over {loss.alphabet!r}, the lattice over {distribution.alphabet!r}; make "
+            "both with one Alphabet"
+        )
+    strings, share, freedom = _representatives(distribution, samples, rng)
+    table = loss.matrix(chosen, strings)
     risks = table @ share
-    variance = np.square(table - risks[:, None]) @ share
     best = int(np.argmin(risks))
+    with np.errstate(invalid="ignore"):  # of infinite losses
+        variance = np.square(table - risks[:, None]) @ share
     ids = chosen[best]
     return Consensus(
         ids,
         float(risks[best]),
         tuple(chosen),
         risks,
-        np.sqrt(variance / (samples - 1)),
-        _confidence(distribution, ids),
+        np.sqrt(variance / freedom),
+        _confidence(distribution, ids)
+        if isinstance(distribution, StringDistribution)
+        else _matched(distribution, ids, strings, share),
     )
+
+
+def _representatives(
+    distribution: StringDistribution | Lattice, samples: int, rng: Seed
+) -> tuple[list[IntArray], FloatArray, float]:
+    """Return strings, their shares, and the degrees of freedom: infinite if these are all."""
+    if isinstance(distribution, Lattice):
+        most = distribution.num_paths
+    else:
+        most = distribution.scores.shape[-1] ** distribution.length
+    if most <= samples:
+        strings, log_probs = zip(*distribution.kbest(most), strict=True)
+        return list(strings), np.exp(log_probs), np.inf
+    drawn = Counter(tuple(y.tolist()) for y in distribution.sample(samples, rng))
+    share = np.array(list(drawn.values())) / samples
+    return [np.array(y, dtype=np.int64) for y in drawn], share, samples - 1.0
+
+
+def _matched(
+    lattice: Lattice, ids: IntArray, strings: list[IntArray], share: FloatArray
+) -> FloatArray:
+    """Return the share (l,) of the strings of which a best alignment matches each symbol."""
+    distance, matched = EditDistance(lattice.alphabet), np.zeros(len(ids))
+    for string, weight in zip(strings, share, strict=True):
+        for operation in distance.align(ids, string).operations:
+            if operation.kind == "match":
+                matched[operation.y_place] += weight
+    return matched
 
 
 def _confidence(distribution: StringDistribution, ids: IntArray) -> FloatArray:

@@ -71,13 +71,17 @@ def test_direct_loss_moves_away_from_a_worse_string(kind):
 def test_minimum_bayes_risk(kind):
     scores, _, loss, strings, weights, _ = case(kind, 2, seed=5)
     p = fg.StringDistribution(scores)
-    found = fg.mbr(p, loss, candidates=81, samples=20_000, rng=1)
+    found = fg.mbr(p, loss, candidates=81)
+    drawn = fg.mbr(p, loss, candidates=81, samples=80, rng=1)  # fewer than there are strings
     ys = [np.array(y) for y in strings]
     risks = loss.matrix(ys, ys) @ np.exp(weights - np.logaddexp.reduce(weights))
     exact = {tuple(y): risk for y, risk in zip(strings, risks, strict=True)}
-    for ids, risk, error in zip(found.candidates, found.risks, found.standard_errors, strict=True):
-        assert abs(risk - exact[tuple(ids.tolist())]) < 5 * error + 1e-9
-    assert exact[tuple(found.ids.tolist())] <= risks.min() + 0.02
+    for ids, risk in zip(found.candidates, found.risks, strict=True):
+        assert risk == pytest.approx(exact[tuple(ids.tolist())], abs=1e-10)
+    assert found.risk == pytest.approx(risks.min(), abs=1e-10)
+    assert (found.standard_errors == 0).all()
+    for ids, risk, error in zip(drawn.candidates, drawn.risks, drawn.standard_errors, strict=True):
+        assert 0 < abs(risk - exact[tuple(ids.tolist())]) < 5 * error
     at = oracle.marginals(scores).sum(axis=1)
     np.testing.assert_allclose(found.confidence, at[np.arange(4), found.ids], atol=1e-10)
     given = fg.mbr(p, loss, candidates=["abca", "bbbb"], rng=1)
@@ -165,3 +169,31 @@ def test_objectives_refuse_what_was_compiled_for_other_scores():
             call(lattice, loss.compile("ab"))
         with pytest.raises(fg.errors.InvalidInputError, match=r"loss\.compile"):
             call(np.zeros((2, 3)), lattice.compile(loss, "ab"))
+
+
+def test_the_candidate_of_least_risk_on_a_lattice():
+    """Exact where all paths are no more than samples, nearly so with samples; by hand."""
+    hypotheses, scores = ["ab", "abc", "cab", "b"], [0.3, 0.2, 0.4, 0.1]
+    lattice = fg.Lattice.from_nbest(hypotheses, np.log(scores), ABC)
+    found = fg.mbr(lattice, fg.EditDistance(ABC))
+    distances = np.array([[0, 1, 1, 1], [1, 0, 2, 2], [1, 2, 0, 2], [1, 2, 2, 0]])
+    order = [hypotheses.index("".join(ABC.decode(ids))) for ids in found.candidates]
+    np.testing.assert_allclose(found.risks, (distances @ scores)[order], atol=1e-12)
+    assert ABC.decode(found.ids) == ["a", "b"]
+    assert (found.standard_errors == 0).all()
+    np.testing.assert_allclose(found.confidence, [0.9, 1.0], atol=1e-12)  # no a in b
+    slots = [[("a", 0.6), ("b", 0.4)]] * 8
+    network = fg.Lattice.from_confusion_network(
+        [[(symbol, np.log(p)) for symbol, p in slot] for slot in slots], ABC
+    )
+    drawn = fg.mbr(network, fg.Hamming(ABC), ["a" * 8, "ab" * 4], samples=250)
+    assert drawn.risks == pytest.approx([8 * 0.4, 4 * 0.4 + 4 * 0.6], abs=0.5)
+    assert (drawn.standard_errors > 0.02).all()
+    assert (abs(drawn.risks - [3.2, 4.0]) < 4 * drawn.standard_errors).all()
+
+
+def test_risks_of_candidates_may_be_infinite():
+    p = fg.StringDistribution(np.zeros((2, 3)))
+    found = fg.mbr(p, fg.NGram(ABC, 2, smoothing=0.0), ["ab", "ba"])
+    assert (found.risks == np.inf).all()
+    assert np.isnan(found.standard_errors).all()
