@@ -65,6 +65,28 @@ def reads(p: Program, j: int, k: int, axis: int) -> int:
 
 
 @kernel
+def lay_out(
+    p: Program, j: int, k: int, first: int, by_places: bool, inner: IntArray, outer: IntArray
+) -> tuple[int, int, int]:
+    """Write where input j is read by the axes `first` and up of bucket k.
+
+    outer[o] is the place of block o.  inner[i] is that of cell i in a block, where a block is read
+    by its places, or where `by_places` asks for it.  Returns how a block reads, its number of
+    cells, and the number of blocks: at most `most_blocks` each, the length of both arrays.
+    """
+    last = p.first_axis[k + 1]
+    axis, block = split(p, first, last)
+    way = reads(p, j, k, axis)
+    places(p, j, k, first, axis, outer)
+    if way == 2 or by_places:
+        places(p, j, k, axis, last, inner)
+    blocks = 1
+    for a in range(first, axis):
+        blocks *= p.shape[a]
+    return way, block, blocks
+
+
+@kernel
 def multiply(
     p: Program, j: int, k: int, first: int, data: FloatArray, checked: bool, table: FloatArray,
     inner: IntArray, outer: IntArray,
@@ -73,15 +95,7 @@ def multiply(
 
     That is looked for only if `checked`.
     """
-    last = p.first_axis[k + 1]
-    axis, block = split(p, first, last)
-    way = reads(p, j, k, axis)
-    places(p, j, k, first, axis, outer)
-    if way == 2 or checked:
-        places(p, j, k, axis, last, inner)
-    blocks = 1
-    for a in range(first, axis):
-        blocks *= p.shape[a]
+    way, block, blocks = lay_out(p, j, k, first, checked, inner, outer)
     for o in range(blocks):
         base = p.source[j] + outer[o]
         row = table[o * block : (o + 1) * block]
@@ -111,13 +125,7 @@ def add(
     inner: IntArray, outer: IntArray,
 ) -> None:  # fmt: skip
     """Add input j, which begins at `begin`, to the axes `first` and up."""
-    last = p.first_axis[k + 1]
-    axis, block = split(p, first, last)
-    places(p, j, k, first, axis, outer)
-    places(p, j, k, axis, last, inner)
-    blocks = 1
-    for a in range(first, axis):
-        blocks *= p.shape[a]
+    _, block, blocks = lay_out(p, j, k, first, True, inner, outer)
     for o in range(blocks):
         base = begin + outer[o]
         for i in range(block):
@@ -192,15 +200,7 @@ def sum_onto(
     outer: IntArray,
 ) -> None:  # fmt: skip
     """Add every cell of the axes `first` and up to the cell of input j, from target[j]."""
-    last = p.first_axis[k + 1]
-    axis, block = split(p, first, last)
-    way = reads(p, j, k, axis)
-    places(p, j, k, first, axis, outer)
-    if way == 2:
-        places(p, j, k, axis, last, inner)
-    blocks = 1
-    for a in range(first, axis):
-        blocks *= p.shape[a]
+    way, block, blocks = lay_out(p, j, k, first, False, inner, outer)
     for o in range(blocks):
         base = p.target[j] + outer[o]
         row = table[o * block : (o + 1) * block]
