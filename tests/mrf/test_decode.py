@@ -45,6 +45,18 @@ def test_graph_cut_keeps_hard_zeros():
         fg.PairwiseMRF(ends, tie, [(0, 1), (1, 2)]).decode("graph_cut")
 
 
+@pytest.mark.parametrize("way", [0, 1])
+def test_an_edge_that_forbids_one_way_is_cut(way):
+    """One of the two arcs has no bound, in every third edge."""
+    for seed in range(5):
+        model = submodular_grid(4, 4, seed)
+        edge = model.scores.edge.copy()
+        edge[::3, way, 1 - way] = -np.inf
+        hard = model.with_scores(model.scores.node, edge)
+        best = hard.decode("graph_cut")
+        assert best.score == pytest.approx(hard.score(hard.mode()), rel=1e-9)
+
+
 def test_graph_cut_says_what_it_cannot_do():
     with pytest.raises(fg.NotSupportedError, match="the model has 3"):
         random_model("triangle").decode("graph_cut")

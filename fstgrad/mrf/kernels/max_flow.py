@@ -9,6 +9,7 @@ node is FREE or in the tree of the source or of the sink; `parent` is the arc to
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
@@ -16,6 +17,8 @@ from fstgrad.mrf.arrays import Network
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
+Int8Array = npt.NDArray[np.int8]
+Int32Array = npt.NDArray[np.int32]
 
 
 class Forest(NamedTuple):
@@ -24,9 +27,9 @@ class Forest(NamedTuple):
     `stamp` is when the distance was last known to hold.
     """
 
-    tree: IntArray
-    parent: IntArray
-    distance: IntArray
+    tree: Int8Array
+    parent: Int32Array
+    distance: Int32Array
     stamp: IntArray
 
 
@@ -39,28 +42,29 @@ class Waiting(NamedTuple):
 
 
 @kernel
-def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: IntArray) -> float:
+def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int8Array) -> float:
     """Return the maximum flow, inf where it has no bound; `tree` is SOURCE on the source's side.
 
     Residuals and terminals are overwritten.
     """
     nodes = len(terminal)
-    parent = np.full(nodes, NONE, np.int64)
-    forest = Forest(tree, parent, np.ones(nodes, np.int64), np.zeros(nodes, np.int64))
+    parent = np.full(nodes, NONE, np.int32)
+    forest = Forest(tree, parent, np.ones(nodes, np.int32), np.zeros(nodes, np.int64))
     queue, queued, ends = (
         np.empty(nodes, np.int64),
         np.zeros(nodes, np.bool_),
         np.zeros(2, np.int64),
     )
     waiting = Waiting(queue, queued, ends)
-    orphans = np.empty(nodes, np.int64)
+    # an augmentation cuts off a node at most once: at most `nodes` orphans, and as many children
+    orphans, children = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     tree[:] = FREE
+    flow, time = push_across(net, residual, terminal), 0
     for i in range(nodes):
         if terminal[i] != 0.0:
             tree[i] = SOURCE if terminal[i] > 0 else SINK
             parent[i] = ROOT
             push(i, waiting)
-    flow, time = 0.0, 0
     while ends[1] > 0:
         i = queue[ends[0]]
         bridge = -1
@@ -76,7 +80,27 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         if sent == np.inf:
             return np.inf
         flow += sent
-        adopt(count, time, net, residual, forest, waiting, orphans)
+        adopt(count, time, net, residual, forest, waiting, orphans, children)
+    return flow
+
+
+@inner_kernel
+def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> float:
+    """Send what can flow along single arcs; the trees, which start at all nodes, then find less."""
+    flow = 0.0
+    for i in range(len(terminal)):
+        for arc in range(net.start[i], net.start[i + 1]):
+            if terminal[i] <= 0:
+                break
+            j = net.head[arc]
+            if terminal[j] < 0 and residual[arc] > 0:
+                sent = min(terminal[i], residual[arc], -terminal[j])
+                if sent < np.inf:
+                    residual[arc] -= sent
+                    residual[net.mate[arc]] += sent
+                    terminal[i] -= sent
+                    terminal[j] += sent
+                    flow += sent
     return flow
 
 
@@ -90,7 +114,7 @@ def push(i: int, waiting: Waiting) -> None:
         ends[1] += 1
 
 
-@kernel
+@inner_kernel
 def grow(i: int, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
     """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
     tree, parent, distance, stamp = forest
@@ -112,13 +136,13 @@ def grow(i: int, net: Network, residual: FloatArray, forest: Forest, waiting: Wa
     return -1
 
 
-@kernel
+@inner_kernel
 def augment(
     bridge: int,
     net: Network,
     residual: FloatArray,
     terminal: FloatArray,
-    parent: IntArray,
+    parent: Int32Array,
     orphans: IntArray,
 ) -> tuple[float, int]:
     """Send all that a path can take; return it and the number of nodes cut off their parents."""
@@ -183,7 +207,7 @@ def root_distance(j: int, time: int, net: Network, forest: Forest) -> int:
     return steps
 
 
-@kernel
+@inner_kernel
 def adopt(
     count: int,
     time: int,
@@ -192,12 +216,24 @@ def adopt(
     forest: Forest,
     waiting: Waiting,
     orphans: IntArray,
+    children: IntArray,
 ) -> None:
-    """Give every orphan the nearest parent of its tree, or set it free and orphan its children."""
+    """Give every orphan the nearest parent of its tree, or set it free and orphan its children.
+
+    Those nearest to their root go first, and the children of each, generation by generation, before
+    the next.  `children` is a ring; a node is in it at most once.
+    """
     tree, parent, distance, stamp = forest
-    while count > 0:
-        count -= 1
-        i = orphans[count]
+    size = len(children)
+    first, below = 0, 0
+    while count > 0 or below > 0:
+        if below > 0:
+            i = children[first]
+            first = first + 1 if first + 1 < size else 0
+            below -= 1
+        else:
+            count -= 1
+            i = orphans[count]
         best, nearest = -1, 0
         for arc in range(net.start[i], net.start[i + 1]):
             toward = net.mate[arc] if tree[i] == SOURCE else arc
@@ -217,6 +253,7 @@ def adopt(
                 push(j, waiting)
             if parent[j] >= 0 and net.head[parent[j]] == i:
                 parent[j] = ORPHAN
-                orphans[count] = j
-                count += 1
+                at = first + below
+                children[at if at < size else at - size] = j
+                below += 1
         tree[i], parent[i] = FREE, NONE
