@@ -59,7 +59,15 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 # The gallery
-from site_parts import figures, name_file, order, plain_bars, plain_options, plain_text
+from site_parts import (
+    example_of_page,
+    figures,
+    name_file,
+    order,
+    plain_bars,
+    plain_options,
+    plain_text,
+)
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -109,4 +117,5 @@ def setup(app):
         app.connect(f"sphinx-click-process-{part}", plain_text)
     app.connect("sphinx-click-process-options", plain_options)
     app.connect("autodoc-process-docstring", plain_bars, priority=100)
+    app.connect("autodoc-process-docstring", example_of_page, priority=900)
     app.connect("build-finished", _copy_mathjax)

@@ -1,7 +1,11 @@
-"""Draw the pictures of the pages: `python docs/pictures.py docs/_static/plot`."""
+"""Draw the pictures of the pages: `python docs/pictures.py docs/_static/plot`.
+
+Without the program dot the automaton and the chart of decisions say that they are missing.
+"""
 
 import json
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -78,6 +82,19 @@ def gallery():
     }
 
 
+def drawn(source):
+    """Return the SVG of a graph of dot, or one that says that dot is missing."""
+    if shutil.which("dot"):
+        return plot.render(source, "svg")
+    print("docs: no program dot (graphviz); a picture is left out", file=sys.stderr)
+    text = "This picture is drawn where the program dot (graphviz) is installed."
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="560" height="40">'
+        '<text x="8" y="25" font-family="sans-serif" font-size="14" '
+        f'fill="#808080">{text}</text></svg>'
+    ).encode()
+
+
 def main(folder):
     """Write all pictures."""
     target = pathlib.Path(folder)
@@ -85,8 +102,8 @@ def main(folder):
     for name, figure in gallery().items():
         plot.save(figure, target / f"{name}.svg")
     letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
-    svg = plot.automaton_svg(fg.EditDistance(letters).compile("cat"))
-    (target / "automaton.svg").write_text(svg, encoding="utf-8")
+    cat = plot.automaton_source(fg.EditDistance(letters).compile("cat"))
+    (target / "automaton.svg").write_bytes(drawn(cat))
     for name, dark in (("light", False), ("dark", True)):
         plot.save(marginals(dark), target / f"marginals-{name}.svg")
         colors = (
@@ -94,8 +111,7 @@ def main(folder):
             if dark
             else {"paper": "#ffffff", "ink": "#1f2328", "line": "#08519c", "fill": "#e8f1fa"}
         )
-        chart = plot.render(CHART.format(**colors), "svg")
-        (target / f"which-{name}.svg").write_bytes(chart)
+        (target / f"which-{name}.svg").write_bytes(drawn(CHART.format(**colors)))
 
 
 if __name__ == "__main__":

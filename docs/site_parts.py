@@ -3,6 +3,7 @@
 import builtins
 import pathlib
 import re
+from functools import cache
 
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
@@ -65,6 +66,40 @@ def plain_bars(_app, _what, _name, _object, _options, lines):
             parts = re.split("(`[^`]*`)", line)
             parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
             lines[i] = "".join(parts)
+
+
+def example_of_page(_app, what, name, _object, _options, lines):
+    """Append the first example of the family's page that uses a name without one of its own."""
+    if what not in ("class", "exception", "function") or any(">>>" in line for line in lines):
+        return
+    module, _, own = name.rpartition(".")
+    for page, (listed, blocks) in _pages().items():
+        used = [b for b in blocks if re.search(rf"\b{own}\b", b[0])]
+        if (module, own) in listed and used:
+            code, printed = used[0]
+            lines += ["", ".. rubric:: Example", "", f"From :doc:`/api/{page}`:", ""]
+            lines += [".. code-block:: python", "", *_indented(code), ""]
+            if printed:
+                lines += [".. code-block:: text", "", *_indented(printed), ""]
+
+
+@cache
+def _pages():
+    """Return {page of the API: (listed names with their modules, [(code, what it prints)])}."""
+    found = {}
+    for path in pathlib.Path(__file__).parent.glob("api/*.md"):
+        text = path.read_text(encoding="utf-8")
+        lists = re.findall(r"currentmodule:: (\S+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        listed = {
+            (module, n) for module, own in lists for n in re.findall(r"^   (\w+)$", own, re.M)
+        }
+        block = r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?"
+        found[path.stem] = listed, re.findall(block, text, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def _indented(text):
+    return ["   " + line for line in text.splitlines()]
 
 
 def _is_field(line):

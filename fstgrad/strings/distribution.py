@@ -65,7 +65,7 @@ class StringDistribution(ArrayDistribution):
     --------
     >>> import numpy as np
     >>> d = StringDistribution(np.zeros((3, 2)))  # 8 equal strings
-    >>> round(d.log_partition() / np.log(2), 12)
+    >>> print(round(d.log_partition() / np.log(2), 12))
     3.0
     """
 

@@ -107,7 +107,7 @@ def raml(
     >>> import fstgrad as fg, numpy as np
     >>> b = fg.Hamming(fg.Alphabet("ab")).compile("ab")
     >>> value, gradient = raml(np.zeros((2, 2)), b)
-    >>> round(value / np.log(2), 12)  # all four strings have p = 1/4
+    >>> print(round(value / np.log(2), 12))  # all four strings have p = 1/4
     2.0
     """
     positive_number("temperature", temperature)

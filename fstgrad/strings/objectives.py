@@ -78,8 +78,8 @@ def softmax_margin(
     --------
     >>> import numpy as np
     >>> value, gradient = softmax_margin(np.zeros((3, 2)), np.array([0, 1, 1]))
-    >>> round(value / np.log(2), 12), gradient[0].tolist()
-    (3.0, [-0.5, 0.5])
+    >>> print(round(value / np.log(2), 12), gradient[0].tolist())
+    3.0 [-0.5, 0.5]
     """
     if isinstance(scores, Lattice):
         if isinstance(b, LossAutomaton):
