@@ -10,6 +10,7 @@ import torch
 from fstgrad.checks import IntArray, generator, one_of
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.losses import UNKNOWN, item_options
+from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
 from fstgrad.torch import functions
@@ -37,7 +38,8 @@ def mrf_nll(
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
 
-    "exact" is differentiable twice, the others once: a second derivative is an error.
+    "exact", "bp" and "trw" are differentiable twice (the latter two where they converge, and not on
+    a GPU), the others once: a second derivative is an error.
 
     Parameters
     ----------
@@ -100,10 +102,12 @@ def mrf_log_partition(
     method: str = "exact",
     **options: Any,
 ) -> torch.Tensor:
-    """Return log Z () or (B,) in nats, or what `method` gives for it.
+    """Return log Z () or (B,) in nats, or what `method` gives for it: the Bethe estimate ("bp"), an
+    upper bound ("trw"), a lower one ("mean_field").
 
-    Shapes and options as in `mrf_nll`; "exact" is differentiable twice.
-    """
+    Its gradient is the method's marginals.  Shapes and options as in `mrf_nll`; "exact", "bp" and
+    "trw" are differentiable twice.
+    """  # noqa: D205
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     scores = [nodes, _per_item(edge_scores, len(nodes))]
@@ -121,8 +125,9 @@ def mrf_marginals(
 ) -> Marginals:
     """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), a layer of a network.
 
-    "exact" is differentiable; its backward pass is a product with the covariances.  Shapes and
-    options as in `mrf_nll`.
+    Differentiable by methods "exact", whose backward pass is a product with the covariances, and
+    "bp" and "trw", whose pseudo-marginals answer by implicit differentiation of the fixed point
+    (`fstgrad.mrf.messages.linear_response`).  Shapes and options as in `mrf_nll`.
     """
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
@@ -183,10 +188,10 @@ class _Nll(Objective):
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Return the covariances, those given the known labels taken off, times the directions."""
-        if self.method != "exact":
+        if self.method not in ("exact", *RUNS):
             raise NotSupportedError(
-                f"{self.what} has no second derivative; take method='exact', or first "
-                "derivatives only"
+                f"{self.what} has no second derivative; take method 'exact', 'bp' or 'trw', or "
+                "first derivatives only"
             )
         products = [
             self._covariances(self.graph.with_scores(node, edge), gold, Table(*direction))
@@ -196,16 +201,21 @@ class _Nll(Objective):
 
     def _covariances(self, model: PairwiseMRF, gold: IntArray, direction: Table) -> Table:
         direction = Table(*direction, np.zeros(len(model.factors.table)))
-        free = model.covariance_product(direction)
+        free = self._response(model, direction)
         given = np.flatnonzero(gold != UNKNOWN)
         if len(given) < len(gold):  # a labeling that is known has no covariance
             clamped = model.condition({int(i): int(gold[i]) for i in given})
-            tied = clamped.covariance_product(direction) if self.clamps else None
+            tied = self._response(clamped, direction) if self.clamps else None
         else:
             tied = None
         edge = free.edge - tied.edge if tied is not None else free.edge
         node = free.node - tied.node if tied is not None else free.node
         return Table(node, edge.sum(axis=0) if model.shared else edge)
+
+    def _response(self, model: PairwiseMRF, direction: Table) -> Table:
+        if self.method == "exact":
+            return model.covariance_product(direction)
+        return linear_response(model, self.method, direction, **self.options)
 
     clamps = True  # whether log Z given the known labels is subtracted
 
@@ -220,6 +230,13 @@ class _LogPartition(_Nll):
     ) -> tuple[float, Table]:
         """Return log Z and the marginals."""
         found = model.infer(self.method, **options)
+        if not found.converged:
+            warnings.warn(
+                f"{self.method} did not converge; its log Z and marginals are no estimates: raise "
+                "max_iter or damping",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         edge = found.edge_sum if model.shared else found.edge
         return found.log_partition, Table(found.node, edge)
 
@@ -246,8 +263,8 @@ class _Once(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
             raise NotSupportedError(
-                "method 'bp' of a Markov random field has no second derivative; take "
-                "method='exact', or first derivatives only"
+                "method 'bp' of a Markov random field has no second derivative on a GPU; move the "
+                "tensors to the CPU, or take first derivatives only"
             )
         by_node, by_edge = ctx.saved_tensors
         weight = upstream[0].to(torch.float64)

@@ -31,7 +31,8 @@ class GraphMessages:
         else:
             edge = np.broadcast_to(model.edge_stack, (len(rho), *model.edge_stack.shape[1:]))
             self.rho = rho
-            self.potentials = Potentials.of(edge / rho[:, None, None])
+            with np.errstate(over="ignore"):  # finite masks as low as floats go
+                self.potentials = Potentials.of(edge / rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = np.empty_like(self.messages)
         self.said = np.zeros((len(model.factors.scope), model.num_labels))
