@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -13,15 +14,14 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
-from fstgrad.strings import risk as array_risk
-from fstgrad.strings import softmax_margin as array_softmax_margin
+from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
-from fstgrad.strings.linear_chain import one_by_one
 from fstgrad.strings.proposals import PROPOSAL_STATES
+from fstgrad.strings.solve import no_loss
 from fstgrad.torch import risk_hessian
 from fstgrad.torch.operators import Array, Arrays, Objective
 from fstgrad.torch.sampling import Estimate, Method, Sampling, computed, sampled
-from fstgrad.torch.threads import each
+from fstgrad.torch.threads import each, slices
 
 Kind = Literal["softmax margin", "risk"]
 IGNORED = -1  # the mark of a position that is left out, in the gold that reaches an objective
@@ -29,7 +29,7 @@ IGNORED = -1  # the mark of a position that is left out, in the gold that reache
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
 _LOCK = Lock()
-SMALL = 2**17  # scores of a batch below which a thread costs more than it saves
+SMALL = 2**13  # scores of a batch below which a thread costs more than it saves
 AUTO_STATES = 50_000  # up to which method="auto" is exact
 
 
@@ -65,29 +65,75 @@ class StringObjective(Objective):
     ) -> None:
         self.kind, self.loss, self.options = kind, loss, Options(*options)
         self.sampling = self.options.sampling or Sampling()
+        # what the cache holds, by target, without a look at its keys
+        self._known: WeakValueDictionary[bytes, LossAutomaton] = WeakValueDictionary()
         self.what = f"{kind} with method={self.options.method!r}"
 
     def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
         """Run both passes for each item, the items in the threads that PyTorch uses."""
         (table,) = scores
         items = self.items(table, *constants)
-        gradient = np.empty(table.shape, dtype=table.dtype)
-        estimates: list[Any] = [None] * len(items)
+        gradient = np.zeros(table.shape, dtype=table.dtype)
+        exact = [i for i, item in enumerate(items) if not self._is_drawn(item)]
+        found = np.empty(len(items))
+        if exact:
+            found[exact] = self._exact(table, items, exact, gradient)
+        estimates: dict[int, Estimate] = {}
+        drawn = [i for i, item in enumerate(items) if self._is_drawn(item)]
 
-        def run(i: int) -> None:
-            place = items[i].positions
-            estimates[i], own = self._one(table[i, place], items[i], i)
-            if not isinstance(place, slice) or place.stop < len(gradient[i]):
-                gradient[i] = 0.0
-            gradient[i, place] = own
+        def run(k: int) -> None:
+            i = drawn[k]
+            estimates[i], gradient[i, items[i].positions] = self._sampled(
+                table[i, items[i].positions], items[i].gold, i
+            )
+            found[i] = estimates[i].value
 
-        if self.options.method == "exact" and table.size < SMALL:
-            one_by_one(len(items), run)
-        else:
-            each(len(items), run)
+        each(len(drawn), run)
         if self.options.sampling is not None:
-            self.sampling.keep(estimates)
-        return np.array([estimate.value for estimate in estimates]), [gradient]
+            cap, band, *_ = self.options
+            for i in exact:
+                value = float(found[i])
+                estimates[i] = computed(value, cap, band, is_margin=self.kind != "risk")
+            self.sampling.keep([estimates[i] for i in range(len(items))])
+        return found, [gradient]
+
+    def _exact(
+        self, table: Array, items: Sequence[Item], which: Sequence[int], gradient: Array
+    ) -> FloatArray:
+        """Return the values of some items and write their gradients, a slice in each thread."""
+        n, length = table.shape[-1], table.shape[1]
+        chosen = [items[i] for i in which]
+        sizes = [len(item.gold) for item in chosen]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        every = np.arange(length)
+        rows = np.concatenate([i * length + every[items[i].positions] for i in which])
+        symbols = np.concatenate([item.gold for item in chosen])
+        automata = [
+            no_loss(n, len(item.gold)) if item.automaton is None else item.automaton
+            for item in chosen
+        ]
+        source = table.reshape(-1, *table.shape[2:])
+        slopes, found = gradient.reshape(source.shape), np.empty(len(chosen))
+
+        def run(low: int, high: int) -> None:
+            own = _as_slice(rows[starts[low] : starts[high]])
+            scores = source[own].astype(np.float64, copy=False)
+            batch = Strings(scores, starts[low : high + 1] - starts[low], automata[low:high], low)
+            batch.check()
+            if self.kind == "risk":
+                found[low:high], slopes[own] = batch.risks()
+                return
+            places = batch.gold_places(symbols[starts[low] : starts[high]])
+            score = batch.score_of(places)
+            log_z, terms = batch.log_partitions()
+            terms.reshape(-1)[places] -= 1.0
+            found[low:high], slopes[own] = log_z - score, terms
+
+        slices(len(chosen), run, threads=None if len(rows) * table[0, 0].size > SMALL else 1)
+        return found
+
+    def _is_drawn(self, item: Item) -> bool:
+        return isinstance(self.loss, Loss) and item.automaton is None
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
@@ -104,20 +150,8 @@ class StringObjective(Objective):
                 product[i, place] = distribution.covariance_product(along[i, place])
         return [product]
 
-    def _one(self, scores: Array, item: Item, i: int) -> tuple[Estimate, FloatArray]:
-        if isinstance(self.loss, Loss) and item.automaton is None:
-            return self._sampled(scores, item.gold, self.loss, i)
-        is_risk = self.kind == "risk" and item.automaton is not None
-        if is_risk:
-            value, gradient = array_risk(scores, item.automaton)  # type: ignore[arg-type]
-        else:
-            value, gradient = array_softmax_margin(scores, item.gold, item.automaton)
-        cap, band, *_ = self.options
-        return computed(value, cap, band, is_margin=not is_risk), gradient
-
-    def _sampled(
-        self, scores: Array, gold: IntArray, loss: Loss, i: int
-    ) -> tuple[Estimate, FloatArray]:
+    def _sampled(self, scores: Array, gold: IntArray, i: int) -> tuple[Estimate, FloatArray]:
+        loss = cast(Loss, self.loss)
         compiled = _from_cache(loss, gold)
         with _LOCK:
             against = _AUTOMATA.target_loss(loss, gold)
@@ -146,24 +180,47 @@ class StringObjective(Objective):
             raise InvalidInputError(
                 f"scores have {len(gold)} items; loss has {len(self.loss)} automata"
             )
-        rows = [ids if lengths is None else ids[: lengths[i]] for i, ids in enumerate(gold)]
+        place, inside = np.arange(gold.shape[1]), gold != IGNORED
+        if lengths is not None:
+            inside &= place < lengths[:, None]
         if gold.size and (gold.min() < IGNORED or gold.max() >= scores.shape[-1]):
-            check_ids(rows, scores.shape[-1])
-        places = [kept(ids, i) for i, ids in enumerate(rows)]
-        pairs = [(place, ids[place]) for place, ids in zip(places, rows, strict=True)]
-        return [Item(*pair, self._automaton(pair[1], i, scores[i])) for i, pair in enumerate(pairs)]
+            check_ids(np.where(inside, gold, IGNORED), scores.shape[-1])
+        counts = inside.sum(axis=1)
+        if not counts.all():
+            raise InvalidInputError(
+                f"gold[{int(np.flatnonzero(counts == 0)[0])}] is empty; leave out items without a "
+                "position that is not ignored"
+            )
+        is_front = (inside == (place < counts[:, None])).all(axis=1).tolist()
+        items = []
+        for i, count in enumerate(counts.tolist()):
+            where = slice(0, count) if is_front[i] else np.flatnonzero(inside[i])
+            target = gold[i, where]
+            items.append(Item(where, target, self._automaton(target, i, scores[i])))
+        return items
 
     def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
         if not isinstance(self.loss, Loss):
             return self.loss[i] if self.loss is not None else None
         cap, band, method, _ = self.options
         if method == "exact":
-            return _AUTOMATA.automaton(self.loss, target, cap=cap, band=band)
+            key = target.tobytes()
+            known = self._known.get(key)
+            if known is None:
+                known = _AUTOMATA.automaton(self.loss, target, cap=cap, band=band)
+                self._known[key] = known
+            return known
         if method == "auto":
             budget = self.sampling.samples
             limit = budget.states(scores) if isinstance(budget, Budget) else AUTO_STATES
             return exact_within(_from_cache(self.loss, target), limit)
         return None
+
+
+def _as_slice(rows: IntArray) -> slice | IntArray:
+    """Return rows as a slice where they follow each other, which saves copies."""
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    return slice(first, last) if last - first == len(rows) else rows
 
 
 def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
@@ -178,19 +235,7 @@ def _from_cache(loss: Loss, gold: IntArray) -> Callable[..., LossAutomaton]:
     return compiled
 
 
-def kept(ids: IntArray, i: int) -> slice | IntArray:
-    """Return the positions of item i that are not ignored."""
-    count = int(np.count_nonzero(ids != IGNORED))
-    if count == 0:
-        raise InvalidInputError(
-            f"gold[{i}] is empty; leave out items without a position that is not ignored"
-        )
-    if (ids[:count] != IGNORED).all():
-        return slice(0, count)
-    return np.flatnonzero(ids != IGNORED)
-
-
-def check_ids(rows: Sequence[IntArray], n: int) -> None:
+def check_ids(rows: IntArray | Sequence[IntArray], n: int) -> None:
     """InvalidInputError for an id that is no symbol."""
     for i, ids in enumerate(rows):
         for position, symbol in enumerate(ids.tolist()):

@@ -17,5 +17,11 @@ def each(items: int, run: Callable[[int], None]) -> None:
         for i in range(low, high):
             run(i)
 
-    with Bands(items, torch.get_num_threads()) as bands:
-        bands(band)
+    slices(items, band)
+
+
+def slices(items: int, run: Callable[[int, int], None], threads: int | None = None) -> None:
+    """Call run(low, high) for slices that make up 0 .. items - 1, as `each` does for items."""
+    if items:
+        with Bands(items, threads or torch.get_num_threads()) as bands:
+            bands(run)

@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
-from fstgrad.checks import FloatArray
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad.checks import FloatArray, IntArray
 
 
 class Work(NamedTuple):
@@ -24,3 +27,21 @@ class DualWork(NamedTuple):
 
     rows: Dual
     mass: Dual
+
+
+class Walks(NamedTuple):
+    """The layouts of B automata, one behind another, as in `automata.layout.Walk`.
+
+    class_of (B, n); next_entry flat; item i has the states states[i] .. states[i + 1], the arcs
+    arcs[i] .. arcs[i + 1] and the final weights ends[i] .. ends[i + 1].
+    """
+
+    class_of: IntArray
+    offsets: IntArray
+    places: IntArray
+    dense: IntArray
+    symbol: npt.NDArray[np.int32]
+    next_entry: npt.NDArray[np.int32]
+    states: IntArray
+    arcs: IntArray
+    ends: IntArray

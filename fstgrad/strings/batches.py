@@ -1,0 +1,228 @@
+"""log Z, Q and risks of many strings by one compiled call: what the step of a batch costs.
+
+The passes are those of `solve` and `tangents`; what an item gives depends on it alone, so that a
+batch may be cut anywhere, for instance for threads.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.layout import Layout
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.strings import kernels
+from fstgrad.strings.kernels.arrays import Dual, Walks
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, solve, used_contexts
+from fstgrad.strings.tangents import tangent
+
+BLOCK = 2**24  # arcs of the automata of one call, whose arrays are copied behind one another
+
+
+class Strings(NamedTuple):
+    """Scores of B strings with their automata.
+
+    Attributes
+    ----------
+    scores : (N, n), (N, n+1, n), ... float64, log-weights in nats
+        The positions of the first item, then those of the second, ...
+    starts : (B + 1,) int64
+        Item i has the rows starts[i] .. starts[i + 1].
+    automata : B LossAutomaton
+    first : int
+        The number that the first item has in an error.
+    """
+
+    scores: FloatArray
+    starts: IntArray
+    automata: Sequence[LossAutomaton]
+    first: int = 0
+
+    def item(self, i: int) -> FloatArray:
+        """Return the scores of one item."""
+        return self.scores[self.starts[i] : self.starts[i + 1]]
+
+    def part(self, low: int, high: int) -> "Strings":
+        """Return the items low .. high - 1."""
+        starts = self.starts[low : high + 1]
+        rows = self.scores[starts[0] : starts[-1]]
+        return Strings(rows, starts - starts[0], self.automata[low:high], self.first + low)
+
+    def check(self) -> None:
+        """Raise InvalidInputError unless scores are log-weights, of the size of the automata."""
+        n, axes = self.scores.shape[-1], self.scores.shape[1:-1]
+        if any(axis != n + 1 for axis in axes):
+            raise InvalidInputError(
+                f"scores of a position have the shape {self.scores.shape[1:]}; with {n} symbols "
+                f"the context axes have {n + 1}"
+            )
+        if self.scores.size and not self.scores.max() < np.inf:  # NaN is the largest of all
+            place = tuple(int(j) for j in np.argwhere(~(self.scores < np.inf))[0])
+            raise InvalidInputError(
+                f"scores at {self._where(place[0])} hold {self.scores[place]}; scores are "
+                "log-weights in nats: finite, or -inf to forbid"
+            )
+        for i, (b, length) in enumerate(zip(self.automata, np.diff(self.starts), strict=True)):
+            if (b.length, len(b.alphabet)) != (length, n):
+                raise InvalidInputError(
+                    f"scores of item {self.first + i} are for {length} positions and {n} symbols; "
+                    f"its automaton was compiled for {b.length} positions and {len(b.alphabet)} "
+                    "symbols"
+                )
+
+    def log_partitions(self) -> tuple[FloatArray, FloatArray]:
+        """Return log Z (B,) in nats and the marginals, like the scores.
+
+        Raises
+        ------
+        InfeasibleError
+            No string of an item has a finite score and a finite loss.
+        """
+        return _joined([self.part(*block)._log_partitions() for block in self._blocks()])
+
+    def risks(self) -> tuple[FloatArray, FloatArray]:
+        """Return E[L] (B,) in nats and their gradients, like the scores; errors as above."""
+        return _joined([self.part(*block)._risks() for block in self._blocks()])
+
+    def gold_places(self, symbols: IntArray) -> IntArray:
+        """Return the places (N,) in the flat scores that the strings `symbols` (N,) use."""
+        n, order = self.scores.shape[-1], self.scores.ndim - 1
+        places = np.arange(len(symbols))
+        age = places - np.repeat(self.starts[:-1], np.diff(self.starts))
+        for k in range(order - 1, 0, -1):
+            places = places * (n + 1) + np.where(age >= k, np.roll(symbols, k), n)
+        found: IntArray = places * n + symbols
+        return found
+
+    def score_of(self, places: IntArray) -> FloatArray:
+        """Return the scores (B,) of strings by their places; InfeasibleError where one is -inf."""
+        scores = self.scores.take(places)
+        if np.isneginf(scores).any():
+            row = int(np.flatnonzero(np.isneginf(scores))[0])
+            raise InfeasibleError(
+                f"gold has a score of -inf at {self._where(row)}: its probability is zero; do not "
+                "forbid symbols of the gold string"
+            )
+        total: FloatArray = np.add.reduceat(scores, self.starts[:-1])
+        return total
+
+    def _where(self, row: int) -> str:
+        i = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return f"position {row - int(self.starts[i])} of item {self.first + i}"
+
+    def _blocks(self) -> Iterator[tuple[int, int]]:
+        low, arcs = 0, 0
+        for i, layout in enumerate(self._layouts()):
+            own = layout.next_entry.size
+            if i > low and arcs + own > BLOCK:
+                yield low, i
+                low, arcs = i, 0
+            arcs += own
+        if low < len(self.automata):
+            yield low, len(self.automata)
+
+    def _log_partitions(self) -> tuple[FloatArray, FloatArray]:
+        order, total = self.scores.ndim - 1, np.empty(len(self.automata))
+        table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]))
+        layouts = self._layouts()
+        weight = np.concatenate([own.weight.reshape(-1) for own in layouts])
+        final = np.concatenate([own.final for own in layouts])
+        kernels.batches.real_passes(
+            table, self.starts, _walks(layouts), weight, final, order, fits, total
+        )
+        marginals = table.reshape(self.scores.shape)
+        total += shift + [own.shift + b.initial for own, b in self._pairs(layouts)]
+        for i in np.flatnonzero(~fits).tolist():
+            rows = slice(self.starts[i], self.starts[i + 1])
+            total[i], marginals[rows] = solve(self.item(i), self.automata[i])
+        self._check_feasible(total)
+        return total, marginals
+
+    def _risks(self) -> tuple[FloatArray, FloatArray]:
+        order, total = self.scores.ndim - 1, np.empty(len(self.automata))
+        table, _, fits = self._weighed(np.zeros(len(total)))
+        layouts, slopes = self._layouts(), np.empty(len(total))
+        weight = np.concatenate([own.unweighted.reshape(-1) for own in layouts])
+        cost = np.concatenate([own.cost.reshape(-1) for own in layouts])
+        final_cost = np.concatenate([own.final_cost for own in layouts])
+        moved = np.zeros(table.shape)
+        kernels.batches.tangent_passes(
+            Dual(table, moved), self.starts, _walks(layouts), Dual(weight, cost),
+            Dual(np.ones(len(final_cost)), final_cost), order, fits, total, slopes,
+        )  # fmt: skip
+        change = moved.reshape(self.scores.shape)
+        slopes += [b.initial for b in self.automata]
+        for i in np.flatnonzero(~fits).tolist():
+            rows = slice(self.starts[i], self.starts[i + 1])
+            found = tangent(self.item(i), self.automata[i], scale=0, slope=1)
+            total[i], slopes[i], change[rows] = found.log_partition, found.slope, found.change
+        self._check_feasible(total)
+        return slopes, change
+
+    def _weighed(self, spread: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Return exp(scores) as in `ScoreTable`, what was divided out, and which items fit."""
+        n, order = self.scores.shape[-1], self.scores.ndim - 1
+        rows = self.scores.reshape(len(self.scores), -1, n)
+        rows.flags.writeable = False  # a view of its own: one signature of the kernel
+        table, highest = np.empty(rows.shape), np.empty(len(rows))
+        tally = np.zeros((len(self.automata), 3 + order))
+        row = kernels.batches.shift_items(
+            rows, self.starts, used_contexts(order, n), table, highest, tally
+        )
+        if row >= 0:
+            raise InfeasibleError(
+                f"scores forbid every symbol at {self._where(row)}: no string is left (Z = 0); "
+                "allow at least one symbol"
+            )
+        complete = np.array([b.is_complete for b in self.automata])
+        exchange = np.where(complete & (tally[:, 1] < np.inf), tally[:, 1], tally[:, 2])
+        fits = exchange + spread <= SAFE_RANGE
+        if fits.all():
+            np.exp(table, out=table)
+        else:
+            for i in np.flatnonzero(fits):
+                part = table[self.starts[i] : self.starts[i + 1]]
+                np.exp(part, out=part)
+        return table, tally[:, 0], fits
+
+    def _layouts(self) -> list[Layout]:
+        if self.scores.ndim == 3:
+            return [b.bigram_layout for b in self.automata]
+        return [b.plain_layout for b in self.automata]
+
+    def _pairs(self, layouts: Sequence[Layout]) -> Iterator[tuple[Layout, LossAutomaton]]:
+        return zip(layouts, self.automata, strict=True)
+
+    def _check_feasible(self, total: FloatArray) -> None:
+        if np.isneginf(total).any():
+            i = self.first + int(np.flatnonzero(np.isneginf(total))[0])
+            raise InfeasibleError(f"item {i}: {NO_STRING}")
+
+
+def _joined(parts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
+    if len(parts) == 1:
+        return parts[0]
+    values, tables = zip(*parts, strict=True)
+    return np.concatenate(values), np.concatenate(tables)
+
+
+def _walks(layouts: Sequence[Layout]) -> Walks:
+    """Return the layouts of a batch, one behind another."""
+    walks = [own.walk for own in layouts]
+
+    def starts(sizes: list[int]) -> IntArray:
+        return np.concatenate([[0], np.cumsum(sizes)])
+
+    return Walks(
+        np.array([walk.class_of for walk in walks]),
+        np.concatenate([walk.offsets for walk in walks]),
+        np.concatenate([walk.places for walk in walks]),
+        np.concatenate([walk.dense for walk in walks]),
+        np.concatenate([walk.symbol for walk in walks]),
+        np.concatenate([walk.next_entry.reshape(-1) for walk in walks]),
+        starts([len(walk.symbol) for walk in walks]),
+        starts([walk.next_entry.size for walk in walks]),
+        starts([len(own.final) for own in layouts]),
+    )

@@ -1,0 +1,103 @@
+"""The passes over the strings of a batch, one after another in one call.
+
+Items lie one behind another: item i of a table (N, ...) has the rows starts[i] to starts[i + 1].
+"""
+
+from fstgrad.automata.layout import Walk
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.compiler import inner_kernel, kernel
+from fstgrad.strings.kernels.arrays import Dual, Walks
+from fstgrad.strings.kernels.chain import chain_pass
+from fstgrad.strings.kernels.passes import real_pass, shift_scores
+from fstgrad.strings.kernels.tangents import tangent_pass
+
+
+@kernel
+def shift_items(
+    scores: FloatArray,
+    starts: IntArray,
+    used: BoolArray,
+    table: FloatArray,
+    highest: FloatArray,
+    tally: FloatArray,
+) -> int:
+    """Do `shift_scores` for each item; return -1, or a row where no symbol is allowed."""
+    for i in range(len(starts) - 1):
+        lo, hi = starts[i], starts[i + 1]
+        position = shift_scores(scores[lo:hi], used, table[lo:hi], highest[lo:hi], tally[i])
+        if position >= 0:
+            return int(lo + position)
+    return -1
+
+
+@kernel
+def real_passes(
+    table: FloatArray,
+    starts: IntArray,
+    walks: Walks,
+    weight: FloatArray,
+    final: FloatArray,
+    order: int,
+    fits: BoolArray,
+    totals: FloatArray,
+) -> None:
+    """Write the result of `real_pass`, or of `chain_pass`, for each item that fits."""
+    for i in range(len(totals)):
+        if not fits[i]:
+            continue
+        own, walk = table[starts[i] : starts[i + 1]], _walk(walks, starts, i)
+        weights = weight[walks.arcs[i] : walks.arcs[i + 1]].reshape(walk.next_entry.shape)
+        ends = final[walks.ends[i] : walks.ends[i + 1]]
+        if order == 2 and len(weights) == len(own) and len(ends) == 1:
+            totals[i] = chain_pass(own, walk.class_of, weights)
+        else:
+            totals[i] = real_pass(own, walk, weights, ends, order)
+
+
+@kernel
+def tangent_passes(
+    table: Dual,
+    starts: IntArray,
+    walks: Walks,
+    weight: Dual,
+    final: Dual,
+    order: int,
+    fits: BoolArray,
+    totals: FloatArray,
+    slopes: FloatArray,
+) -> None:
+    """Write the result of `tangent_pass` along the losses for each item that fits."""
+    for i in range(len(totals)):
+        if not fits[i]:
+            continue
+        lo, hi, first, last = starts[i], starts[i + 1], walks.arcs[i], walks.arcs[i + 1]
+        walk = _walk(walks, starts, i)
+        shape = walk.next_entry.shape
+        weights = Dual(
+            weight.value[first:last].reshape(shape), weight.change[first:last].reshape(shape)
+        )
+        begin, end = walks.ends[i], walks.ends[i + 1]
+        totals[i], slopes[i] = tangent_pass(
+            Dual(table.value[lo:hi], table.change[lo:hi]),
+            walk,
+            weights,
+            Dual(final.value[begin:end], final.change[begin:end]),
+            False,
+            order,
+        )
+
+
+@inner_kernel
+def _walk(walks: Walks, starts: IntArray, i: int) -> Walk:
+    """Return the walk of one item: of l positions, l + 2 offsets and places, l + 1 dense."""
+    lo, hi = starts[i] + 2 * i, starts[i + 1] + 2 * i + 2
+    first, last = walks.arcs[i], walks.arcs[i + 1]
+    states = walks.offsets[hi - 2]
+    return Walk(
+        walks.class_of[i],
+        walks.offsets[lo:hi],
+        walks.places[lo:hi],
+        walks.dense[starts[i] + i : starts[i + 1] + i + 1],
+        walks.symbol[walks.states[i] : walks.states[i + 1]],
+        walks.next_entry[first:last].reshape((states, (last - first) // states)),
+    )
