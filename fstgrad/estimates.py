@@ -180,6 +180,27 @@ def mean_interval(
     return low, refuted if bounded else np.inf
 
 
+def log_mean_interval(log_weights: FloatArray, low: float, high: float) -> tuple[float, float]:
+    """Return an interval of log E[e^R] in nats from values of R in [low, high]."""
+    bounded = bool(np.isfinite(high))
+    scale = high if bounded else float(log_weights.max())
+    weights = np.exp(log_weights - scale)
+    floor = float(np.exp(low - scale)) if np.isfinite(low) else 0.0
+    span = 1.0 - floor if bounded and floor < 1.0 else 1.0
+    ends = mean_interval((weights - floor) / span, bounded=bounded)
+    with np.errstate(divide="ignore"):
+        logs = scale + np.log(floor + span * np.array(ends))
+    return float(logs[0]), float(logs[1])
+
+
+def bounded_mean_interval(values: FloatArray, low: float, high: float) -> tuple[float, float]:
+    """Return an interval of the mean of a variable in [low, high]; see `mean_interval`."""
+    if not np.isfinite([low, high]).all() or low >= high:
+        return low, high
+    ends = mean_interval(np.clip((values - low) / (high - low), 0.0, 1.0))
+    return low + ends[0] * (high - low), low + ends[1] * (high - low)
+
+
 def squares(
     a: FloatArray, b: FloatArray, second: FloatArray, first: FloatArray, number: FloatArray
 ) -> FloatArray:

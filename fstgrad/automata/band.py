@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.automaton import DEAD, LossAutomaton
 from fstgrad.automata.bounds import in_nats
-from fstgrad.automata.determinize import determinize
+from fstgrad.automata.determinize import RawAutomaton, determinize
 from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.minimize import minimize
 from fstgrad.checks import BoolArray, IntArray
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 
 Band = int | tuple[int, int]
 
@@ -43,19 +43,36 @@ def compile_band(
     ------
     InvalidInputError, NotSupportedError, StateLimitError
     InfeasibleError
-        No alignment of this length lies in the band.
+        No alignment of this length lies in the band, or none of some string whose loss is finite.
     """
-    barred = barred_states(machine, length, check_band(band))
+    read = np.arange(length, -1, -1)
+    places = np.stack([read, read], axis=1)
+    barred = barred_cells(machine, check_band(band), places, places[0])
     raw = minimize(determinize(machine, length, max_states=max_states, barred=barred))
+    if any((level.nextstate == DEAD).any() for level in raw.levels):
+        whole = determinize(machine.support(), length, max_states=max_states)
+        if _num_strings(raw, machine.class_of) < _num_strings(whole, machine.class_of):
+            raise leaves_out(band)
     return replace(in_nats(alphabet, machine.class_of, raw, machine.unit, None), band=band)
 
 
-def barred_states(machine: TargetMachine, length: int, band: Band) -> BoolArray:
-    """Return (l + 1, K): the states of M that lie outside a band, by the symbols of y left.
+def leaves_out(band: Band) -> InfeasibleError:
+    """Return the error of a band in which strings of a finite loss have no alignment."""
+    return InfeasibleError(
+        f"band {band} leaves out strings whose loss is finite, so that it bounds nothing; give a "
+        "wider band, or leave it out"
+    )
 
-    With width k the offsets of all alignments of the lengths l and m that leave the diagonal by at
-    most k are kept: from min(0, m - l) - k to max(0, m - l) + k.  States that wait for nothing
-    (before and after a local alignment) are in every band.
+
+def barred_cells(
+    machine: TargetMachine, band: Band, read: IntArray, lengths: IntArray
+) -> BoolArray:
+    """Return (N, K): the states of M that lie outside a band, at N places of the hypotheses.
+
+    `read` (N, 2) is the least and the greatest number of symbols read at a place, and `lengths`
+    (2,) those of whole hypotheses.  With width k the offsets of all alignments of the lengths l and
+    m that leave the diagonal by at most k are kept: from min(0, m - l) - k to max(0, m - l) + k.
+    States that wait for nothing (before and after a local alignment) are in every band.
 
     Raises
     ------
@@ -67,21 +84,30 @@ def barred_states(machine: TargetMachine, length: int, band: Band) -> BoolArray:
             "a band bounds the alignments of a tropical loss, and this loss sums over paths; "
             "leave band= out"
         )
-    low, high = _offsets(machine.place, length, band)
-    read = np.arange(length, -1, -1)[:, None, None]
-    below = machine.place[None, :, :, 1] - read < low
-    above = machine.place[None, :, :, 0] - read > high
+    low, high = _offsets(machine.place, lengths, band)
+    least, most = (ends[:, None, None] for ends in read.T)
+    below = machine.place[None, :, :, 1] - least < low
+    above = machine.place[None, :, :, 0] - most > high
     barred: BoolArray = np.logical_or.reduce(below | above, axis=2)
     return barred
 
 
-def _offsets(place: IntArray, length: int, band: Band) -> tuple[IntArray, IntArray]:
+def _num_strings(raw: RawAutomaton, class_of: IntArray) -> int:
+    """Return how many strings have a path."""
+    sizes = np.bincount(class_of, minlength=raw.levels[0].nextstate.shape[1]).astype(object)
+    count = np.ones(len(raw.final), dtype=object)
+    for level in reversed(raw.levels):
+        count = (np.append(count, 0)[level.nextstate] * sizes).sum(axis=1)
+    return int(count[0])
+
+
+def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, IntArray]:
     """Return the least and the greatest offset (T,) for each target."""
     if isinstance(band, tuple):
         ends = np.array(band)[:, None] + np.zeros(place.shape[1], dtype=np.int64)
         return ends[0], ends[1]
     last = np.where(place[..., 1] < ANYWHERE, place[..., 1], 0).max(axis=0)
-    return np.minimum(0, last - length) - band, np.maximum(0, last - length) + band
+    return np.minimum(0, last - lengths[1]) - band, np.maximum(0, last - lengths[0]) + band
 
 
 def _is_integer(value: object) -> bool:

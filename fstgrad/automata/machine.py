@@ -196,6 +196,10 @@ class TargetMachine:
             unit=unit,
         )
 
+    def support(self) -> "TargetMachine":
+        """Return the tropical machine of the loss 0 for every string of a finite loss."""
+        return self.rescale(0, self.unit)
+
     @property
     def largest(self) -> int:
         """Largest magnitude of a finite weight."""

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
+from fstgrad.checks import BoolArray, FloatArray, IntArray, RenamedAttribute
 from fstgrad.errors import InfeasibleError
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
@@ -71,10 +71,26 @@ class Graph:
     @cached_property
     def longest(self) -> int:
         """Number of arcs of the longest path."""
-        depth = np.zeros(self.num_states, dtype=np.int64)
+        return int(self.depths(np.ones(self.num_arcs, dtype=np.bool_))[-1, 1])
+
+    @property
+    def num_paths(self) -> int:
+        """Number of paths."""
+        count = [1] + [0] * (self.num_states - 1)
         for source, nextstate in zip(self.source.tolist(), self.nextstate.tolist(), strict=True):
-            depth[nextstate] = max(depth[nextstate], depth[source] + 1)
-        return int(depth[-1])
+            count[nextstate] += count[source]
+        return count[-1]
+
+    def depths(self, length: BoolArray) -> IntArray:
+        """Return (S, 2): the least and the greatest sum of `length` (A,) on the ways to a state."""
+        depth = np.zeros((self.num_states, 2), dtype=np.int64)
+        depth[1:, 0] = self.num_arcs
+        arcs = zip(self.source.tolist(), self.nextstate.tolist(), length.tolist(), strict=True)
+        for source, nextstate, one in arcs:
+            least, most = depth[source] + one
+            depth[nextstate, 0] = min(depth[nextstate, 0], least)
+            depth[nextstate, 1] = max(depth[nextstate, 1], most)
+        return depth
 
     def beta(self, weight: FloatArray) -> FloatArray:
         """Return the log-sums (S,) over the paths to the end; `weight` (A,) in nats."""
@@ -126,7 +142,10 @@ class Flow:
         """(A,) the probability of each arc given its source."""
         ahead = self.weight + self.beta[self.graph.nextstate]
         behind = np.where(self.beta > -np.inf, self.beta, 0.0)[self.graph.source]
-        return np.asarray(np.exp(ahead - behind))
+        share = np.exp(ahead - behind)
+        # where all is forbidden by finite scores of 1e38, beta cannot tell two arcs from one
+        total = sums_by(self.graph.source, share, self.graph.num_states)
+        return np.asarray(share / np.where(total > 0, total, 1.0)[self.graph.source])
 
     @cached_property
     def visit(self) -> FloatArray:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks, plot
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
+from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer, renamed_arguments
 from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InvalidInputError, NotSupportedError
@@ -197,12 +198,7 @@ class Lattice(ArrayDistribution):
     @cached_property
     def num_paths(self) -> int:
         """Number of paths, those of score -inf too."""
-        count = [1] + [0] * (self.num_states - 1)
-        for source, nextstate in zip(
-            self.graph.source.tolist(), self.graph.nextstate.tolist(), strict=True
-        ):
-            count[nextstate] += count[source]
-        return count[-1]
+        return self.graph.num_paths
 
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
         """Return the same arcs with other scores (A,); a compiled loss serves both."""
@@ -258,6 +254,7 @@ class Lattice(ArrayDistribution):
         target: Target,
         *,
         cap: float | None = None,
+        band: Band | None = None,
         max_states: int = MAX_STATES,
     ) -> LatticeLoss:
         """Return the loss of every string of the lattice against one target.
@@ -271,6 +268,8 @@ class Lattice(ArrayDistribution):
         target : sequence, or an acyclic acceptor of several targets (see `loss.machine`)
         cap : float, optional
             Replaces the loss L by min(L, cap), in nats.
+        band : int or (int, int), optional
+            Keeps alignments near the diagonal, as in `Loss.compile`: L_k, nowhere below L.
         max_states : int
             Determinization stops at this number of states.
 
@@ -285,7 +284,8 @@ class Lattice(ArrayDistribution):
                 "make both with one Alphabet"
             )
         positive_integer("max_states", max_states)
-        return compose(self.graph, self.label, loss, target, cap=cap, max_states=max_states)
+        limits: dict[str, Any] = {"cap": cap, "band": band, "max_states": max_states}
+        return compose(self.graph, self.label, loss, target, **limits)
 
     def log_partition(self) -> float:
         """Return log Z in nats, the log of the sum over all paths."""

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.automata.band import Band, barred_cells, check_band, leaves_out
 from fstgrad.automata.bounds import check_cap
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
+    NotSupportedError,
     StateLimitError,
 )
 from fstgrad.lattices import build
@@ -148,17 +150,38 @@ def compose(
     target: Target,
     *,
     cap: float | None = None,
+    band: Band | None = None,
     max_states: int,
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`.
 
     A sum of losses is composed part by part: what the first part gives is the lattice of the next.
     Only with a cap, which is of the sum, it needs one machine.
+
+    Raises
+    ------
+    InfeasibleError
+        The band has no alignment of some path whose loss is finite.
     """
+    if cap is not None and band is not None:
+        raise NotSupportedError("a band goes without a cap; leave one of them out")
     against = loss.against(target)
     if isinstance(against, SumTargetLoss) and cap is not None:
         against = TargetLoss(loss.alphabet, loss.machine(target), loss._finished)
-    return _along(graph, label, against, cap, max_states)
+    if band is not None:
+        return banded(graph, label, against, band, max_states)
+    return _along(graph, label, against, cap, None, max_states)
+
+
+def banded(
+    graph: Graph,
+    label: IntArray,
+    against: TargetLoss | SumTargetLoss,
+    band: Band,
+    max_states: int,
+) -> LatticeLoss:
+    """Return the loss L_k of a band along a lattice, of a sum that of each part."""
+    return _along(graph, label, against, None, check_band(band), max_states)
 
 
 def _along(
@@ -166,15 +189,18 @@ def _along(
     label: IntArray,
     against: TargetLoss | SumTargetLoss,
     cap: float | None,
+    band: Band | None,
     max_states: int,
 ) -> LatticeLoss:
+    if isinstance(against, TargetLoss) and band is not None:
+        return _in_a_band(graph, label, against, band, max_states)
     if isinstance(against, TargetLoss):
         return _composed(graph, label, against, cap, max_states)
     total = LatticeLoss(
         graph, label, graph, np.arange(graph.num_arcs), np.zeros(graph.num_arcs), 0.0
     )
     for part in against.parts:
-        own = _along(total.graph, label[total.arc], part, None, max_states)
+        own = _along(total.graph, label[total.arc], part, None, band, max_states)
         total = LatticeLoss(
             graph,
             label,
@@ -186,8 +212,33 @@ def _along(
     return total
 
 
+def _in_a_band(
+    graph: Graph, label: IntArray, against: TargetLoss, band: Band, max_states: int
+) -> LatticeLoss:
+    # how far a state is: in symbols, or in arcs where that is better defined, as in a network of
+    # slots that may be empty
+    ways = [graph.depths(label != EPSILON), graph.depths(np.ones(len(label), dtype=np.bool_))]
+    read = min(ways, key=lambda depth: int(np.ptp(depth, axis=1).sum()))
+    barred = barred_cells(against.machine, band, read, read[-1])
+    try:
+        b = _composed(graph, label, against, None, max_states, barred)
+    except InfeasibleError:
+        b = None
+    if b is None or b.graph.num_paths < graph.num_paths:
+        support = replace(against, machine=against.machine.support())
+        whole = _composed(graph, label, support, None, max_states)
+        if b is None or b.graph.num_paths < whole.graph.num_paths:
+            raise leaves_out(band)
+    return b
+
+
 def _composed(
-    graph: Graph, label: IntArray, against: TargetLoss, cap: float | None, max_states: int
+    graph: Graph,
+    label: IntArray,
+    against: TargetLoss,
+    cap: float | None,
+    max_states: int,
+    barred: BoolArray | None = None,
 ) -> LatticeLoss:
     if cap is not None:
         cap = check_cap(cap)
@@ -199,7 +250,7 @@ def _composed(
         losses = against.in_nats(values)
         return losses if cap is None else np.minimum(losses, cap)
 
-    pairs = _Pairs(graph, label, machine, max_states)
+    pairs = _Pairs(graph, label, machine, max_states, barred)
     if graph.num_states == 1:
         initial = float(in_nats(machine.value(machine.initial[:, None]))[0])
         return LatticeLoss(graph, label, graph, np.arange(0), np.zeros(0), _finite(initial))
@@ -237,14 +288,19 @@ class _Pairs:
     """
 
     def __init__(
-        self, graph: Graph, label: IntArray, machine: TargetMachine, max_states: int
+        self,
+        graph: Graph,
+        label: IntArray,
+        machine: TargetMachine,
+        max_states: int,
+        barred: BoolArray | None,
     ) -> None:
-        self._graph, self._max_states, self._machine = graph, max_states, machine
+        self._graph, self._max_states = graph, max_states
         self._classes = np.where(label == EPSILON, EPSILON, machine.class_of[label])
-        self._form = row_form(graph, self._classes, machine)
+        self._form = row_form(graph, self._classes, machine, barred)
         rows, offset, _ = self._form.canonical(machine.initial[None].copy(), 0)
         self.initial = offset[0]
-        self._rows: dict[int, Rows] = {0: self._form.close(rows)}
+        self._rows: dict[int, Rows] = {0: self._form.close(rows, 0)}
         self._first = {0: 0}
         self._needed: dict[int, list[int]] = {}  # the last state that each state leads to
         # arcs are sorted by source only: a state's last arc need not have its largest next state
@@ -259,12 +315,12 @@ class _Pairs:
         """Make the pairs of one state of the lattice and the arcs that lead to them."""
         moved, source, arc = self._moved(state)
         if state == self._graph.num_states - 1:
-            self.values = self._machine.value(moved.T)
+            self.values = self._form.ends(moved)
             number, found = np.zeros(len(moved), dtype=np.int64), 1
         else:
             rows, offset, alive = self._form.canonical(moved, state)
             columns, number = unique_columns(np.ascontiguousarray(rows[alive].T))
-            self._rows[state] = self._form.close(np.ascontiguousarray(columns.T))
+            self._rows[state] = self._form.close(np.ascontiguousarray(columns.T), state)
             self.cost.append(offset[alive])
             source, arc, found = source[alive], arc[alive], columns.shape[1]
         for block, values in zip(self.arcs, (source, number + self.num_states, arc), strict=True):

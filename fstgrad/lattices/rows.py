@@ -35,8 +35,11 @@ _GAP_BYTES = 2**30  # above this the bounds of pairs are replaced by those of si
 class RowForm(Protocol):
     """How rows (N, K) move along a lattice."""
 
-    def close(self, rows: Rows) -> Rows:
-        """Return the rows after M's epsilon arcs too."""
+    def close(self, rows: Rows, state: int) -> Rows:
+        """Return the rows at a state after M's epsilon arcs too."""
+
+    def ends(self, rows: Rows) -> npt.NDArray[Any]:
+        """Return the weights (N,) of rows that arrive at the end."""
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Return closed rows after a symbol of the class."""
@@ -45,28 +48,45 @@ class RowForm(Protocol):
         """Return the rows at a state in canonical form, what was taken out (N,), which live."""
 
 
-def row_form(graph: Graph, classes: IntArray, machine: TargetMachine) -> RowForm:
-    """Return the form of the machine's semiring; `classes` (A,) has M's class of each arc or -1."""
-    form = TropicalRows if machine.semiring is TROPICAL else CountingRows
-    return form(graph, classes, machine)
+def row_form(
+    graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray | None
+) -> RowForm:
+    """Return the form of the machine's semiring; `classes` (A,) has M's class of each arc or -1.
+
+    `barred` (S, K): cells of a tropical machine that are kept out of at a state.
+    """
+    if machine.semiring is TROPICAL:
+        return TropicalRows(graph, classes, machine, barred)
+    return CountingRows(graph, classes, machine)
 
 
 class TropicalRows:
     """Tropical rows: integers in the unit of the machine, less their least."""
 
-    def __init__(self, graph: Graph, classes: IntArray, machine: TargetMachine) -> None:
+    def __init__(
+        self, graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray | None
+    ) -> None:
         self._machine = machine
         size = machine.num_states
+        if barred is None:
+            barred = np.zeros((graph.num_states, size), dtype=np.bool_)
+        self._barred = barred
         self._pairs = graph.num_states * size**2 * 8 <= _GAP_BYTES
         if self._pairs:
-            self._lower, self._gap = pair_bounds(graph, classes, machine)
+            self._lower, self._gap = pair_bounds(graph, classes, machine, barred)
         else:
-            self._lower, self._upper = cell_bounds(graph, classes, machine)
+            self._lower, self._upper = cell_bounds(graph, classes, machine, barred)
 
-    def close(self, rows: Rows) -> Rows:
+    def close(self, rows: Rows, state: int) -> Rows:
         """Follow the epsilon arcs."""
         epsilon = self._machine.epsilon
-        return kernels.rows.advance(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
+        rows = kernels.rows.advance(rows, epsilon.source, epsilon.nextstate, epsilon.weight, False)
+        rows[:, self._barred[state]] = INF
+        return rows
+
+    def ends(self, rows: Rows) -> npt.NDArray[Any]:
+        """Return the least cost."""
+        return self._machine.value(np.where(self._barred[-1], INF, rows).T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Read a symbol."""
@@ -103,9 +123,13 @@ class CountingRows:
                 useful[state] = np.maximum(useful[state], ahead)
         self._useful = useful > 0
 
-    def close(self, rows: Rows) -> Rows:
+    def close(self, rows: Rows, state: int) -> Rows:
         """Rows of sums have no epsilon arcs left to follow."""
         return rows
+
+    def ends(self, rows: Rows) -> npt.NDArray[Any]:
+        """Return the sum."""
+        return self._machine.value(rows.T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
         """Read a symbol."""
@@ -118,7 +142,7 @@ class CountingRows:
 
 
 def pair_bounds(
-    graph: Graph, classes: IntArray, machine: TargetMachine
+    graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray
 ) -> tuple[IntArray, IntArray]:
     """Return the least cost to go (S, K) and the bounds gap (S, K, K) of differences, in units.
 
@@ -127,7 +151,7 @@ def pair_bounds(
     """
     size = machine.num_states
     gap = np.full((graph.num_states, size, size), -INF)
-    lower, _ = cell_bounds(graph, classes, machine)
+    lower, _ = cell_bounds(graph, classes, machine, barred)
     finite = machine.final < INF // 2
     ends = np.where(finite, machine.final, 0)
     gap[-1] = np.where(finite, ends - ends[:, None], INF)
@@ -135,7 +159,9 @@ def pair_bounds(
     scratch, before = np.empty((size, size), dtype=np.int64), np.empty((size, size), dtype=np.int64)
     epsilon = machine.epsilon
     for state in reversed(range(graph.num_states)):
+        _bar(gap[state], barred[state])
         kernels.rows.pair_closure(gap[state], epsilon.source, epsilon.nextstate, epsilon.weight)
+        _bar(gap[state], barred[state])
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             sources = np.unique(graph.source[arcs_in[classes[arcs_in] == symbol_class]])
@@ -151,8 +177,14 @@ def pair_bounds(
     return lower, gap
 
 
+def _bar(gap: IntArray, barred: BoolArray) -> None:
+    """Set the bounds (K, K) of cells from which nothing follows: they never win, and always go."""
+    gap[:, barred] = INF
+    gap[barred] = -INF
+
+
 def cell_bounds(
-    graph: Graph, classes: IntArray, machine: TargetMachine
+    graph: Graph, classes: IntArray, machine: TargetMachine, barred: BoolArray
 ) -> tuple[IntArray, IntArray]:
     """Return the least and the greatest cost to go (S, K) from each cell, in units.
 
@@ -169,7 +201,9 @@ def cell_bounds(
         epsilon.weight[::-1].copy(),
     )
     for state in reversed(range(graph.num_states)):
+        bounds[state][:, barred[state]] = INF
         bounds[state] = kernels.rows.advance(bounds[state], *back, False)
+        bounds[state][:, barred[state]] = INF
         arcs_in = graph.arcs_in[graph.first_in[state] : graph.first_in[state + 1]]
         for symbol_class in np.unique(classes[arcs_in]).tolist():
             before = bounds[state]

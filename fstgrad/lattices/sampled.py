@@ -1,47 +1,90 @@
 """Sampled objectives on lattices, for losses whose exact composition is too large.
 
-Paths are drawn exactly from p = exp(score) / Z; log Z and the arc posteriors are not sampled.
+Paths are drawn exactly: from p = exp(score) / Z, or from q in proportion to p e^{L_k} for the loss
+L_k of a band, whose composition is small.  Z, the arc posteriors and E[L_k] are not sampled.
 """
 
 import numpy as np
 
 from fstgrad.alphabet import SequenceLike
+from fstgrad.automata.band import Band
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    NotSupportedError,
+    StateLimitError,
+)
 from fstgrad.estimates import (
+    EVERYTHING,
     SampledObjective,
+    bounded_mean_interval,
     controlled_marginals,
+    log_mean_interval,
     loss_weighted,
     sampled_covariance,
     usable,
 )
 from fstgrad.lattices.graph import EPSILON, Flow, sums_by
 from fstgrad.lattices.lattice import Lattice
+from fstgrad.lattices.loss import LatticeLoss, banded
 from fstgrad.lattices.objectives import gold_paths
 from fstgrad.losses import Loss, Target
 
+_PILOT = 200  # paths by which bands are compared
+_GOOD = 0.9  # a share of effective samples that needs no wider band
+_WIDEST_BAND = 8
+_GROWTH = 4  # of the states from a band to the next, about
+_ROUNDING = 1e-12  # relative, by which what is certified is widened
+
 
 class _Draws:
-    """Paths drawn from a lattice, (k, longest) arcs, then -1."""
+    """Paths drawn from a lattice, (k, longest) arcs, then -1, and their losses (k,).
 
-    def __init__(self, lattice: Lattice, samples: int, rng: Seed) -> None:
-        positive_integer("samples", samples, minimum=2)
+    `base` (k,) is L_k where the composition `b` of a band is given, else 0.  Paths have the weights
+    e^{score + slope L_k}.
+    """
+
+    def __init__(
+        self,
+        lattice: Lattice,
+        against: TargetLoss | SumTargetLoss,
+        samples: int,
+        rng: np.random.Generator,
+        b: LatticeLoss | None = None,
+        slope: float = 0.0,
+    ) -> None:
         self._lattice = lattice
-        self.flow = Flow.of(lattice.graph, lattice.scores)
-        self.steps = self.flow.sample(samples, generator(rng))
-
-    @property
-    def marginals(self) -> FloatArray:
-        """The arc posteriors, exact."""
-        return self.flow.posterior
+        if b is None:
+            self.flow = Flow.of(lattice.graph, lattice.scores)
+            self.steps = self.flow.sample(samples, rng)
+            self.log_z, self.marginals = self.flow.log_z, self.flow.posterior
+            self.base = np.zeros(samples)
+        else:
+            self.flow = Flow.of(b.graph, lattice.scores[b.arc] + slope * b.cost)
+            steps = self.flow.sample(samples, rng)
+            self.steps = np.where(steps >= 0, b.arc[steps], -1)
+            self.log_z = self.flow.log_z + slope * b.initial
+            self.marginals = sums_by(b.arc, self.flow.posterior, lattice.num_arcs)
+            self.base = b.initial + np.where(steps >= 0, b.cost[steps], 0.0).sum(axis=1)
+        self.losses = self._losses(against)
+        self.is_banded = b is not None
 
     def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
         """Return for each arc the sum of the values of the paths (k, longest) that pass it."""
         row, step = np.nonzero(places >= 0)
         return sums_by(places[row, step], values[row], self._lattice.num_arcs)
 
-    def losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
+    @property
+    def log_weights(self) -> FloatArray:
+        """L - L_k (k,) where L_k was drawn from, else L; -inf where L is +inf."""
+        finite = self.losses < np.inf
+        weights = np.full(len(self.losses), -np.inf)
+        weights[finite] = self.losses[finite] - self.base[finite]
+        return np.minimum(weights, 0.0) if self.is_banded else weights
+
+    def _losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
         """Return the loss of each path's string; those of one length are evaluated together."""
         labels = np.where(self.steps >= 0, self._lattice.label[self.steps], EPSILON)
         reads = labels != EPSILON
@@ -61,20 +104,34 @@ def lattice_sampled_softmax_margin(
     *,
     samples: int,
     rng: Seed,
+    band: Band | None,
+    choose: bool,
+    max_states: int,
 ) -> SampledObjective:
     """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`."""
+    positive_integer("samples", samples, minimum=2)
+    random = generator(rng)
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
-    draws = _Draws(lattice, samples, rng)
-    losses = draws.losses(loss.against(ids) if isinstance(loss, Loss) else loss)
-    weights, log_mean, error = loss_weighted(losses)
+    against = loss.against(ids) if isinstance(loss, Loss) else loss
+    b, name = _band(lattice, against, band, choose, max_states, random)
+    draws = _Draws(lattice, against, samples, random, b, slope=1.0)
+    log_weights = draws.log_weights
+    weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
     q, q_error = controlled_marginals(draws, draws.steps, weights)
+    most = np.inf if b is None else 0.0
+    low, high = log_mean_interval(log_weights, -np.inf, most)
+    wider = _ROUNDING * max(1.0, abs(draws.log_z), abs(of_gold))
+    shift = draws.log_z - of_gold
     return SampledObjective(
-        value=draws.flow.log_z + log_mean - of_gold,
+        value=float(np.clip(shift + log_mean, shift + low, shift + high)),
         gradient=np.subtract(q, gold_posterior),
         standard_error=error,
         gradient_standard_error=q_error,
         effective_samples=float(1.0 / np.square(weights).sum()),
         samples=samples,
+        interval=(shift + low - wider, shift + high + wider),
+        upper_bound=shift + most + wider,
+        proposal=name,
     )
 
 
@@ -85,27 +142,86 @@ def lattice_sampled_risk(
     *,
     samples: int,
     rng: Seed,
+    band: Band | None,
+    choose: bool,
+    max_states: int,
 ) -> SampledObjective:
     """Estimate E[L] and its gradient (A,) over the paths of a lattice; see `sampled_risk`.
 
-    Paths with L = +inf are left out.
+    Paths with L = +inf are left out.  Of a band E[L_k] and its gradient are exact, and L - L_k <= 0
+    is sampled.
     """
+    positive_integer("samples", samples, minimum=2)
+    random = generator(rng)
     if isinstance(loss, Loss):
         if target is None:
             raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")
         loss = loss.against(target)
-    draws = _Draws(lattice, samples, rng)
-    losses = draws.losses(loss)
-    finite = losses < np.inf
-    losses = losses[finite]
-    value = float(losses.mean())
-    gradient, error = sampled_covariance(draws, draws.steps[finite], losses - value)
-    scale = len(losses) / max(1, len(losses) - 1)  # the mean was estimated from the same paths
+    b, name = _band(lattice, loss, band, choose, max_states, random)
+    draws = _Draws(lattice, loss, samples, random, b)
+    finite = draws.losses < np.inf
+    rest = draws.losses[finite] - draws.base[finite]
+    mean = float(rest.mean())
+    gradient, error = sampled_covariance(draws, draws.steps[finite], rest - mean)
+    scale = len(rest) / max(1, len(rest) - 1)  # the mean was estimated from the same paths
+    gradient, exact, upper, interval, widest = gradient * scale, 0.0, np.inf, EVERYTHING, np.inf
+    if b is not None:
+        exact, exact_gradient = b.risk(lattice.graph, lattice.scores)
+        gradient = gradient + exact_gradient
+        shortest, longest = lattice.graph.depths(lattice.label != EPSILON)[-1].tolist()
+        least = min(loss.bounds(length)[0] for length in range(shortest, longest + 1))
+        low, high = bounded_mean_interval(rest, least - b.range[1], 0.0)
+        wider = _ROUNDING * max(1.0, abs(exact))
+        upper, interval = exact + wider, (exact + low - wider, exact + high + wider)
+        widest = 0.1 * (b.range[1] - least)
     return SampledObjective(
-        value=value,
-        gradient=gradient * scale,
-        standard_error=float(losses.std() / np.sqrt(max(1, len(losses) - 1))),
+        value=float(np.clip(exact + mean, *interval)),
+        gradient=gradient,
+        standard_error=float(rest.std() / np.sqrt(max(1, len(rest) - 1))),
         gradient_standard_error=error * scale,
-        effective_samples=float(len(losses)),
+        effective_samples=float(len(rest)),
         samples=samples,
+        interval=interval,
+        upper_bound=upper,
+        widest=widest,
+        proposal=name,
     )
+
+
+def _band(
+    lattice: Lattice,
+    against: TargetLoss | SumTargetLoss,
+    band: Band | None,
+    choose: bool,
+    max_states: int,
+    rng: np.random.Generator,
+) -> tuple[LatticeLoss | None, str]:
+    """Return the composition of a band, or of the best, and its name; None for plain samples.
+
+    Bands are raised until most samples of the margin are effective.
+    """
+    if band is not None:
+        return banded(lattice.graph, lattice.label, against, band, max_states), f"band {band}"
+    best: tuple[LatticeLoss | None, str] = None, "plain"
+    share = 0.0
+    for width in range(1, _WIDEST_BAND + 1 if choose else 1):
+        try:
+            b = banded(lattice.graph, lattice.label, against, width, max_states)
+            reached = _effective(_Draws(lattice, against, _PILOT, rng, b, slope=1.0))
+        except InfeasibleError:
+            continue  # too narrow
+        except (NotSupportedError, StateLimitError):
+            break
+        if reached > share:
+            best, share = (b, f"band {width}"), reached
+        if share > _GOOD or b.num_states * _GROWTH > max_states:
+            break
+    if best[0] is not None and _effective(_Draws(lattice, against, _PILOT, rng)) > share:
+        return None, "plain"
+    return best
+
+
+def _effective(draws: _Draws) -> float:
+    """Return the share of samples of the softmax margin that are effective."""
+    weights = np.exp(draws.log_weights - draws.log_weights.max())
+    return float(weights.sum() ** 2 / np.square(weights).sum() / len(weights))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, positive_number
-from fstgrad.errors import NotSupportedError, StateLimitError
+from fstgrad.errors import InfeasibleError, NotSupportedError, StateLimitError
 
 _STATE = 2e-6  # seconds for a state to be determinized and walked
 _CELL = 2e-9  # for a state and an entry of the scores in both passes
@@ -68,7 +68,7 @@ def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAuto
             one, two = (compiled(band=band, max_states=limit).num_states for band in (1, 2))
         except StateLimitError:
             return None
-        except NotSupportedError:
+        except (NotSupportedError, InfeasibleError):
             one = two = 1
         if two * np.square(two / one) > limit:
             return None

@@ -192,7 +192,7 @@ class Choice:
                 break
             parts.append(StringDistribution(self.scores, b))
         if not parts:
-            raise NotSupportedError("no band of one offset has a path")
+            raise NotSupportedError("no band of one offset keeps all strings of a finite loss")
         return Proposal("mixture", tuple(parts), -np.inf, 0.0)
 
     def best(self, samples: int, rng: np.random.Generator, width: float = 0.0) -> "Trial":

@@ -7,6 +7,7 @@ proposal (log Z, marginals, the expected loss) is not sampled but used as a cont
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,10 @@ from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import (
     EVERYTHING,
     SampledObjective,
+    bounded_mean_interval,
     controlled_marginals,
+    log_mean_interval,
     loss_weighted,
-    mean_interval,
     sampled_covariance,
     usable,
 )
@@ -42,7 +44,8 @@ _SAMPLES = 1000  # of a lattice
 _SHRINKAGE = 10.0  # pseudo-counts that pull the effect of a rare symbol towards zero
 _ROUNDING = 1e-12  # relative, by which what is certified is widened
 _ON_A_LATTICE = (
-    "strings of a lattice are drawn from its scores alone; leave proposal=, band= and cap= out"
+    "strings of a lattice are drawn from its scores or with the loss of a band; give "
+    "proposal='auto', 'plain' or 'band', and leave cap= out"
 )
 
 
@@ -86,7 +89,7 @@ def sampled_softmax_margin(
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so that u_i <= 1 and
         log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto"
-        takes the one that promises the narrowest interval.  Lattices know "plain" alone.
+        takes the one that promises the narrowest interval.  Lattices know "plain" and "band".
     band : int or (int, int), optional
         As in `Loss.compile`; 2 if left out.
     cap : float, optional
@@ -119,10 +122,9 @@ def sampled_softmax_margin(
     """
     one_of("proposal", proposal, KINDS)
     if isinstance(scores, Lattice):
-        if proposal not in ("auto", "plain") or band is not None or cap is not None:
-            raise NotSupportedError(_ON_A_LATTICE)
-        number = _number(samples)
-        return lattice_sampled_softmax_margin(scores, gold, loss, samples=number, rng=rng)
+        return lattice_sampled_softmax_margin(
+            scores, gold, loss, **_on_a_lattice(samples, rng, proposal, band, cap, max_states)
+        )
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
     gold_places, gold_score = distribution.gold(ids)
@@ -145,7 +147,7 @@ def sampled_softmax_margin(
     log_weights = chosen.log_weights(strings, usable(target_loss.losses_of(strings)))
     weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
     log_mass = chosen.log_mass
-    low, high = _interval(log_weights, chosen)
+    low, high = log_mean_interval(log_weights, chosen.low, chosen.high)
     parts = _Parts(Chain(distribution.scores), chosen.marginals)
     q, q_error = controlled_marginals(parts, parts.chain.places(strings), weights)
     q.flat[gold_places] -= 1.0
@@ -186,7 +188,7 @@ def sampled_risk(
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, or a Lattice
-        Log-weights in nats.  On a lattice of A arcs nothing is controlled; gradients are (A,).
+        Log-weights in nats.  On a lattice of A arcs H = 0; gradients are (A,).
     target : sequence or acyclic acceptor
         None if `loss` is already `loss.against(target)`.
     proposal : {"auto", "band", "plain"}
@@ -206,9 +208,9 @@ def sampled_risk(
     """
     one_of("proposal", proposal, ("auto", "band", "plain"))
     if isinstance(scores, Lattice):
-        if proposal == "band" or band is not None:
-            raise NotSupportedError(_ON_A_LATTICE)
-        return lattice_sampled_risk(scores, target, loss, samples=_number(samples), rng=rng)
+        return lattice_sampled_risk(
+            scores, target, loss, **_on_a_lattice(samples, rng, proposal, band, None, max_states)
+        )
     distribution, target_loss = _checked(scores, target, loss)
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, target, compiled, max_states)
@@ -240,7 +242,10 @@ def sampled_risk(
         solved = tangent(distribution.scores, control, scale=0, slope=1)
         upper = exact_base = solved.slope
         covariance = covariance + solved.change
-    low, high = _risk_interval(losses - base, choice, control) if complete else EVERYTHING
+    least, most = choice.least, choice.greatest
+    if control is not None:
+        least, most = least - control.greatest, 0.0
+    low, high = bounded_mean_interval(losses - base, least, most) if complete else EVERYTHING
     wider = _ROUNDING * (max(1.0, abs(upper)) if np.isfinite(upper) else 1.0)
     interval = (exact_base + low - wider, exact_base + high + wider)
     return SampledObjective(
@@ -255,6 +260,24 @@ def sampled_risk(
         widest=0.1 * (choice.greatest - choice.least),
         proposal="plain" if control is None else f"band {control.band}",
     )
+
+
+def _on_a_lattice(
+    samples: int | Budget,
+    rng: Seed,
+    proposal: Kind,
+    band: Band | None,
+    cap: float | None,
+    max_states: int,
+) -> dict[str, Any]:
+    """Return the arguments of the objectives on a lattice."""
+    if proposal not in ("auto", "plain", "band") or cap is not None:
+        raise NotSupportedError(_ON_A_LATTICE)
+    if proposal == "band" and band is None:
+        band = 2
+    choose = proposal == "auto" and band is None
+    band = None if proposal == "plain" else band
+    return dict(samples=_number(samples), rng=rng, band=band, choose=choose, max_states=max_states)
 
 
 class _Parts:
@@ -324,31 +347,6 @@ def _control(
     if kind == "band" or band is not None:
         return choice.band(2 if band is None else band).parts[0].b
     return choice.best_control(rng)
-
-
-def _interval(log_weights: FloatArray, proposal: Proposal) -> tuple[float, float]:
-    """Return an interval of log E[e^R] in nats."""
-    bounded = bool(np.isfinite(proposal.high))
-    scale = proposal.high if bounded else float(log_weights.max())
-    weights = np.exp(log_weights - scale)
-    floor = float(np.exp(proposal.low - scale)) if np.isfinite(proposal.low) else 0.0
-    span = 1.0 - floor if bounded and floor < 1.0 else 1.0
-    low, high = mean_interval((weights - floor) / span, bounded=bounded)
-    with np.errstate(divide="ignore"):
-        ends = scale + np.log(floor + span * np.array([low, high]))
-    return float(ends[0]), float(ends[1])
-
-
-def _risk_interval(
-    rest: FloatArray, choice: Choice, control: LossAutomaton | None
-) -> tuple[float, float]:
-    """Return an interval of E[L - B] in nats, B the loss of a band or 0."""
-    high = choice.greatest if control is None else 0.0
-    low = choice.least if control is None else choice.least - control.greatest
-    if not np.isfinite([low, high]).all() or low >= high:
-        return low, high
-    ends = mean_interval(np.clip((rest - low) / (high - low), 0.0, 1.0))
-    return low + ends[0] * (high - low), low + ends[1] * (high - low)
 
 
 def _checked(
