@@ -102,8 +102,9 @@ def test_bounds_hold_for_every_continuation(kind, seed):
     machine, _ = machine_of(kind, seed)
     size, graph = machine.num_states, lattice.graph
     classes = np.where(lattice.label < 0, -1, machine.class_of[lattice.label])
-    lower, gap = rows.pair_bounds(graph, classes, machine)
-    low, high = rows.cell_bounds(graph, classes, machine)
+    barred = np.zeros((graph.num_states, size), dtype=np.bool_)
+    lower, gap = rows.pair_bounds(graph, classes, machine, barred)
+    low, high = rows.cell_bounds(graph, classes, machine, barred)
     np.testing.assert_array_equal(low, lower)
     eps = machine.epsilon
     epsilons = twins.closure(size, eps.source, eps.nextstate, eps.weight)
