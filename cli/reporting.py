@@ -3,7 +3,7 @@
 import io
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -24,6 +24,8 @@ from fstgrad.io import load_arrays, read_lines, write_text
 from fstgrad.losses import EditDistance
 from fstgrad.training import measures
 from fstgrad.training.sequence import SequenceModel
+
+_EDGES = 30  # sets of each size in a word graph
 
 
 @click.command(cls=Command)
@@ -162,15 +164,24 @@ def _add_model(page: Page, run: str, pairs: str | None, top: int) -> None:
         _add_worst(page, inputs, predictions, targets, top)
 
 
-def _add_curves(page: Page, model: SequenceModel) -> None:
+def _add_picture(page: Page, draw: Callable[[], Any], caption: str) -> None:
+    """Add a figure as SVG, or say why there is none."""
     try:
-        from fstgrad import plot
-
         stream = io.StringIO()
-        plot.learning(model.history_).savefig(stream, format="svg")
-        page.picture(stream.getvalue(), "Objective, gradient norm and validation by epoch.")
-    except MissingDependencyError as error:
-        page.note(f"No picture of the curves: {error}")
+        draw().savefig(stream, format="svg")
+        page.picture(stream.getvalue(), caption)
+    except (MissingDependencyError, InvalidInputError) as error:
+        page.note(f"No picture: {error}")
+
+
+def _add_curves(page: Page, model: SequenceModel) -> None:
+    from fstgrad import plot
+
+    _add_picture(
+        page,
+        lambda: plot.learning(model.history_),
+        "Objective, gradient norm and validation by epoch.",
+    )
     names = ("epoch", "objective", "gradient_norm", "validation", "seconds")
     page.table(names, [[getattr(epoch, name) for name in names] for epoch in model.history_])
 
@@ -210,6 +221,14 @@ def _add_counts(page: Page, run: str, top: int) -> None:
     model = GeneralizedRootModel.load(run)
     settings = {"columns": len(model.names_)} | model.get_params()
     page.table(("setting", "value"), [(name, _shown(v)) for name, v in settings.items()])
+    from fstgrad import plot
+
+    shown = min(top, _EDGES)
+    _add_picture(
+        page,
+        lambda: plot.word_graph(model.to_networkx(shown)),
+        f"The {shown} strongest sets of each size: what occurs together, and what keeps apart.",
+    )
     page.note("The strongest sets of each size; a set of one is the column's own root term.")
     found = [(s, w) for s in range(1, model.k + 1) for w in model.top_interactions(s, top)]
     page.table(
@@ -222,5 +241,7 @@ def _number(value: Any) -> float:
 
 
 def _shown(value: Any) -> Any:
-    """Return numbers as they are, other values as text."""
+    """Return numbers as they are, other values as text; what is no number was not measured."""
+    if isinstance(value, float) and np.isnan(value):
+        return "not measured (no loss was given)"
     return value if value is None or isinstance(value, int | float) else str(value)

@@ -1,13 +1,18 @@
 """Follow every link of the built site: `python docs/check_site.py build/docs/html`.
 
 Pages, files and anchors inside of the site have to be there, and pictures need a text.  Links to
-other sites are counted, and their form is checked; nothing is fetched.
+other sites are counted, and their form is checked; nothing is fetched (`--outside` lists them).  A
+page of more than 1,500 words needs a picture.
 """
 
 import pathlib
+import re
 import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
+
+MOST_WORDS = 1_500  # of a page without a picture
+PICTURE = re.compile(r"!\[|^```\{(?:image|figure|code-cell)", re.MULTILINE)
 
 
 class Page(HTMLParser):
@@ -30,13 +35,13 @@ class Page(HTMLParser):
 
 
 def problems(root):
-    """Return what is wrong, a line each, and the number of links out of the site."""
+    """Return what is wrong, a line each, the links out of the site, and the number of pages."""
     pages = {
         path.resolve(): Page(path)
         for path in sorted(root.rglob("*.html"))
         if "_static" not in path.parts
     }
-    found, outside = [], 0
+    found, outside = [], set()
     for path, page in pages.items():
         name = path.relative_to(root.resolve())
         found += [f"{name}: a picture without a text: {src}" for src in page.untold]
@@ -45,8 +50,8 @@ def problems(root):
             if parts.scheme == "data":
                 continue
             if parts.scheme or parts.netloc:
-                outside += 1
-                if parts.scheme not in ("https", "mailto"):
+                outside.add(link)
+                if parts.scheme not in ("https", "mailto") or not (parts.netloc or parts.path):
                     found.append(f"{name}: {link} is no https link")
                 continue
             target = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
@@ -61,12 +66,26 @@ def problems(root):
     return found, outside, len(pages)
 
 
-def main(folder):
+def without_picture(docs):
+    """Return the pages, a line each, that are long and show nothing."""
+    found = []
+    for path in sorted(docs.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        words = len(text.split())
+        if words > MOST_WORDS and not PICTURE.search(text):
+            found.append(f"{path.relative_to(docs)}: {words:,} words and no picture")
+    return found
+
+
+def main(folder, *options):
     """Print what is wrong; the exit code is 1 where anything is."""
     found, outside, pages = problems(pathlib.Path(folder))
-    print("\n".join(found) or f"{pages} pages, no broken link; {outside} links to other sites")
+    found += without_picture(pathlib.Path(__file__).parent)
+    if "--outside" in options:
+        print("\n".join(sorted(outside)))
+    print("\n".join(found) or f"{pages} pages, no broken link; {len(outside)} links to other sites")
     sys.exit(bool(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

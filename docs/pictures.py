@@ -5,6 +5,7 @@ Without the program dot the automaton and the chart of decisions say that they a
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -12,6 +13,14 @@ import numpy as np
 
 import fstgrad as fg
 from fstgrad import plot
+from fstgrad.grm.files import read_table
+
+HERE = pathlib.Path(__file__).parent
+RULES = """
+alphabet = chs
+sch -> sh 0.25
+ch <-> sh 0.5
+"""
 
 CHART = """digraph {{
   graph [rankdir=LR, bgcolor="{paper}", nodesep=0.18, ranksep=0.55];
@@ -45,10 +54,46 @@ def marginals(dark):
     return plot.marginals(q, abc, target="gattaca", dark=dark)
 
 
+def layers():
+    """Return the source of a chart of which package imports which, from the imports themselves."""
+    found = set()
+    for path in (HERE.parent / "fstgrad").glob("*/**/*.py"):
+        own = path.relative_to(HERE.parent / "fstgrad").parts[0]
+        names = re.findall(
+            r"^(?:from|import) fstgrad\.(\w+)", path.read_text("utf-8"), re.MULTILINE
+        )
+        found |= {(own, name) for name in names if name != own}
+    packages = {own for own, _ in found} - {"models", "io", "plot"}
+    edges = {(a, b) for a, b in found if {a, b} <= packages}
+    # an arrow that longer ways imply is left out
+    reach = {a: {b for x, b in edges if x == a} for a in packages}
+    for _ in packages:
+        reach = {a: own.union(*(reach[b] for b in own)) for a, own in reach.items()}
+    kept = {(a, b) for a, b in edges if not any(b in reach[c] for x, c in edges if x == a)}
+    lines = "".join(f"  {a} -> {b};\n" for a, b in sorted(kept))
+    single = "".join(f"  {own};\n" for own in sorted(packages))
+    return (
+        'digraph {\n  graph [bgcolor="#ffffff", rankdir=BT, nodesep=0.3, ranksep=0.35];\n'
+        '  node [shape=box, style="rounded,filled", fillcolor="#e8f1fa", color="#08519c",'
+        ' fontname="Helvetica", fontsize=12];\n  edge [color="#08519c", arrowsize=0.7];\n'
+        f"{single}{lines}}}\n"
+    )
+
+
+def errors_of_tasks():
+    """Return {data: {"word error": percent}} of the first table on learning, best first."""
+    text = (HERE / "performance" / "learning.md").read_text(encoding="utf-8")
+    rows = text.split("| data | pairs | word error |")[1].split("\n\n")[0].splitlines()[2:]
+    cells = [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows]
+    cells.sort(key=lambda cell: float(cell[2]))
+    return {cell[0]: {"": float(cell[2])} for cell in cells}
+
+
 def gallery():
     """Return {name: figure} of the pages."""
-    measured = pathlib.Path(__file__).parent / "performance" / "measured.json"
-    times = json.loads(measured.read_text(encoding="utf-8"))
+    times = json.loads((HERE / "performance" / "measured.json").read_text(encoding="utf-8"))
+    counts, names = read_table(HERE.parent / "data" / "scipy_words.csv")
+    words_model = fg.GeneralizedRootModel(k=2, alpha=0.06).fit(counts, feature_names=names)
     letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
     words = fg.Alphabet(["the", "a", "cat", "cad", "sat", "sad", "on", "an", "mat", "mad"])
     lines = ("the cat sat on the mat", "the cad sat on mat", "a cat sad on the mad")
@@ -77,6 +122,8 @@ def gallery():
         "lattice": plot.confusion_network(lattice),
         "trees": plot.trees(trees.marginals(), sentence, heads=heads),
         "bounds": plot.bounds(caps, *zip(*bounds, strict=True), exact=exact.log_partition()),
+        "errors": plot.bars(errors_of_tasks(), xlabel="words that are wrong, percent", log=False),
+        "word-graph": plot.word_graph(words_model.to_networkx(20)),
         "speed": plot.bars(times["milliseconds"], xlabel="milliseconds"),
         "strip": plot.strip({"clean": clean, "before": noisy, "P(y = 1)": p, "after": after}),
     }
@@ -104,6 +151,10 @@ def main(folder):
     letters = fg.Alphabet("abcdefghijklmnopqrstuvwxyz")
     cat = plot.automaton_source(fg.EditDistance(letters).compile("cat"))
     (target / "automaton.svg").write_bytes(drawn(cat))
+    rules = fg.RuleLoss(RULES)
+    drawing = plot.automaton_source(rules.transducer, rules.alphabet, title="rules")
+    (target / "rules.svg").write_bytes(drawn(drawing))
+    (target / "layers.svg").write_bytes(drawn(layers()))
     for name, dark in (("light", False), ("dark", True)):
         plot.save(marginals(dark), target / f"marginals-{name}.svg")
         colors = (

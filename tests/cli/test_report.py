@@ -65,7 +65,10 @@ def test_the_page(page):
     text = page.read_text()
     for part in ("learning_rate", "1-gram", "mean objective", "accuracy", "worst pairs", "alpha"):
         assert part in text
-    assert "<svg" in text
+    assert text.count("<svg") == 2  # curves of the model, and the word graph
+    assert "occurs together" in text
+    assert "not measured (no loss was given)" in text
+    assert ">nan<" not in text.lower()
     links = Links()
     links.feed(text)
     assert not links.open
