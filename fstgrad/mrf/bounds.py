@@ -25,6 +25,7 @@ from fstgrad.mrf.clamping import Clamped, clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.factors import pairwise_form
+from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.mean_field import mean_field
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
@@ -93,6 +94,7 @@ def bounds(
     try:
         return _exact(model, max_cells, begun)
     except MemoryLimitError:
+        model = without_masks(model)
         whole = model if model.factors.number == 0 else pairwise_form(model)
     start = _part(clamp(whole, np.full(whole.num_nodes, -1)), max_cells)
     parts, order = _Parts(), count()

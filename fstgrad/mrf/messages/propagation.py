@@ -19,6 +19,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
+from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages, can_hold
 from fstgrad.mrf.messages.tree_weights import TreeCover, tree_cover
@@ -118,6 +119,7 @@ def tree_reweighted(
     use all edges about equally often; it holds for any messages, converged or not.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
+    model = without_masks(model)
     return _run(model, "trw", 0, tree_cover(_plain(model).graph), settings)
 
 

@@ -1,0 +1,63 @@
+"""Finite masks, scores as low as -1e9 or -1e30 that stand for a hard zero, as hard zeros.
+
+A bound that adds and subtracts them loses all digits of the other scores.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InfeasibleError
+from fstgrad.mrf.scored_graph import Scored
+from fstgrad.mrf.sequential import tree_mode
+
+MASK = 1e8  # nats below the best of a table: there a float has 1e-8 nats left
+NEGLIGIBLE = 40.0  # e^-40 of Z is below the rounding of log Z
+
+
+def without_masks(model: Scored) -> Scored:
+    """Return the model with masks as hard zeros, which changes no digit of log Z; else the model.
+
+    A labeling that uses a score D below the best of its table has at most the score M - D, M the
+    sum of the best of all tables.  Together these weigh less than e^-40 of any labeling of score s
+    where D > M - s + log(number of labelings) + 40.
+    """
+    tables = [model.scores.node, model.edge_stack]
+    depths = [_depth(table, table.shape[:1]) for table in tables]
+    larger = np.empty(len(model.factors.table))
+    tops = [float(np.max(model.scores.node, axis=1).sum())]
+    edge_tops = model.edge_stack.max(axis=(1, 2), initial=-np.inf)
+    tops.append(float(edge_tops.sum()) * (model.graph.num_edges if model.shared else 1))
+    for f in range(model.factors.number):
+        table = model.factors.view(f)
+        model.factors.view(f, larger)[...] = _depth(table, ())
+        tops.append(float(table.max()))
+    if not any(((d > MASK) & (d < np.inf)).any() for d in (*depths, larger)):
+        return model
+    candidate = _cut(model, depths, larger, MASK)
+    try:
+        labels = tree_mode(candidate, max_iter=20, max_cells=0, restarts=1).labels
+    except InfeasibleError:
+        return model
+    count = float(np.log(model.labels_per_node).sum())
+    least = sum(tops) + model.offset - model.score(labels) + count + NEGLIGIBLE
+    return candidate if least <= MASK else _cut(model, depths, larger, least)
+
+
+def _depth(table: FloatArray, kept: tuple[int, ...]) -> FloatArray:
+    """Return how far each score is below the best of its row, or of the whole table."""
+    rows = table.reshape(*kept, -1)
+    top = rows.max(axis=-1, keepdims=True, initial=-np.inf)
+    with np.errstate(over="ignore"):
+        deep = np.where(top > -np.inf, top, 0.0) - rows
+    deep = np.where(np.isneginf(rows), np.inf, np.minimum(deep, np.finfo(float).max))
+    return np.asarray(deep.reshape(table.shape))
+
+
+def _cut(model: Scored, depths: list[FloatArray], larger: FloatArray, least: float) -> Scored:
+    """Return the model in which scores deeper than `least` are -inf."""
+    node, edge = (
+        np.where(deep > least, -np.inf, table)
+        for deep, table in zip(depths, (model.scores.node, model.edge_stack), strict=True)
+    )
+    table = np.where(larger > least, -np.inf, model.factors.table)
+    return model.with_scores(node, edge[0] if model.shared else edge, table)

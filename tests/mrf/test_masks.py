@@ -1,0 +1,63 @@
+"""Finite masks: bounds hold where scores of -1e30 stand for hard zeros, and where none can be."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.masks import without_masks
+from tests.mrf.models import random_model
+
+MASKS = [-1e9, -1e30, np.finfo(float).min]
+
+
+def masked(mask, seed):
+    model = random_model("complete", seed=seed)
+    rng = np.random.default_rng(seed)
+    node, edge = (table.copy() for table in model.scores)
+    edge[rng.random(edge.shape) < 0.15] = mask
+    node[rng.random(node.shape) < 0.1] = mask
+    return model.with_scores(node, edge)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_bounds_hold_with_finite_masks(mask):
+    for seed in range(8):
+        model = masked(mask, seed)
+        log_z, exact = model.log_partition(), model.marginals().node
+        assert log_z > -1e6
+        for schedule in ("flooding", "residual"):
+            assert model.infer("trw", schedule=schedule).log_partition >= log_z - 1e-9
+        for cells in (0, 9):
+            found = model.infer("bounds", max_cells=cells, max_parts=3)
+            assert found.lower - 1e-9 <= log_z <= found.upper + 1e-9
+            assert (found.node_lower - 1e-9 <= exact).all()
+            assert (exact <= found.node_upper + 1e-9).all()
+
+
+def test_masks_become_hard_zeros_where_they_do_not_count():
+    model = masked(-1e30, 0)
+    plain = without_masks(model)
+    assert (plain.scores.edge[model.scores.edge == -1e30] == -np.inf).all()
+    assert plain.log_partition() == pytest.approx(model.log_partition(), abs=1e-12)
+    assert without_masks(random_model("complete")).scores.edge.min() > -np.inf
+
+
+def test_masks_that_every_labeling_has_stay():
+    """Each labeling pays 1e9 once: no hard zeros, or nothing would be left."""
+    edge = np.full((2, 2), -1e9)
+    node = np.array([[0.0, -2e9], [1.0, 0.0]])
+    model = fg.PairwiseMRF(node, edge, [(0, 1)])
+    plain = without_masks(model)
+    assert plain.log_partition() == pytest.approx(model.log_partition(), abs=1e-6)
+    tied = fg.PairwiseMRF(np.array([[0.0, -1e9], [-1e9, 0.0]]), -1e9 * np.eye(2)[::-1], [(0, 1)])
+    assert without_masks(tied).log_partition() == pytest.approx(tied.log_partition())
+
+
+def test_masks_in_larger_factors():
+    table = np.random.default_rng(0).normal(size=(2, 2, 2))
+    table[0, 1, 0] = table[1, 1, 1] = -1e30
+    model = fg.PairwiseMRF.from_factors([2, 2, 2], [((0, 1, 2), table), ((0, 1), table[0])])
+    log_z = model.log_partition()
+    assert model.infer("trw").log_partition >= log_z - 1e-9
+    found = model.infer("bounds", max_cells=0, max_parts=2)
+    assert found.lower - 1e-9 <= log_z <= found.upper + 1e-9
