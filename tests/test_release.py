@@ -87,3 +87,9 @@ def test_the_sdist_lists_what_is_tracked():
     for name in done.stdout.split():
         top = name.split("/")[0]
         assert top in (*grafted, *included, *always, "fstgrad", ".gitattributes"), name
+
+
+def test_the_changelog_of_a_version_is_short():
+    newest = re.split(r"^## ", read("CHANGELOG.md"), flags=re.MULTILINE)[1]
+    assert newest.startswith(f"[{__version__}]")
+    assert len(newest.splitlines()) <= 120
