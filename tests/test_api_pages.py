@@ -13,6 +13,8 @@ import re
 
 import pytest
 
+import fstgrad as fg
+
 PAGES = pathlib.Path(__file__).parent.parent / "docs/api"
 NEEDED = {"fstgrad.torch": "torch", "fstgrad.jax": "jax", "fstgrad.plot": "matplotlib"}
 MODULES = ["fstgrad", "fstgrad.costs", "fstgrad.grammars", "fstgrad.openfst", *NEEDED]
@@ -40,7 +42,10 @@ def public(module):
     pytest.importorskip(NEEDED.get(module, "numpy"))
     package = importlib.import_module(module)
     named = {name: getattr(package, name) for name in package.__all__}
-    return {k: v for k, v in named.items() if inspect.isclass(v) or inspect.isfunction(v)}
+    own = {k: v for k, v in named.items() if inspect.isclass(v) or inspect.isfunction(v)}
+    if package is not fg:  # those are listed once
+        own = {k: v for k, v in own.items() if getattr(fg, k, None) is not v}
+    return {k: v for k, v in own.items() if v.__module__.startswith("fstgrad")}
 
 
 def doctests(of):
