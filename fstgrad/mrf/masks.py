@@ -21,15 +21,14 @@ def without_masks(model: Scored) -> Scored:
     sum of the best of all tables.  Together these weigh less than e^-40 of any labeling of score s
     where D > M - s + log(number of labelings) + 40.
     """
-    tables = [model.scores.node, model.edge_stack]
-    depths = [_depth(table, table.shape[:1]) for table in tables]
+    depths = [_depth(model.scores.node, (1,)), _depth(model.edge_stack, (1, 2))]
     larger = np.empty(len(model.factors.table))
     tops = [float(np.max(model.scores.node, axis=1).sum())]
     edge_tops = model.edge_stack.max(axis=(1, 2), initial=-np.inf)
     tops.append(float(edge_tops.sum()) * (model.graph.num_edges if model.shared else 1))
     for f in range(model.factors.number):
         table = model.factors.view(f)
-        model.factors.view(f, larger)[...] = _depth(table, ())
+        model.factors.view(f, larger)[...] = _depth(table, tuple(range(table.ndim)))
         tops.append(float(table.max()))
     if not any(((d > MASK) & (d < np.inf)).any() for d in (*depths, larger)):
         return model
@@ -43,14 +42,12 @@ def without_masks(model: Scored) -> Scored:
     return candidate if least <= MASK else _cut(model, depths, larger, least)
 
 
-def _depth(table: FloatArray, kept: tuple[int, ...]) -> FloatArray:
-    """Return how far each score is below the best of its row, or of the whole table."""
-    rows = table.reshape(*kept, -1)
-    top = rows.max(axis=-1, keepdims=True, initial=-np.inf)
+def _depth(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+    """Return how far each score is below the best along `axes`, inf for a hard zero."""
+    top = table.max(axis=axes, keepdims=True, initial=-np.inf)
     with np.errstate(over="ignore"):
-        deep = np.where(top > -np.inf, top, 0.0) - rows
-    deep = np.where(np.isneginf(rows), np.inf, np.minimum(deep, np.finfo(float).max))
-    return np.asarray(deep.reshape(table.shape))
+        deep = np.where(top > -np.inf, top, 0.0) - table
+    return np.where(np.isneginf(table), np.inf, np.minimum(deep, np.finfo(float).max))
 
 
 def _cut(model: Scored, depths: list[FloatArray], larger: FloatArray, least: float) -> Scored:

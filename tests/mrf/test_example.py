@@ -37,14 +37,15 @@ def test_denoise_on_real_images(example, shared_data, tmp_path):
     assert figure.stat().st_size > 10_000
 
 
-def test_contrast_sensitive_edges_win_on_photographs():
+def test_contrast_sensitive_edges_win_on_a_photograph():
+    """A real photograph, whose truth is measured depth; settings come from the other half."""
     pytest.importorskip("skimage")
     spec = importlib.util.spec_from_file_location(
         "segmentation", EXAMPLE.with_name("segmentation.py")
     )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    pairs = {name: found for name, found in module.pictures().items() if name != "cell"}
-    found = {way: np.mean(values) for way, values in module.accuracies(pairs).items()}
+    _, *scene = module.scene()
+    found = {way: np.mean(shares) for way, shares in module.accuracies(*scene).items()}
     best = found.pop("contrast-sensitive")
     assert all(best > other + 0.01 for other in found.values())

@@ -53,6 +53,14 @@ def test_masks_that_every_labeling_has_stay():
     assert without_masks(tied).log_partition() == pytest.approx(tied.log_partition())
 
 
+def test_masks_of_nodes_without_edges():
+    node = np.array([[0.0, -1e30], [2.0, 1.0]])
+    model = fg.PairwiseMRF(node, np.zeros((0, 2, 2)), np.empty((0, 2), int))
+    log_z = model.log_partition()
+    assert model.infer("trw").log_partition == pytest.approx(log_z)
+    assert model.infer("bounds", max_cells=0).upper == pytest.approx(log_z)
+
+
 def test_masks_in_larger_factors():
     table = np.random.default_rng(0).normal(size=(2, 2, 2))
     table[0, 1, 0] = table[1, 1, 1] = -1e30
