@@ -34,8 +34,8 @@ class Beside:
     compiles : files of kernels that it compiles
     """
 
-    before: tuple[str, ...] = ("automata/composition", "automata/reduction")
-    compiles: tuple[str, ...] = ("strings/passes", "automata/levels", "strings/tangents")
+    before: tuple[str, ...] = ("automata/composition", "automata/reduction", "automata/tropical")
+    compiles: tuple[str, ...] = ("strings/passes", "strings/tangents")
     process: subprocess.Popen[bytes] | None = None
     owner: int = field(default_factory=os.getpid)
     is_used: bool = False

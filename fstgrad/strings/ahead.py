@@ -4,19 +4,15 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import Level, LossAutomaton
-from fstgrad.automata.determinize import RawAutomaton, RawLevel
-from fstgrad.automata.minimize import minimize
 from fstgrad.strings.solve import solve
 from fstgrad.strings.tangents import tangent
 
 
 def compile_kernels() -> None:
-    """Compile what a first gradient needs of the passes, then minimization, then risks."""
-    zeros = np.zeros((1, 1), dtype=np.int64)
+    """Compile what a first gradient needs of the passes, then risks."""
     apart = Level(np.array([[0, 1]]), np.zeros((1, 2)))
     together = Level(np.zeros((2, 2), dtype=np.int64), np.zeros((2, 2)))
     b = LossAutomaton(Alphabet("ab"), np.arange(2), (apart, together), 0.0, np.zeros(1))
     scores = np.zeros((2, 3, 2))
     solve(scores, b)
-    minimize(RawAutomaton((RawLevel(zeros, zeros),), 0, zeros[0]))
     tangent(scores, b, scale=1, slope=1)
