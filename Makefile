@@ -79,10 +79,11 @@ types: $(VENV)/.dev
 bench: $(VENV)/.dev
 	for program in benchmarks/[a-z]*.py; do $(BIN)/python $$program --quick || exit 1; done
 
-# The tables behind the numbers of the README, in full.
+# The tables behind the numbers of the README, in full, also as JSON in build/bench.
 bench-readme: $(VENV)/.dev
+	mkdir -p build/bench
 	for name in compile engines chain risk trees grid torch_overhead; do \
-	    $(BIN)/python benchmarks/$$name.py || exit 1; done
+	    $(BIN)/python benchmarks/$$name.py --json build/bench/$$name.json || exit 1; done
 
 # The learning experiments of docs/performance/learning.md.
 learning-quick: $(VENV)/.dev

@@ -80,6 +80,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 10_000,
+    "write_computation_times": False,
     "download_all_examples": False,
     "copyfile_regex": r".*\.rules",
 }

@@ -8,6 +8,7 @@ after `$ ` is a command, followed by what it prints on standard output.  "..." m
 import contextlib
 import doctest
 import io
+import json
 import os
 import pathlib
 import re
@@ -112,6 +113,14 @@ def test_the_guide_lists_every_loss_of_the_command_line():
 def test_the_readme_is_short():
     text = re.sub(r"```.*?```", "", (ROOT / "README.md").read_text(), flags=re.DOTALL)
     assert len(re.sub(r"\]\(\S+\)", "]", text).split()) <= 600
+
+
+def test_the_chart_of_times_shows_the_table():
+    times = json.loads((ROOT / "docs/performance/measured.json").read_text())["milliseconds"]
+    table = (ROOT / "docs/performance/speed.md").read_text()
+    for task, row in times.items():
+        own = row["fstgrad"]
+        assert f"| {own:g} ms |" in table or f"| {own / 1000:g} s |" in table, task
 
 
 def test_notation_names_what_is_there():
