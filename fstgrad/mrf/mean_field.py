@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positive_number
 from fstgrad.distribution import masked_inner
+from fstgrad.errors import NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
@@ -75,7 +76,13 @@ def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
     node = model.scores.node
     if (model.scores.edge == -np.inf).any() or (model.factors.table == -np.inf).any():
         q = np.zeros(node.shape)
-        q[np.arange(len(q)), start_labels(model, rng)] = 1.0
+        try:
+            labels = start_labels(model, rng)
+        except NotSupportedError as error:
+            raise NotSupportedError(
+                "mean_field found no allowed labeling to start from; take 'bp' or 'trw'"
+            ) from error
+        q[np.arange(len(q)), labels] = 1.0
         return q
     if (node.max(axis=1) == -np.inf).any():
         raise infeasible()

@@ -126,6 +126,28 @@ def test_bounds_hold():
         assert above.node.shape == below.node.shape == (5, 3)
 
 
+def test_errors_of_mean_field_name_mean_field(monkeypatch):
+    """Not the sampler whose start it borrows."""
+    model, _, _ = model_of(2)
+    assert model.infer("mean_field").method == "mean_field"
+    with pytest.raises(fg.InvalidInputError, match="'mean_field' has no option 'samples'"):
+        model.infer("mean_field", samples=3)
+    apart = np.where(np.arange(8).reshape(2, 2, 2) % 3 == 0, -np.inf, 0.0)
+    shut = fg.PairwiseMRF.from_factors(
+        [2, 2, 2], [((0, 1, 2), apart), ((0, 1, 2), np.where(apart == 0, -np.inf, 0.0))]
+    )
+    with pytest.raises(fg.InfeasibleError) as raised:
+        shut.infer("mean_field")
+    assert "gibbs" not in str(raised.value)
+
+    def too_wide(*_):
+        raise fg.NotSupportedError("pass one as initial=")
+
+    monkeypatch.setattr("fstgrad.mrf.mean_field.start_labels", too_wide)
+    with pytest.raises(fg.NotSupportedError, match="mean_field found no allowed labeling"):
+        shut.infer("mean_field")
+
+
 def test_mean_field_is_stationary():
     model, ys, scores = model_of(2, scale=0.5)
     found = model.infer("mean_field", tol=1e-13)

@@ -261,11 +261,17 @@ def test_colour_tables_equal_the_general_kernel(labels, shared, scale):
         np.testing.assert_array_equal(chain.labels, labels_now)
 
 
-def test_errors_of_independent_draws_are_those_of_a_share():
-    """Without edges a sweep of all nodes is an independent draw: sqrt(p (1 - p) / draws)."""
+@pytest.mark.parametrize("sampler, times", [("chromatic", 1.0), ("gibbs", 1.47)])
+def test_errors_without_edges_are_those_of_the_scan(sampler, times):
+    """A sweep in order is an independent draw, of error sqrt(p (1 - p) / draws).
+
+    One at random leaves a node alone with r = 1/e: (1 + r) / (1 - r) = 1.47^2 times its variance.
+    """
     rng = np.random.default_rng(3)
     model = fg.PairwiseMRF(rng.normal(size=(60, 2)), np.zeros((0, 2, 2)), np.empty((0, 2), int))
-    found = model.infer("chromatic", samples=2000, chains=2, burn_in=1, rng=0)
+    found = model.infer(sampler, samples=2000, chains=2, burn_in=1, rng=0)
     p = found.node
     ratio = found.standard_error / np.sqrt(p * (1 - p) / 4000)
-    assert 0.85 < ratio.mean() < 1.25
+    assert 0.85 * times < ratio.mean() < 1.25 * times
+    error = np.abs(p - model.marginals().node) / np.sqrt(p * (1 - p) / 4000)
+    assert 0.6 * times < np.sqrt((error**2).mean()) < 1.4 * times  # what was really missed
