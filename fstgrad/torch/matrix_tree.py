@@ -10,8 +10,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
+from fstgrad.checks import FloatArray
 from fstgrad.errors import NotSupportedError
 from fstgrad.torch import dense_trees, functions
 from fstgrad.torch.dense_trees import Dense, centered
@@ -68,12 +70,20 @@ def _product(
     single_root: bool,
     projective: bool,
 ) -> torch.Tensor:
-    """Return Cov v, like the arcs."""
+    """Return Cov v, like the arcs.
+
+    v counts where a marginal is above zero: it may hold scores, among them masks of any size.
+    """
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
-        return dense.product(v)
+        return dense.product(torch.where(dense.marginals > 0, v, 0.0))
     trees = array_trees(arcs, lengths, single_root, projective)
-    return like(trees.covariance_product(to_numpy(v)), arcs)
+    return like(trees.covariance_product(_used(trees, v)), arcs)
+
+
+def _used(trees: TreeDistribution, v: torch.Tensor) -> FloatArray:
+    """Return a table as an array, 0 on arcs whose marginal is 0."""
+    return np.where(trees.marginals() > 0, to_numpy(v), 0.0)
 
 
 @torch.library.custom_op("fstgrad::tree_third", mutates_args=())
@@ -92,7 +102,7 @@ def _third(
             "and risks; differentiate once less, or use projective=False"
         )
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
-    result = dense.third(v, u)
+    result = dense.third(*(torch.where(dense.marginals > 0, x, 0.0) for x in (v, u)))
     doubtful = ~dense.trusted()
     if bool(doubtful.any()):
         few = [tensor[doubtful] for tensor in (arcs, v, u)]
@@ -102,7 +112,8 @@ def _third(
             lengths=lengths[doubtful.to(lengths.device)].cpu().numpy(),
             labeled=False,
         )
-        result[doubtful] = like(trees.third_order(to_numpy(few[1]), to_numpy(few[2])), arcs)
+        directions = (_used(trees, x) for x in few[1:])
+        result[doubtful] = like(trees.third_order(*directions), arcs)
     return result
 
 

@@ -20,7 +20,7 @@ from fstgrad.trees.solution import Solved
 
 Self = TypeVar("Self", bound="TreeDistribution")
 
-# Where log Z is larger, every tree needs masks, next to which its score has no digits to spare.
+# Scores and log Z beyond this come from masks, next to which other scores have no digits to spare.
 FAR = 1e5
 TRUTH = bool | np.bool_
 
@@ -337,12 +337,12 @@ class TreeDistribution(MomentDistribution):
         regrets = self._entropy_and_regrets()[1]
         arcs = self._solution.scores
         kept = self._table.like_scores(arcs[..., None] if self.labeled else arcs) > -np.inf
-        allowed = kept & (self.scores > -np.inf)
-        return self.with_scores(np.where(allowed, -regrets, -np.inf))
+        return self.with_scores(np.where(kept & (self.scores > -np.inf), -regrets, -np.inf))
 
     def _near(self: Self) -> Self:
-        """Return the same distribution on scores with a small log Z, these where it is small."""
+        """Return the same distribution on scores without masks and with a small log Z."""
         is_far = np.abs(self.log_partition()).max(initial=0.0) >= FAR
+        is_far |= (np.isfinite(self.scores) & (np.abs(self.scores) >= FAR)).any()
         return self._centered() if is_far else self
 
     def _check_gold(self, gold: npt.ArrayLike) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.trees.arcs import ArcTable
+from fstgrad.trees.distinct import LIMIT
 
 Ranked = tuple[IntArray, float]  # a tree and its log-probability
 Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
@@ -66,9 +67,13 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
 
 
 def merged(first: list[list[Ranked]], second: list[list[Ranked]], count: int) -> list[list[Ranked]]:
-    """Return the lists of the first, each followed by what only the second has, `count` in all."""
+    """Return the lists of the first, each followed by what only the second has, `count` in all.
+
+    The first are of a normal form, in which trees beyond LIMIT have been raised to it.
+    """
     lists = []
-    for own, other in zip(first, second, strict=True):
+    for near, other in zip(first, second, strict=True):
+        own = [item for item in near if item[1] > LIMIT]
         known = {tree.tobytes() for tree, _ in own}
         lists.append([*own, *(item for item in other if item[0].tobytes() not in known)][:count])
     return lists

@@ -121,14 +121,16 @@ class SpanningTrees(TreeDistribution):
         these repeat themselves, draws from the exact probabilities of what is left, O(n^4 / 12) a
         tree.  Trees 10^5 nats below the best one are not drawn.
         """
-        from fstgrad.trees.distinct import sample_distinct
+        from fstgrad.trees.distinct import LIMIT, sample_distinct
 
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
         found, near = [], self._near()
         for table in near._table.items():
             solution = solve(table.arcs, table.lengths, single_root=self.single_root)
-            found.append(sample_distinct(table, solution, count, generator))
+            trees = sample_distinct(table, solution, count, generator)
+            lowest = -np.inf if near is self else float(solution.log_partition[0]) + LIMIT
+            found.append([item for item in trees if item[1] > lowest])
         return near._listed(found)
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
@@ -183,6 +185,21 @@ class SpanningTrees(TreeDistribution):
             (tree if self.labeled else tree[:, 0], float(total))
             for tree, total in zip(trees[:found], totals, strict=False)
         ]
+
+    def _centered(self) -> "SpanningTrees":
+        """Return the same distribution in normal form, with all trees that draws can meet."""
+        from fstgrad.trees.distinct import LIMIT
+
+        arcs = self._table.arcs
+        normal = np.full(arcs.shape, -np.inf)
+        for own, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
+            raised, inner = np.empty((2, n + 1, n + 1))
+            kernels.normal.raise_least(own[: n + 1, : n + 1], raised)
+            closed = np.zeros(n + 1, dtype=bool)
+            if kernels.normal.normalise(raised, n, self.single_root, LIMIT, inner, closed)[1] > 0:
+                out[: n + 1, : n + 1] = inner
+        table = -self._table.with_labels(-normal)
+        return self.with_scores(np.where(self.scores > -np.inf, table, -np.inf))
 
     def _arc_covariances(self, place: tuple[int, ...]) -> Covariances | None:
         item = int(np.ravel_multi_index(place, self.batch_shape)) if place else 0

@@ -11,9 +11,12 @@ from fstgrad.checks import FloatArray, IntArray, Seed
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
+from fstgrad.trees.spanning import SpanningTrees
 
 # What the marginals of the arcs into a dependent may miss of 1.
 TOLERANCE = 1e-8
+# Graphs of so many dependents are solved, and sampled, as dense tables where they have to be.
+DENSE, DENSE_SAMPLES = 2000, 100
 # Steps of Wilson's walks for each tree and arc, before they are given up.
 STEPS = 10_000
 
@@ -54,8 +57,12 @@ class SparseSpanningTrees:
     InfeasibleError
         On first use, where a node cannot be reached from the root.
     NotSupportedError
-        `marginals` of a graph so ill-conditioned that differences of the inverse Laplacian lose
-        their digits (`SpanningTrees` has them in any case, for dense tables).
+        With more than 2,000 dependents: `marginals` and `entropy` where, into some dependent, they
+        miss a sum of 1 by 10^-8, because differences of the inverse Laplacian lost their digits
+        (arcs of a cycle that outweigh all that enter it by some 10^8); everything where a node's
+        weights, next to the largest arcs into each dependent, leave the range of float64.  Smaller
+        graphs are then solved as dense tables.  `sample` where walks are too long, with more than
+        100 dependents.
 
     Notes
     -----
@@ -96,6 +103,8 @@ class SparseSpanningTrees:
 
     def log_partition(self) -> float:
         """Return log Z in nats."""
+        if self._elimination is None:
+            return float(self._dense.log_partition())
         return float(np.log(self._elimination.pivots).sum() + self._tops.sum())
 
     def marginals(self) -> FloatArray:
@@ -104,6 +113,8 @@ class SparseSpanningTrees:
 
     def entropy(self) -> float:
         """Return the entropy in nats."""
+        if self._elimination is None:
+            return float(self._dense.entropy())
         regrets = np.where(self.scores > -np.inf, self._tops[self.arcs[:, 1] - 1] - self.scores, 0)
         value = np.log(self._elimination.pivots).sum() + self._marginals @ regrets
         return max(float(value), 0.0)
@@ -111,10 +122,11 @@ class SparseSpanningTrees:
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return the heads (k, n) of k independent trees, by Wilson's walks (1996).
 
-        NotSupportedError where the walks would not end for too long: of strong cycles.
+        Where strong cycles make the walks too long, small graphs are sampled as dense tables.
         """
         count, generator = checks.positive_integer("k", k), checks.generator(rng)
-        _ = self._elimination  # there is a tree, or the error says why not
+        if self._elimination is None:
+            return self._dense_samples(count, generator)
         heads, dependents = self.arcs[self._order].T
         starts = np.searchsorted(dependents, np.arange(1, self.n + 2))
         weights = self._weights[self._order]
@@ -126,12 +138,25 @@ class SparseSpanningTrees:
             starts, heads - 1, cumulative, STEPS * count * len(heads), generator, chosen
         )
         if not done:
-            raise NotSupportedError(
-                f"the walks took more than {STEPS} steps for each arc: cycles of arcs far above "
-                "the others; SpanningTrees samples dense tables of any scores"
-            )
+            return self._dense_samples(count, generator)
         trees: IntArray = heads[chosen]
         return trees
+
+    def _dense_samples(self, count: int, rng: np.random.Generator) -> IntArray:
+        if self.n > DENSE_SAMPLES:
+            raise NotSupportedError(
+                f"the walks took more than {STEPS} steps for each arc: cycles of arcs far above "
+                f"the others; graphs of up to {DENSE_SAMPLES} dependents are then sampled as dense "
+                f"tables, and this has {self.n}; SpanningTrees samples dense tables of any scores"
+            )
+        return self._dense.sample(count, rng)
+
+    @cached_property
+    def _dense(self) -> SpanningTrees:
+        """The same distribution as a table, of graphs of up to DENSE dependents."""
+        table = np.full((self.n + 1, self.n + 1), -np.inf)
+        table[tuple(self.arcs.T)] = self.scores
+        return SpanningTrees(table, single_root=False)
 
     @cached_property
     def _tops(self) -> FloatArray:
@@ -145,7 +170,8 @@ class SparseSpanningTrees:
         return np.exp(self.scores - self._tops[self.arcs[:, 1] - 1])
 
     @cached_property
-    def _elimination(self) -> Elimination:
+    def _elimination(self) -> Elimination | None:
+        """What was eliminated; None if a small graph's weights leave the range of floats."""
         heads, dependents = self.arcs.T - 1
         inner = heads >= 0
         rank = _rank(heads[inner], dependents[inner], self.n)
@@ -163,15 +189,21 @@ class SparseSpanningTrees:
         root, pivots = np.zeros((2, self.n))
         root[rank[dependents[~inner]]] = self._weights[~inner]
         if not kernels.sparse.eliminate(begin, later, into, out, root, pivots):
-            raise InfeasibleError(
-                "some dependents cannot be reached from the root by arcs of weights within the "
-                "range of floats: Z = 0; allow an arc into each part of the graph"
+            self._check_reached()
+            if self.n <= DENSE:
+                return None
+            raise NotSupportedError(
+                "the weights of some arcs, next to the largest into their dependents, leave the "
+                f"range of float64; graphs of up to {DENSE} dependents are then solved as dense "
+                f"tables, and this has {self.n}: raise the scores of masked arcs"
             )
         return Elimination(rank, begin, later, into, out, pivots)
 
     @cached_property
     def _marginals(self) -> FloatArray:
         e = self._elimination
+        if e is None:
+            return self._dense_marginals()
         own = np.zeros(self.n)
         to_later, to_earlier = np.empty((2, len(e.later)))
         kernels.sparse.select_inverse(
@@ -188,14 +220,37 @@ class SparseSpanningTrees:
         other[inner] = found
         marginals = self._weights * (own[e.rank[dependents]] - other)
         sums = np.bincount(dependents, marginals, self.n)
-        if not (np.abs(sums - 1) < TOLERANCE).all() or marginals.min() < -TOLERANCE:
-            raise NotSupportedError(
-                "the graph is too ill-conditioned for marginals from its inverse Laplacian: those "
-                f"into dependent {int(np.abs(sums - 1).argmax()) + 1} add up to "
-                f"{sums[np.abs(sums - 1).argmax()]:.9f}; use SpanningTrees on a dense table"
+        if (np.abs(sums - 1) < TOLERANCE).all() and marginals.min() >= -TOLERANCE:
+            clipped: FloatArray = np.clip(marginals, 0.0, 1.0)
+            return clipped
+        if self.n <= DENSE:
+            return self._dense_marginals()
+        raise NotSupportedError(
+            "the graph is too ill-conditioned for marginals from its inverse Laplacian: those "
+            f"into dependent {int(np.abs(sums - 1).argmax()) + 1} add up to "
+            f"{sums[np.abs(sums - 1).argmax()]:.9f}; graphs of up to {DENSE} dependents are then "
+            f"solved as dense tables, and this has {self.n}"
+        )
+
+    def _dense_marginals(self) -> FloatArray:
+        marginals: FloatArray = self._dense.marginals()[tuple(self.arcs.T)]
+        return marginals
+
+    def _check_reached(self) -> None:
+        """Raise if some dependents cannot be reached from the root."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import breadth_first_order
+
+        allowed = self.arcs[self.scores > -np.inf]
+        ones = np.ones(len(allowed))
+        graph = csr_array((ones, (allowed[:, 0], allowed[:, 1])), shape=(self.n + 1,) * 2)
+        reached = breadth_first_order(graph, 0, return_predecessors=False)
+        lost = np.setdiff1d(np.arange(self.n + 1), reached)
+        if len(lost):
+            raise InfeasibleError(
+                f"no allowed arcs lead from the root to {len(lost)} of the dependents, among them "
+                f"{lost[:5].tolist()}: Z = 0; allow an arc into each part of the graph"
             )
-        clipped: FloatArray = np.clip(marginals, 0.0, 1.0)
-        return clipped
 
 
 class SparseUndirectedTrees:

@@ -35,6 +35,44 @@ def test_gradcheck_and_gradgradcheck(single_root, name):
 
 
 @MODES
+@pytest.mark.parametrize("projective", [False, True])
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -1e30, -1e300, np.finfo(np.float32).min])
+def test_masks_leave_derivatives_alone(mask, projective, single_root):
+    """Gradients and second derivatives of tables with masks are those of the tables with -inf."""
+    rng = np.random.default_rng(12)
+    forbidden = rng.random((4, 5, 5)) < 0.4
+    plain = rng.normal(size=(4, 5, 5))
+    forbidden[:, [0, 1, 2, 3], [1, 2, 3, 4]] = False
+    plain[2, 1, 2] += 30
+    plain[2, 2, 1] += 30
+    forbidden[2, 2, 1] = False
+    other, v = torch.tensor(rng.normal(size=(2, 4, 5, 5)))
+    options = {"single_root": single_root, "projective": projective}
+
+    def derivatives(height):
+        table = torch.tensor(np.where(forbidden, height, plain), requires_grad=True)
+        rival = torch.where(torch.tensor(forbidden), height, other)
+        values = [
+            fgt.spanning_tree_entropy(table, **options),
+            fgt.spanning_tree_kl(table, rival, **options),
+            fgt.spanning_tree_risk(table, v, **options),
+        ]
+        found = []
+        for value in values:
+            (slope,) = torch.autograd.grad(value.sum(), table, create_graph=not projective)
+            found.append(slope)
+            if not projective:
+                allowed = torch.where(torch.tensor(forbidden), 0.0, slope)
+                found += torch.autograd.grad((allowed * v).sum(), table)
+        return [x.detach().numpy() for x in found]
+
+    for masked, infinite in zip(derivatives(mask), derivatives(-np.inf), strict=True):
+        np.testing.assert_allclose(
+            np.where(forbidden, 0, masked), np.where(forbidden, 0, infinite), atol=1e-8
+        )
+
+
+@MODES
 def test_third_derivative_of_log_z(single_root):
     """log Z, marginals, Cov v, and the derivative of Cov v: the chain has no hidden end."""
     scores = tables(5)[:1].detach().requires_grad_()

@@ -195,6 +195,24 @@ def test_renyi_near_order_one(family, single_root, order):
     assert (gradient * v).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), abs=1e-7)
 
 
+@families
+@pytest.mark.parametrize("order", [0.05, 0.3, 3.0])
+def test_renyi_of_wide_scores(family, single_root, order):
+    """Orders below 1 count trees that are far below the best one."""
+    import mpmath
+
+    scores = 50 * np.random.default_rng(8).normal(size=(4, 4))
+    projective = family is fg.ProjectiveTrees
+    _, tables = oracle.tables(scores.shape, single_root=single_root, projective=projective)
+    with mpmath.workdps(50):
+        totals = [mpmath.fsum(scores[table > 0].tolist()) for table in tables]
+        log_z = mpmath.log(mpmath.fsum(mpmath.exp(x) for x in totals))
+        total = mpmath.fsum(mpmath.exp(order * (x - log_z)) for x in totals)
+        expected = float(mpmath.log(total) / (1 - mpmath.mpf(order)))
+    found = family(scores, single_root=single_root).renyi(order)
+    assert found == pytest.approx(expected, abs=1e-11)
+
+
 @both
 def test_crossing_trees_have_no_probability(single_root):
     scores = np.random.default_rng(7).normal(size=(2, 5, 5))

@@ -51,6 +51,23 @@ def test_a_chain_of_updates(n, single_root, monkeypatch):
 
 
 @both
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -1e30, -1e300, np.finfo(np.float32).min])
+def test_columns_of_masks(mask, single_root):
+    """All heads but one are masked, the root among those left or not."""
+    rng = np.random.default_rng(14)
+    for n in (2, 4):
+        trees = fg.SpanningTrees(rng.normal(size=(n + 1, n + 1)), single_root=single_root)
+        for dependent in range(1, n + 1):
+            for head in set(range(n + 1)) - {dependent}:
+                column = np.full(n + 1, mask)
+                column[head] = 3 * rng.normal()
+                found = trees.with_column(dependent, column)
+                expected = fg.SpanningTrees(found.scores, single_root=single_root)
+                assert found.log_partition() == pytest.approx(expected.log_partition(), abs=1e-9)
+                np.testing.assert_allclose(found.marginals(), expected.marginals(), atol=1e-9)
+
+
+@both
 def test_what_is_not_safe_is_solved_anew(single_root):
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(6, 6))

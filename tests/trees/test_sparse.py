@@ -37,6 +37,39 @@ def test_against_dense_tables(n, density):
     assert (np.abs(draws - dense.marginals()) <= 5 * deviation + 5 / 2000).all()
 
 
+def chain(n, height):
+    """Arcs and scores of a chain whose last two dependents prefer each other by `height`."""
+    heads = np.arange(n)
+    arcs = np.concatenate([np.stack([heads, heads + 1], axis=1), [(n, n - 1)]])
+    return arcs, np.append(np.zeros(n - 1), [height, height])
+
+
+@pytest.mark.parametrize("sd", [10, 20, 50, 200])
+def test_ill_conditioned_graphs(sd):
+    """Wide scores: marginals lose their digits in the selected inverse of many of these graphs."""
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(3, 40))
+        scores, arcs, values = graph(n, seed, float(rng.choice([0.05, 0.3, 0.9])))
+        dense = fg.SpanningTrees(sd / 2 * scores, single_root=False)
+        sparse = SparseSpanningTrees(arcs, sd / 2 * values, n=n)
+        assert sparse.log_partition() == pytest.approx(dense.log_partition(), rel=1e-12)
+        expected = dense.marginals()[tuple(arcs.T)]
+        np.testing.assert_allclose(sparse.marginals(), expected, atol=1e-8)
+        assert sparse.entropy() == pytest.approx(dense.entropy(), abs=1e-7)
+
+
+@pytest.mark.parametrize("height", [60, 800])
+def test_mutual_heads_of_a_small_graph(height):
+    """Too strong for the inverse; at 800 the root arcs leave the range of float64 too."""
+    arcs, scores = [(0, 1), (0, 2), (1, 2), (2, 1)], [0, 0, height, height]
+    trees = SparseSpanningTrees(arcs, scores, n=2)
+    assert trees.log_partition() == pytest.approx(height + np.log(2), abs=1e-12)
+    np.testing.assert_allclose(trees.marginals(), 0.5, atol=1e-12)
+    assert trees.entropy() == pytest.approx(np.log(2), abs=1e-12)
+    assert {tuple(tree) for tree in trees.sample(50, 0).tolist()} == {(0, 1), (2, 0)}
+
+
 def grid(height, width):
     index = np.arange(height * width).reshape(height, width)
     right = np.stack([index[:, :-1].ravel(), index[:, 1:].ravel()], axis=1)
@@ -99,21 +132,22 @@ def test_forests_against_dense_ones():
         (
             lambda: SparseSpanningTrees([(0, 1), (2, 3), (3, 2)], [0, 0, 0], n=3).log_partition(),
             fg.InfeasibleError,
-            ["reached from the root"],
+            ["from the root to 2", "[2, 3]"],
         ),
         (
-            lambda: SparseSpanningTrees(
-                [(0, 1), (0, 2), (1, 2), (2, 1)], [0, 0, 60, 60], n=2
-            ).marginals(),
+            lambda: SparseSpanningTrees(*chain(2001, 60), n=2001).marginals(),
             fg.NotSupportedError,
-            ["ill-conditioned", "dense table"],
+            ["ill-conditioned", "dense tables", "2000", "2001"],
         ),
         (
-            lambda: SparseSpanningTrees(
-                [(0, 1), (0, 2), (1, 2), (2, 1)], [0, 0, 60, 60], n=2
-            ).sample(1, 0),
+            lambda: SparseSpanningTrees(*chain(2001, 800), n=2001).log_partition(),
             fg.NotSupportedError,
-            ["steps"],
+            ["range of float64", "2000", "2001"],
+        ),
+        (
+            lambda: SparseSpanningTrees(*chain(101, 60), n=101).sample(1, 0),
+            fg.NotSupportedError,
+            ["steps", "100", "101"],
         ),
     ],
 )

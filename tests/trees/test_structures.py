@@ -320,6 +320,41 @@ def test_all_trees_without_replacement(single_root, sd):
     assert (np.maximum.accumulate(log_probs[::-1])[::-1] - log_probs).max() < 30
 
 
+def test_all_trees_of_wide_scores_where_every_tree_needs_a_mask():
+    """k best and draws: trees more than e^-50 below the best one, each with its digits."""
+    rng = np.random.default_rng(13)
+    scores = np.round(60 * rng.normal(size=(4, 4)), 3)
+    centered = scores.copy()
+    scores[0] = -1e30
+    centered[0] = 0.0
+    alone = [(tree, log_p) for tree, log_p in ranked(centered, True)]
+    trees = fg.SpanningTrees(scores, single_root=False)
+    for found in (trees.kbest(9), trees.sample_without_replacement(9, 0)):
+        found = {key(tree): log_prob for tree, log_prob in found}
+        assert set(found) == {key(tree) for tree, _ in alone}
+        for tree, log_p in alone:
+            assert found[key(tree)] == pytest.approx(log_p, abs=1e-9)
+
+
+@both
+@pytest.mark.parametrize("mask", [-1e9, -1e30, -1e300, np.finfo(np.float32).min])
+def test_masks_leave_the_order_of_the_k_best_alone(mask, single_root):
+    rng = np.random.default_rng(15)
+    for _ in range(10):
+        scores = 5 * rng.normal(size=(5, 5))
+        scores[1, 3] += 30
+        scores[3, 1] += 30
+        forbidden = rng.random((5, 5)) < 0.4
+        forbidden[[0, 1, 1, 2], [1, 2, 3, 4]] = False
+        expected = ranked(np.where(forbidden, -np.inf, scores), single_root)
+        masked = fg.SpanningTrees(np.where(forbidden, mask, scores), single_root=single_root)
+        found = masked.kbest(len(expected))
+        assert [key(tree) for tree, _ in found] == [key(tree) for tree, _ in expected]
+        np.testing.assert_allclose(
+            [log_prob for _, log_prob in found], [log_prob for _, log_prob in expected], atol=1e-9
+        )
+
+
 def test_walks_that_would_not_end_are_left_to_another_method():
     scores = np.random.default_rng(0).normal(size=(7, 7))
     scores[1, 2] += 40

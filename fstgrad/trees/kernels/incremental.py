@@ -18,12 +18,13 @@ LEAST_RATIO, TOLERANCE = 1e-3, 1e-11
 
 
 @kernel
-def constant_of(scores: FloatArray, centered: FloatArray, j: int, root: float) -> float:
-    """Return what `center` took from column j; 0 if no arc enters."""
-    best = int(np.argmax(centered[1:, j])) + 1
-    if centered[best, j] > -np.inf:
-        return float(scores[best, j] - centered[best, j])
-    return float(scores[0, j] - centered[0, j] - root) if centered[0, j] > -np.inf else 0.0
+def constant_of(scores: FloatArray, j: int, single: bool) -> float:
+    """Return what `center` takes from column j; 0 if no arc enters."""
+    top = -np.inf
+    for i in range(1 if single else 0, len(scores)):
+        top = max(top, scores[i, j]) if i != j else top
+    top = scores[0, j] if top == -np.inf else top
+    return float(top) if top > -np.inf else 0.0
 
 
 @kernel
@@ -37,10 +38,10 @@ def change_column(
     size = len(old)
     centered, w = np.empty((size, size)), np.empty((size, size))
     _, root, _ = center(old, size - 1, single, centered)
-    before = constant_of(old, centered, d, root)
+    before = constant_of(old, d, single)
     was = centered[:, d].copy()
     _, new_root, _ = center(new, size - 1, single, w)
-    after = constant_of(new, w, d, new_root)
+    after = constant_of(new, d, single)
     first = np.exp(new_root - root)  # from the scale of the old root and column to the new
     scale = np.exp(after - before)
     change = np.empty(size)
