@@ -101,6 +101,8 @@ def _third(
             "projective trees have no third derivative of log Z here, nor the second of entropies "
             "and risks; differentiate once less, or use projective=False"
         )
+    if arcs.shape[1] == 1:  # no words
+        return torch.zeros_like(arcs)
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
     result = dense.third(*(torch.where(dense.marginals > 0, x, 0.0) for x in (v, u)))
     doubtful = ~dense.trusted()

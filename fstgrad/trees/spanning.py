@@ -195,9 +195,12 @@ class SpanningTrees(TreeDistribution):
         for own, n, out in zip(arcs, self._table.lengths.tolist(), normal, strict=True):
             raised, inner = np.empty((2, n + 1, n + 1))
             kernels.normal.raise_least(own[: n + 1, : n + 1], raised)
-            closed = np.zeros(n + 1, dtype=bool)
-            if kernels.normal.normalise(raised, n, self.single_root, LIMIT, inner, closed)[1] > 0:
-                out[: n + 1, : n + 1] = inner
+            closed, heads = np.zeros(n + 1, dtype=bool), np.empty(n, np.int64)
+            for limit in (LIMIT, 0.0):  # 0 where rounding hid the best tree by more than the limit
+                root = kernels.normal.normalise(raised, n, self.single_root, limit, inner, closed)
+                if root[1] > 0 and kernels.normal.best_checked(inner, self.single_root, heads):
+                    out[: n + 1, : n + 1] = inner
+                    break
         table = -self._table.with_labels(-normal)
         return self.with_scores(np.where(self.scores > -np.inf, table, -np.inf))
 

@@ -73,6 +73,16 @@ def test_masks_leave_derivatives_alone(mask, projective, single_root):
 
 
 @MODES
+def test_an_empty_sentence_has_no_derivatives(single_root):
+    table = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
+    value = fgt.spanning_tree_log_partition(table, single_root=single_root)
+    for _ in range(3):
+        (slope,) = torch.autograd.grad(value.sum(), table, create_graph=True)
+        assert not slope.any()
+        value = slope
+
+
+@MODES
 def test_third_derivative_of_log_z(single_root):
     """log Z, marginals, Cov v, and the derivative of Cov v: the chain has no hidden end."""
     scores = tables(5)[:1].detach().requires_grad_()

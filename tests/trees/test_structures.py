@@ -153,52 +153,6 @@ def test_modes_of_random_graphs():
         assert score(scores, single) == pytest.approx(max(alone), abs=1e-10)
 
 
-@both
-def test_the_best_tree_by_itself_is_the_mode(single_root):
-    """Masks of any size, ties, other layouts and types, batches and empty sentences."""
-    rng = np.random.default_rng(11)
-    for trial in range(40):
-        n = int(rng.integers(0, 9))
-        scores = rng.normal(size=(n + 1, n + 1))
-        if trial % 4 == 1:
-            scores = np.round(scores)
-        if trial % 4 == 2:
-            mask = rng.choice([-1e4, -1e30, -1e300, np.finfo(np.float32).min])
-            scores[rng.random(scores.shape) < 0.5] = mask
-        expected = fg.SpanningTrees(scores, single_root=single_root).mode()
-        for table in (scores, np.asfortranarray(scores), np.repeat(scores, 2, axis=1)[:, ::2]):
-            found = fg.best_tree(table, single_root=single_root)
-            assert found.dtype == np.int64
-            np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(
-        fg.best_tree(scores.tolist(), single_root=np.bool_(single_root)), expected
-    )
-    batch = rng.normal(size=(2, 3, 5, 5))
-    heads = fg.best_tree(batch, single_root=single_root)
-    for place in np.ndindex(2, 3):
-        np.testing.assert_array_equal(
-            heads[place], fg.best_tree(batch[place], single_root=single_root)
-        )
-
-
-@pytest.mark.parametrize(
-    "scores, single_root, error, words",
-    [
-        (np.full((3, 3), np.nan), True, fg.InvalidInputError, r"scores\[0, 0\] is nan"),
-        ([[0, np.inf], [0, 0]], False, fg.InvalidInputError, r"scores\[0, 1\] is inf"),
-        (np.zeros((3, 4)), True, fg.InvalidInputError, r"\(3, 4\)"),
-        (np.zeros((0, 0)), True, fg.InvalidInputError, r"\(0, 0\)"),
-        (np.zeros(3), True, fg.InvalidInputError, r"\(3,\)"),
-        ("x", True, fg.InvalidInputError, "numbers"),
-        (np.zeros((3, 3)), 1, fg.InvalidInputError, "single_root"),
-        (np.full((3, 3), -np.inf), True, fg.InfeasibleError, r"dependents \[1, 2\]"),
-    ],
-)
-def test_the_best_tree_of_bad_tables(scores, single_root, error, words):
-    with pytest.raises(error, match=words):
-        fg.best_tree(scores, single_root=single_root)
-
-
 def score(scores, heads):
     return scores[heads, np.arange(1, len(heads) + 1)].sum()
 
@@ -353,6 +307,18 @@ def test_masks_leave_the_order_of_the_k_best_alone(mask, single_root):
         np.testing.assert_allclose(
             [log_prob for _, log_prob in found], [log_prob for _, log_prob in expected], atol=1e-9
         )
+
+
+def test_where_two_kinds_of_masks_are_needed():
+    """The best tree is below what rounding leaves of the other mask's digits."""
+    scores = np.full((3, 3), -1e30)
+    scores[0, 1:] = [-1000000000.7528218, -1000000000.2586797]
+    trees = fg.SpanningTrees(scores, single_root=True)
+    gap = scores[0, 2] - scores[0, 1]
+    expected = {(2, 0): -np.log1p(np.exp(-gap)), (0, 1): -np.log1p(np.exp(gap))}
+    for found in (trees.kbest(2), trees.sample_without_replacement(2, 0)):
+        found = {key(tree): log_prob for tree, log_prob in found}
+        assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_walks_that_would_not_end_are_left_to_another_method():
