@@ -10,7 +10,7 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.trees import kernels
 from fstgrad.trees.arcs import ArcTable
-from fstgrad.trees.sampling import sample_heads, sample_labels
+from fstgrad.trees.sampling import AUTO_STEPS, expected_steps, sample_heads, sample_labels
 from fstgrad.trees.solution import Solution
 
 # Independent draws for each tree wanted, before what is left is looked for.
@@ -40,13 +40,21 @@ def sample_distinct(
 def _first_occurrences(
     table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
 ) -> IntArray:
-    """Return the different trees (k, n, 2) of a fixed number of independent draws, at most `count`.
+    """Return the different trees (k, n, 2) of a number of independent draws, at most `count`.
 
+    There are none where a draw costs as much as one from what is left, few where it costs some.
     The number is drawn in blocks, the last of which may be left out: what would be found later does
     not change what was found before.
     """
     found: dict[bytes, IntArray] = {}
-    for block in (count, (DRAWS - 1) * count):
+    n = int(table.lengths[0])
+    steps = expected_steps(solution, 0) if n else 0.0
+    blocks = [count] if steps < n * n * AUTO_STEPS or n == 0 else []
+    if steps * DRAWS < n**3 or n == 0:
+        blocks.append((DRAWS - 1) * count)
+    for block in blocks:
+        if 0 < 2 * len(found) < count:  # draws repeat themselves
+            break
         heads = sample_heads(solution, block, rng, "auto")
         labels = np.zeros_like(heads)
         if table.labeled:
@@ -56,7 +64,7 @@ def _first_occurrences(
             found.setdefault(draw.tobytes(), draw)
             if len(found) == count:
                 return np.array(list(found.values()))
-    return np.array(list(found.values()))
+    return np.array(list(found.values()), dtype=np.int64).reshape(-1, n, 2)
 
 
 def _complete(

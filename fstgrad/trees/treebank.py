@@ -5,8 +5,6 @@ likes and in the order of the sentences; or one padded array `scores` (b, m+1, m
 (b,), (b, m+1, m+1, y) with labels.
 """
 
-import io
-import itertools
 import pathlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +14,9 @@ import numpy as np
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.io import load_arrays, read_lines
+from fstgrad.io import load_arrays
 from fstgrad.summary import short_repr
+from fstgrad.trees.conllu import read_blocks
 
 
 @dataclass(frozen=True)
@@ -39,19 +38,16 @@ class Sentence:
 def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
     """Yield the sentences of a CoNLL-U file; multiword tokens and empty nodes are left out."""
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
-    sentences = conllu.parse_incr(io.StringIO("\n".join(read_lines(path)) + "\n"))
-    for number in itertools.count(1):
+    for number, block in enumerate(read_blocks(path), start=1):
         try:
-            tokens = next(sentences, None)
-            if tokens is None:
-                return
-            found = _sentence(tokens, str(path), number)
+            sentences = conllu.parse("\n".join(block.lines) + "\n\n")
+            found = [_sentence(tokens, str(path), number) for tokens in sentences]
         except InvalidInputError:
             raise
         except Exception as error:  # a file may rename its columns, which the parser obeys
             said = str(error) or type(error).__name__
-            raise InvalidInputError(f"{path}, sentence {number}: {said}") from error
-        yield found
+            raise InvalidInputError(f"{path}, sentence {block.name}: {said}") from error
+        yield from found
 
 
 def _sentence(tokens: object, path: str, number: int) -> Sentence:
@@ -68,8 +64,6 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
                 f"{path}, sentence {name}: word {word['id']} has the head {word['head']}; heads "
                 f"are 0 .. {len(words)}"
             )
-    if [word["id"] for word in words] != list(range(1, len(words) + 1)):
-        raise InvalidInputError(f"{path}, sentence {name}: its words are not numbered 1, 2, ...")
     return Sentence(
         name,
         tuple(word["form"] for word in words),

@@ -3,7 +3,7 @@
 A tree is a path of n choices, each a pair (head, label): the dependents from the last to the first,
 with a single root its dependent first of all (`sampling.colbourn`).  The trees not yet drawn are
 those that share their first choices with a drawn tree, differ in the next one, and are free in the
-rest.  The probabilities of these parts are sums of products, never differences, so they keep their
+rest.  The probabilities of these parts keep their
 digits however little is left.  Each drawn tree holds those that leave its path below the point
 where it left the path of the one before: logs (n, options), -inf for what is not its own.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.sampling import exchange_heads, join, last_column, rooted
+from fstgrad.trees.kernels.updates import contract, heads_of, invert_weights
 
 
 class Parts(NamedTuple):
@@ -107,6 +108,8 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
     holder = np.arange(n + 1)
     weights = w
     a = weights[:, 1:].copy()
+    inverse = np.empty((n, n))
+    is_updated = not (single or parts.is_log) and invert_weights(weights, inverse)
     before = 0.0
     options = np.empty(logs.shape[1])
     for t in range(n):
@@ -114,7 +117,12 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
         if single and t == 0:
             write_options(parts, parts.children, names, 0, before, options)
         else:
-            if not last_column(a[: j + 2, : j + 1], weights, holder, j, parts.is_log, column):
+            good = False
+            if is_updated:
+                good, is_updated = heads_of(inverse, weights, holder, j, column)
+            if not (good and is_updated) and not last_column(
+                a[: j + 2, : j + 1], weights, holder, j, parts.is_log, column
+            ):
                 return False
             if not parts.is_log:
                 column = np.log(column)
@@ -132,6 +140,8 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
             a = weights[:, 1:].copy()
             names[n], names[head] = head, n
             head = 0
+            is_updated = not parts.is_log and invert_weights(weights, inverse)
+        is_updated = is_updated and contract(inverse, j, holder[head])
         join(a, holder, j, head, parts.is_log)
     parts.totals[tree] = log_sum(logs.reshape(-1))
     return True

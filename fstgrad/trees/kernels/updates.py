@@ -1,0 +1,73 @@
+"""The chances of heads from an inverse Laplacian that is updated as dependents take theirs.
+
+B is the inverse of the Laplacian of the dependents 1 .. j+1 that are left, rows and columns as in
+`matrix_tree`: the chance of head h for dependent d is w_hd (B_dd - B_dh), B_dd for the root.  Where
+d becomes part of what holds its head a, B loses a row and a column,
+
+    B'_ki = B_ki - (B_kd - B_ka) B_di / (B_dd - B_da),
+
+Sherman and Morrison's formula (Stanojevic, EMNLP 2022), O(n^2) where an elimination takes O(n^3).
+The differences lose digits next to improbable heads; `heads_of` and `contract` say where.
+"""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import kernel
+from fstgrad.trees.kernels.matrix_tree import invert_laplacian
+
+# A difference of entries is trusted above this part of them: it then has half of its digits.
+LEAST_SLOPE = 1e-8
+# What the chances of all heads may miss of 1.
+TOLERANCE = 1e-9
+
+
+@kernel
+def invert_weights(w: FloatArray, b: FloatArray) -> bool:
+    """Write B (n, n) of weights (n+1, n+1); whether it can be trusted."""
+    n = len(b)
+    g, mu = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
+    if np.isnan(invert_laplacian(w, n, False, np.empty((n + 4) * (n + 8)), g, mu)):
+        return False
+    for d in range(n):
+        for h in range(n):
+            b[d, h] = g[0, d + 1] - g[h + 1, d + 1]
+        b[d, d] = g[0, d + 1]
+    return True
+
+
+@kernel
+def heads_of(
+    b: FloatArray, w: FloatArray, holder: IntArray, j: int, out: FloatArray
+) -> tuple[bool, bool]:
+    """Write the chances (n+1,) of the heads of dependent j + 1, as `sampling.last_column`.
+
+    Return whether all have their digits, and whether B does, whose chances then sum to one.
+    """
+    total = 0.0
+    good = True
+    for h in range(len(w)):
+        at = holder[h]
+        if at == j + 1 or w[h, j + 1] == 0.0:
+            out[h] = 0.0
+            continue
+        slope = b[j, j] - b[j, at - 1] if at > 0 else b[j, j]
+        good = good and slope > LEAST_SLOPE * b[j, j]
+        out[h] = w[h, j + 1] * slope
+        total += out[h]
+    return good, abs(total - 1.0) < TOLERANCE
+
+
+@kernel
+def contract(b: FloatArray, j: int, above: int) -> bool:
+    """Let dependent j + 1 be part of `above`, 0 the root; whether B keeps its digits."""
+    pivot = b[j, j] if above == 0 else b[j, j] - b[j, above - 1]
+    if not pivot > LEAST_SLOPE * b[j, j]:
+        return False
+    last = b[j]
+    for k in range(j):
+        row = b[k]
+        factor = (row[j] if above == 0 else row[j] - row[above - 1]) / pivot
+        for i in range(j):
+            row[i] -= factor * last[i]
+    return True
