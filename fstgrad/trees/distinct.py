@@ -13,8 +13,8 @@ from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.sampling import AUTO_STEPS, expected_steps, sample_heads, sample_labels
 from fstgrad.trees.solution import Solution
 
-# Independent draws for each tree wanted, before what is left is looked for.
-DRAWS = 16
+# At most so many independent draws for each tree wanted, before what is left is looked for.
+DRAWS = 32
 # Arcs this far below the best tree are never drawn; scores beyond are masks.
 LIMIT = -1e5
 # Weights below exp(-300) are left to logarithms.
@@ -40,22 +40,19 @@ def sample_distinct(
 def _first_occurrences(
     table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
 ) -> IntArray:
-    """Return the different trees (k, n, 2) of a number of independent draws, at most `count`.
+    """Return the different trees (k, n, 2) of some independent draws, at most `count`.
 
-    There are none where a draw costs as much as one from what is left, few where it costs some.
-    The number is drawn in blocks, the last of which may be left out: what would be found later does
-    not change what was found before.
+    They cost no more than the same number of draws from what is left: a step of a walk counts as 8
+    of the n^4 / 12 multiplications of those.
+    Blocks are drawn until there are enough: what would be found later does not change what was
+    found before.
     """
     found: dict[bytes, IntArray] = {}
     n = int(table.lengths[0])
-    steps = expected_steps(solution, 0) if n else 0.0
-    blocks = [count] if steps < n * n * AUTO_STEPS or n == 0 else []
-    if steps * DRAWS < n**3 or n == 0:
-        blocks.append((DRAWS - 1) * count)
-    for block in blocks:
-        if 0 < 2 * len(found) < count:  # draws repeat themselves
-            break
-        heads = sample_heads(solution, block, rng, "auto")
+    steps = expected_steps(solution, 0) if n else 1.0
+    most = min(DRAWS, 1 + int(n**4 / (100 * steps))) if steps < n * n * AUTO_STEPS else 0
+    for _ in range(most):
+        heads = sample_heads(solution, count, rng, "auto")
         labels = np.zeros_like(heads)
         if table.labeled:
             labels = sample_labels(table.shares, heads, rng)

@@ -118,8 +118,8 @@ class SpanningTrees(TreeDistribution):
 
         A list of (tree, log_prob) in the order of the draws, for a batch a list of lists; fewer
         than k where there are not so many trees.  First occurrences among independent draws; where
-        these repeat themselves, draws from the exact probabilities of what is left, O(n^4 / 12) a
-        tree.  Trees 10^5 nats below the best one are not drawn.
+        these repeat themselves, draws from the exact probabilities of what is left: O(n^3) a tree,
+        of peaked distributions O(n^4 / 12).  Trees 10^5 nats below the best one are not drawn.
         """
         from fstgrad.trees.distinct import LIMIT, sample_distinct
 

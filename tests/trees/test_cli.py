@@ -173,7 +173,8 @@ def test_bad_treebanks(tmp_path):
     path = tmp_path / "bad.conllu"
     for text, words in (
         ("1\tYes\t_\tINTJ\t_\t_\t_\troot\t_\t_\n\n", "has the head None"),
-        ("1 Yes\n\n", "sentence 1"),
+        ("1 Yes\n\n", "sentence 1.* 1 columns"),
+        ("# sent_id = b\n1\tYes\t_\tINTJ\t_\t_\t0\n\n", "sentence b.*Yes.* has 7 columns"),
     ):
         path.write_text(text)
         with pytest.raises(InvalidInputError, match=words):

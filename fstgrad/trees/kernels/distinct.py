@@ -3,9 +3,10 @@
 A tree is a path of n choices, each a pair (head, label): the dependents from the last to the first,
 with a single root its dependent first of all (`sampling.colbourn`).  The trees not yet drawn are
 those that share their first choices with a drawn tree, differ in the next one, and are free in the
-rest.  The probabilities of these parts keep their
-digits however little is left.  Each drawn tree holds those that leave its path below the point
-where it left the path of the one before: logs (n, options), -inf for what is not its own.
+rest.  The probabilities of these parts are never differences of those of larger parts, so they keep
+their digits however little is left.  Each drawn tree holds those that leave its path below the
+point where it left the path of the one before: logs (n, options), -inf for what is not its own.
+The chances of heads come from `updates` where those keep their digits, else from eliminations.
 """
 
 from typing import NamedTuple
