@@ -205,6 +205,11 @@ class TargetMachine:
         """Largest magnitude of a finite weight."""
         return int(np.abs(self._finite_weights()).max(initial=0))
 
+    @property
+    def costs(self) -> FloatArray:
+        """All finite weights in nats."""
+        return self._finite_weights() * self.unit
+
     def _finite_weights(self) -> npt.NDArray[Any]:
         parts = [self.initial, self.final, self.epsilon.weight, *(a.weight for a in self.arcs)]
         weights = np.concatenate(parts)

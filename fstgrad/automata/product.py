@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
 from fstgrad.automata.equivalence import merge_equal_futures
-from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenate
+from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenate, cost_unit
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, StateLimitError
@@ -64,7 +64,12 @@ def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, floa
     """Return how many of a common unit the units of `a` and `b` are, and that unit.
 
     Units with a ratio of small integers (a third and a half: two and three sixths) get the exact
-    one, if weights stay small; others the smaller of the two.
+    one, if weights stay small; others the smaller of the two, or that of all costs together.
+
+    Raises
+    ------
+    InvalidInputError
+        The costs of the two are too far apart for one unit.
     """
     ratio = Fraction(a.unit / b.unit).limit_denominator(2**GRID_BITS)
     if ratio and abs(float(ratio) * b.unit - a.unit) <= 1e-12 * a.unit:
@@ -72,6 +77,8 @@ def _common_unit(a: TargetMachine, b: TargetMachine) -> tuple[float, float, floa
         if max(a.largest * factors[0], b.largest * factors[1]) < _LARGEST_WEIGHT:
             return *factors, a.unit / ratio.numerator
     unit = min(a.unit, b.unit)
+    if max(a.largest * (a.unit / unit), b.largest * (b.unit / unit)) >= _LARGEST_WEIGHT:
+        unit = cost_unit(np.concatenate([a.costs, b.costs]))
     return a.unit / unit, b.unit / unit, unit
 
 

@@ -197,3 +197,18 @@ def test_risks_of_candidates_may_be_infinite():
     found = fg.mbr(p, fg.NGram(ABC, 2, smoothing=0.0), ["ab", "ba"])
     assert (found.risks == np.inf).all()
     assert np.isnan(found.standard_errors).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e3, 1e6, 1e12])
+def test_sums_of_costs_of_very_different_size_keep_their_digits_or_are_refused(size):
+    loss = (1 / 3) * fg.EditDistance(ABC, size, size, size) + fg.EditDistance(
+        ABC, 0.7138256, 0.1357924681, 1.2345678912345
+    )
+    if size >= 1e6:
+        with pytest.raises(fg.InvalidInputError, match="times as much"):
+            loss.compile("ab", 3)
+        return
+    ys = [np.array(y) for y in oracle.all_strings(3, 3)]
+    expected = loss.matrix(ys, [np.array([0, 1])])[:, 0]
+    b = loss.compile("ab", 3)
+    np.testing.assert_allclose(b.losses_of(np.array(ys)), expected, rtol=1e-9, atol=1e-8)
