@@ -14,7 +14,9 @@ from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
 TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine"]
-KINDS = [*TROPICAL, "hamming", "ngram", "ngram-smooth", "ngram-linear"]
+EXACT = ["hamming", "matrix", "wer"]
+KERNELS = ["ngram", "ngram-smooth", "ngram-linear", "ngram-sum", "gappy", "mismatch"]
+KINDS = [*TROPICAL, *EXACT, *KERNELS]
 CHUNK = 250
 
 
@@ -36,7 +38,45 @@ def random_part(kind, rng, target):
         return loss, lambda y: alignments.affine_cost(
             y, target, -matrix, gap_open=opening, gap_extend=extending
         )
+    if kind == "matrix":
+        table = rng.integers(0, 8, size=(3, 3)) / 4
+        return (
+            fg.Hamming(ABC, table),
+            lambda y: (
+                sum(table[pair] for pair in zip(y, target, strict=True))
+                if len(y) == len(target)
+                else np.inf
+            ),
+        )
+    if kind == "wer":
+        insert, delete, substitute = rng.integers(1, 9, size=3) / 4
+        return (
+            fg.WordErrorRate(ABC, insert, delete, substitute),
+            lambda y: (
+                oracle.edit_distance(y, target, insert=insert, delete=delete, substitute=substitute)
+                / len(target)
+            ),
+        )
+    if kind in ("ngram-sum", "gappy", "mismatch"):
+        return random_kernel(kind, rng, target)
     return make_loss(kind, rng, ABC, target)
+
+
+def random_kernel(kind, rng, target):
+    """A kernel of n-grams up to 2, smoothed, and its oracle."""
+    order, smoothing = int(rng.integers(1, 3)), float(rng.choice([0.5, 1.0]))
+    if kind == "ngram-sum":
+        weights = rng.integers(1, 4, size=order) / 2
+        loss = fg.NGramSum(ABC, order, weights, smoothing=smoothing)
+        return loss, lambda y: -np.log(alignments.ngram_sum(y, target, weights) + smoothing)
+    if kind == "gappy":
+        loss = fg.GappyNGram(ABC, order, 0.5, smoothing=smoothing)
+        return loss, lambda y: -np.log(alignments.gappy_kernel(y, target, order, 0.5) + smoothing)
+    loss = fg.MismatchNGram(ABC, order, order - 1, smoothing=smoothing)
+    return (
+        loss,
+        lambda y: -np.log(alignments.mismatch_kernel(y, target, order, order - 1, 3) + smoothing),
+    )
 
 
 def random_loss(rng, target):
