@@ -18,7 +18,8 @@ PAGES = (
     "index.html", "install.html", "start.html", "which.html", "tutorials/minimum-risk.html",
     "tutorials/parsing.html", "tutorials/words.html", "gallery/index.html",
     "gallery/dependency_parser.html", "guide/losses.html", "guide/trees.html", "guide/mrf.html",
-    "api/index.html", "api/generated/fstgrad.StringDistribution.html", "cli/reference.html",
+    "api/index.html", "api/costs.html", "api/generated/fstgrad.StringDistribution.html",
+    "cli/tasks/speech.html", "cli/reference.html",
     "performance/speed.html", "internals/notation.html", "faq.html", "citing.html",
 )  # fmt: skip
 FORMULAS = ("guide/losses.html", "guide/trees.html", "guide/mrf.html", "tutorials/denoising.html")

@@ -69,14 +69,14 @@ def plain_bars(_app, _what, _name, _object, _options, lines):
 
 
 def example_of_page(_app, what, name, _object, _options, lines):
-    """Append the first example of the family's page that uses a name without one of its own."""
+    """Append the shortest example of the family's page to a name without one of its own."""
     if what not in ("class", "exception", "function") or any(">>>" in line for line in lines):
         return
     module, _, own = name.rpartition(".")
     for page, (listed, blocks) in _pages().items():
         used = [b for b in blocks if re.search(rf"\b{own}\b", b[0])]
         if (module, own) in listed and used:
-            code, printed = used[0]
+            code, printed = min(used, key=lambda block: len(block[0]))
             lines += ["", ".. rubric:: Example", "", f"From :doc:`/api/{page}`:", ""]
             lines += [".. code-block:: python", "", *_indented(code), ""]
             if printed:
