@@ -9,16 +9,16 @@ import torch
 from fstgrad.checks import Seed, generator, one_of, positive_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.strings.linear_chain import LinearChains, one_by_one
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     aside,
-    check_floating,
     from_host,
     refuse_transforms,
     to_numpy,
     widened,
 )
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.strings import IGNORE_INDEX, integers
+from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import each
 
 SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
@@ -60,13 +60,18 @@ class CRF:
         start: torch.Tensor | None = None,
         end: torch.Tensor | None = None,
     ) -> None:
-        for tensor in (emissions, transitions):
-            check_floating(tensor)
+        arguments.floating("emissions", emissions)
+        arguments.floating("transitions", transitions)
         if emissions.ndim != 3:
             raise InvalidInputError(
                 f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
             )
-        if mask is not None and (mask.shape != emissions.shape[:2] or mask.dtype != torch.bool):
+        for name, ends in (("start", start), ("end", end)):
+            if ends is not None:
+                arguments.shaped(name, arguments.floating(name, ends), emissions.shape[2:])
+        if mask is not None and (
+            arguments.tensor("mask", mask).shape != emissions.shape[:2] or mask.dtype != torch.bool
+        ):
             raise InvalidInputError(
                 f"mask is {mask.dtype} {tuple(mask.shape)}; give a bool tensor "
                 f"{tuple(emissions.shape[:2])}, True where a position belongs to its sequence"
@@ -92,7 +97,7 @@ class CRF:
             Without a mask, positions of gold that hold it do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
-        gold = integers(gold).long()
+        gold = arguments.integers("gold", gold).long()
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(
                 f"gold has the shape {tuple(gold.shape)}; emissions are "

@@ -12,12 +12,13 @@ import torch
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, instance
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.latent import latent_softmax_margin
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import Array, Arrays, Objective, keep, values
 from fstgrad.torch.reductions import Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
@@ -196,6 +197,10 @@ def _evaluated(
     options: tuple[float | None, Band | None] = (None, None),
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
+    arguments.floating("scores", scores)
+    instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
+    if isinstance(blank, bool) or not isinstance(blank, int):
+        raise InvalidInputError(f"blank is {blank!r}; give the id of the blank")
     is_batch = scores.ndim == 3
     if scores.ndim not in (2, 3):
         raise InvalidInputError(

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import positive_integer
+from fstgrad.checks import instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import aside, refuse_transforms, widened
 
 
@@ -55,10 +56,17 @@ def mrf_dense_marginals(
     (torch.Size([2, 4, 4]), True)
     """
     positive_integer("iterations", iterations)
+    arguments.floating("node_scores", node_scores)
+    arguments.tensor("image", image)
+    for i, kernel in enumerate(kernels):
+        instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+    for name, given in (("weights", weights), ("compatibility", compatibility)):
+        if given is not None:
+            arguments.tensor(name, given)
     single = node_scores.ndim == 3
     nodes = (node_scores[None] if single else node_scores).double()
     images = image[None] if image.ndim == 2 else image
-    if nodes.ndim != 4 or images.shape != (len(nodes), *nodes.shape[2:]):
+    if nodes.ndim != 4 or len(nodes) == 0 or images.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}, image {tuple(image.shape)}; give "
             "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W)"

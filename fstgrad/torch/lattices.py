@@ -9,18 +9,19 @@ import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import instance, items, one_of
+from fstgrad.checks import instance, one_of
+from fstgrad.checks import items as sequence
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings import softmax_margin as array_softmax_margin
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     Array,
     Arrays,
     Objective,
     aside,
-    check_floating,
     values,
 )
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
@@ -164,13 +165,13 @@ def _compiled(lattice: Lattices, gold: Any, loss: Any, cap: float | None) -> lis
     batch: Any = [lattice] if single else lattice
     if single:
         gold = [gold]
-    for i, own in enumerate(items("lattice", batch)):
+    for i, own in enumerate(sequence("lattice", batch)):
         instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
     size = len(batch)
     golds = [None] * size if gold is None else gold
     losses = loss if isinstance(loss, list | tuple) else [loss] * size
     for name, given in (("gold", golds), ("loss", losses)):
-        if len(given) != size:
+        if len(sequence(name, given)) != size:
             raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
     return [_item(*parts, cap) for parts in zip(batch, golds, losses, strict=True)]
 
@@ -199,16 +200,18 @@ def _evaluated(
     kind: Kind, scores: Scores, lattice: Lattices, items: list[_Item], reduction: Reduction
 ) -> torch.Tensor:
     one_of("reduction", reduction, REDUCTIONS)
-    rows: Any = [scores] if isinstance(lattice, Lattice) else scores
+    rows: Any = [scores] if isinstance(lattice, Lattice) else sequence("scores", scores)
     if len(rows) != len(items):
         raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
     for own, item in zip(rows, items, strict=True):
-        check_floating(own)
+        arguments.floating("scores", own)
         if own.shape != (item.lattice.num_arcs,):
             raise InvalidInputError(
                 f"scores has shape {tuple(own.shape)}; the lattice has {item.lattice.num_arcs} "
                 "arcs; lattice.scatter(scores) takes them in the order in which they were given"
             )
+    if not items:
+        raise InvalidInputError("lattice has no items; give at least one")
     padded = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     found = values(_LatticeObjective(kind, items), [padded])
     return found[0] if isinstance(lattice, Lattice) else reduced(found, reduction)

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, generator, one_of
+from fstgrad.checks import IntArray, generator, instance, one_of
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
-from fstgrad.torch import functions
+from fstgrad.torch import arguments, functions
 from fstgrad.torch.operators import Arrays, Objective, gradients, values
 from fstgrad.torch.reductions import REDUCTIONS, reduced
 
@@ -72,6 +72,8 @@ def mrf_nll(
     (4.0, [[-0.5, 0.5], [0.5, -0.5]])
     """
     one_of("reduction", reduction, REDUCTIONS)
+    _check(node_scores, edge_scores, graph)
+    arguments.tensor("gold", gold)
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     golds = gold[None] if single else gold
@@ -108,6 +110,7 @@ def mrf_log_partition(
     Its gradient is the method's marginals.  Shapes and options as in `mrf_nll`; "exact", "bp" and
     "trw" are differentiable twice.
     """  # noqa: D205
+    _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     scores = [nodes, _per_item(edge_scores, len(nodes))]
@@ -129,6 +132,7 @@ def mrf_marginals(
     "bp" and "trw", whose pseudo-marginals answer by implicit differentiation of the fixed point
     (`fstgrad.mrf.messages.linear_response`).  Shapes and options as in `mrf_nll`.
     """
+    _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores
     edges = _per_item(edge_scores, len(nodes))
@@ -137,6 +141,13 @@ def mrf_marginals(
     objective, unknown = _LogPartition(graph, method, options), _no_labels(nodes)
     node, edge = gradients(objective, [nodes, edges], [unknown])
     return Marginals(*((node[0], edge[0]) if single else (node, edge)))
+
+
+def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
+    """InvalidInputError unless scores are tensors and there is a graph."""
+    arguments.floating("node_scores", node_scores)
+    arguments.floating("edge_scores", edge_scores)
+    instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
 
 
 def _no_labels(nodes: torch.Tensor) -> torch.Tensor:
@@ -177,6 +188,8 @@ class _Nll(Objective):
             self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
             for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
         ]
+        if not found:
+            return np.zeros(0), [np.zeros(table.shape) for table in scores]
         losses = np.array([float(value) for value, _ in found])
         return losses, [np.stack([table[k] for _, table in found]) for k in (0, 1)]
 

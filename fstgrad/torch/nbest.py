@@ -7,15 +7,15 @@ import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, instance
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     Array,
     Arrays,
     Objective,
-    check_floating,
     keep,
     measured,
     widened,
@@ -82,7 +82,8 @@ def nbest_risk(
     >>> value.item(), scores.grad.tolist()
     (0.5, [-0.25, 0.25])
     """
-    check_floating(log_probs)
+    arguments.floating("log_probs", log_probs)
+    instance("loss", loss, Loss, "a Loss")
     if log_probs.ndim not in (1, 2):
         raise InvalidInputError(f"log_probs has the shape {tuple(log_probs.shape)}; give (B, N)")
     single = log_probs.ndim == 1
@@ -96,11 +97,13 @@ def nbest_risk(
             f"log_probs has {len(log_probs)} lists; references has {len(golds)}"
         )
     if lengths is not None:
-        counts = torch.as_tensor(lengths)
+        counts = arguments.numbers("lengths", lengths, len(log_probs))
     losses = measured(keep(NbestLosses, loss), log_probs, [ids, golds, counts])
     scores = widened(log_probs).to(torch.float64)
     finite = losses.isfinite()
     if not torch.compiler.is_compiling():
+        if not bool((scores < torch.inf).all()):
+            raise InvalidInputError("log_probs holds NaN or +inf; give log-weights")
         none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)
         if bool(none.any()):
             raise InfeasibleError(
@@ -169,12 +172,21 @@ def _as_table(
             )
         ids = as_ids(hypotheses, loss, ignore_index, is_batch=True)
         return ids, torch.full(log_probs.shape[:1], log_probs.shape[1])
+    if not isinstance(hypotheses, Sequence):
+        raise InvalidInputError(
+            f"hypotheses is a {type(hypotheses).__name__}; give a tensor (B, N, L) or B lists"
+        )
     if len(hypotheses) != len(log_probs):
         raise InvalidInputError(
             f"log_probs has {len(log_probs)} lists; hypotheses has {len(hypotheses)}"
         )
+    for i, own in enumerate(hypotheses):
+        if not isinstance(own, Sequence) or len(own) == 0:
+            raise InvalidInputError(
+                f"hypotheses[{i}] is {own!r}; give the hypotheses of that list, at least one"
+            )
     counts = [len(own) for own in hypotheses]
-    if max(counts) > log_probs.shape[1]:
+    if max(counts, default=0) > log_probs.shape[1]:
         raise InvalidInputError(
             f"a list has {max(counts)} hypotheses; log_probs has {log_probs.shape[1]} columns"
         )

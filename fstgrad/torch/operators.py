@@ -29,7 +29,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import NotSupportedError
+from fstgrad.torch import arguments
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
@@ -134,7 +135,7 @@ def _outputs(
     objective: str | Objective, scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     for tensor in scores:
-        check_floating(tensor)
+        arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
     key = objective if isinstance(objective, str) else _lend(objective)
@@ -153,13 +154,6 @@ def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tenso
 def widened(scores: torch.Tensor) -> torch.Tensor:
     """Return half-precision scores as `float32`, others as they are."""
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
-
-
-def check_floating(scores: torch.Tensor) -> None:
-    """InvalidInputError unless the tensor holds real floating-point numbers."""
-    if not isinstance(scores, torch.Tensor) or not scores.dtype.is_floating_point:
-        what = scores.dtype if isinstance(scores, torch.Tensor) else type(scores).__name__
-        raise InvalidInputError(f"scores are {what}; give a floating-point tensor")
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, Seed, generator, positive_integer
+from fstgrad.checks import IntArray, Seed, generator, instance, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.strings import StringDistribution
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     aside,
     to_numpy,
@@ -34,6 +35,8 @@ class Predictions:
     _all: Sequence[Any]  # with the methods mode, kbest and sample
 
     def __init__(self, items: int, device: torch.device) -> None:
+        if items == 0:
+            raise InvalidInputError("scores have no items; give a batch of at least one")
         self.items, self.device = items, device
 
     @aside
@@ -114,6 +117,14 @@ def _least_risk(
     return candidates[int(np.argmin(risks))]
 
 
+def _sizes(lengths: Lengths, items: int, most: int) -> list[int]:
+    """Return lengths as integers, all positions where none are given."""
+    if lengths is None:
+        return [most] * items
+    known = arguments.numbers("lengths", lengths, items)
+    return [int(size) for size in arguments.within("lengths", known, 1, most)]
+
+
 class Strings(Predictions):
     """Predictions from scores (B, L, n), (B, L, n+1, n), ...: see `softmax_margin`.
 
@@ -130,11 +141,11 @@ class Strings(Predictions):
     """
 
     def __init__(self, scores: torch.Tensor, lengths: Lengths = None) -> None:
-        if scores.ndim < 3:
+        if arguments.floating("scores", scores).ndim < 3:
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
         super().__init__(len(scores), scores.device)
         tables = to_numpy(scores)
-        sizes = [tables.shape[1]] * len(tables) if lengths is None else map(int, lengths)
+        sizes = _sizes(lengths, len(tables), tables.shape[1])
         self._all = [
             StringDistribution(own[:size]) for own, size in zip(tables, sizes, strict=True)
         ]
@@ -148,6 +159,7 @@ class Strings(Predictions):
         The expectation is the mean over `samples` strings that are drawn.
         """
         positive_integer("candidates", candidates)
+        instance("loss", loss, Loss, "a Loss")
         sources = generator(rng).spawn(self.items)
 
         def chosen(i: int) -> IntArray:
@@ -171,6 +183,9 @@ class LatticeStrings(Predictions):
             raise InvalidInputError(
                 f"there are {len(lattices)} lattices; scores has {len(scores)} items"
             )
+        for i, (own, lattice) in enumerate(zip(scores, lattices, strict=True)):
+            arguments.floating(f"scores[{i}]", own)
+            instance(f"lattices[{i}]", lattice, Lattice, "a Lattice")
         super().__init__(len(lattices), scores[0].device)
         self._all = [
             lattice.with_scores(to_numpy(own))
@@ -181,6 +196,7 @@ class LatticeStrings(Predictions):
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
         """Return the string of the least expected loss, exact, among the k best of each item."""
         positive_integer("candidates", candidates)
+        instance("loss", loss, Loss, "a Loss")
 
         def chosen(i: int) -> IntArray:
             best = [ids for ids, _ in self._ranked(i, candidates) if len(ids)]
@@ -212,11 +228,11 @@ class Trees(Predictions):
         lengths: Lengths = None,
         labeled: bool = False,
     ) -> None:
-        super().__init__(len(scores), scores.device)
+        super().__init__(len(arguments.floating("scores", scores)), scores.device)
         tables = to_numpy(scores).astype(np.float64)
         if tables.ndim != (4 if labeled else 3):
             raise InvalidInputError(f"scores has the shape {tables.shape}; give a batch")
-        sizes = [tables.shape[1] - 1] * len(tables) if lengths is None else map(int, lengths)
+        sizes = _sizes(lengths, len(tables), tables.shape[1] - 1)
         self._all = [
             SpanningTrees(own[: size + 1, : size + 1], single_root=single_root, labeled=labeled)
             for own, size in zip(tables, sizes, strict=True)
@@ -248,6 +264,9 @@ class RandomFields(Predictions):
     def __init__(
         self, node_scores: torch.Tensor, edge_scores: torch.Tensor, graph: PairwiseMRF
     ) -> None:
+        arguments.floating("node_scores", node_scores)
+        arguments.floating("edge_scores", edge_scores)
+        instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
         super().__init__(len(node_scores), node_scores.device)
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [

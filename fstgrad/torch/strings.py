@@ -9,9 +9,10 @@ import torch
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import IntArray, one_of
+from fstgrad.checks import IntArray, instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
+from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     Objective,
     aside,
@@ -84,9 +85,9 @@ def softmax_margin(
     >>> round(float(scores.grad[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    arguments = (scores, gold, lengths, ignore_index)
+    given = (scores, gold, lengths, ignore_index)
     return _evaluated(
-        "softmax margin", arguments, loss, reduction, Options(cap, band, method, sampling)
+        "softmax margin", given, loss, reduction, Options(cap, band, method, sampling)
     )
 
 
@@ -99,8 +100,8 @@ def crf_nll(
     ignore_index: int = IGNORE_INDEX,
 ) -> torch.Tensor:
     """Return -log p(gold) of the conditional random field: `softmax_margin` without a loss."""
-    arguments = (scores, gold, lengths, ignore_index)
-    return _evaluated("softmax margin", arguments, None, reduction, Options())
+    given = (scores, gold, lengths, ignore_index)
+    return _evaluated("softmax margin", given, None, reduction, Options())
 
 
 def risk(
@@ -121,10 +122,10 @@ def risk(
     Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
     once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
-    arguments = (scores, gold, lengths, ignore_index)
+    given = (scores, gold, lengths, ignore_index)
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
-    return _evaluated("risk", arguments, loss, reduction, Options(cap, band, method, sampling))
+    return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling))
 
 
 # scores, gold, lengths, ignore_index: a plain tuple, which torch.compile accepts silently
@@ -132,12 +133,15 @@ _Arguments = tuple[torch.Tensor, Gold, Lengths, int]
 
 
 def _evaluated(
-    kind: Kind, arguments: _Arguments, loss: LossLike, reduction: Reduction, options: Options
+    kind: Kind, given: _Arguments, loss: LossLike, reduction: Reduction, options: Options
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
     one_of("reduction", reduction, REDUCTIONS)
     one_of("method", options.method, METHODS)
-    scores, gold, lengths, ignore_index = arguments
+    scores, gold, lengths, ignore_index = given
+    arguments.floating("scores", scores)
+    arguments.losses(loss)
+    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
@@ -167,7 +171,9 @@ def _evaluated(
 def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
     """Return gold as ids (l,) or (B, L'), `IGNORED` where a position is left out."""
     if isinstance(gold, torch.Tensor):
-        gold = integers(gold)
+        gold = arguments.integers("gold", gold)
+        if not isinstance(ignore_index, int):
+            raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
         return torch.where(gold == ignore_index, IGNORED, torch.where(gold < 0, IGNORED - 1, gold))
     return _listed(gold, loss, is_batch=is_batch)
 
@@ -175,6 +181,10 @@ def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 @aside
 def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
     """Return sequences as padded ids."""
+    if not isinstance(gold, Sequence | np.ndarray):
+        raise InvalidInputError(
+            f"gold is a {type(gold).__name__}; give an integer tensor, a sequence, or sequences"
+        )
     rows = [
         _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]")
         for i, item in enumerate(gold if is_batch else [gold])
@@ -183,13 +193,6 @@ def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
     return torch.from_numpy(ids if is_batch else ids[0])
-
-
-def integers(gold: torch.Tensor) -> torch.Tensor:
-    """Return a tensor of integers; InvalidInputError for another one."""
-    if gold.dtype.is_floating_point or gold.dtype.is_complex or gold.dtype == torch.bool:
-        raise InvalidInputError(f"gold is {gold.dtype}; give integer ids")
-    return gold
 
 
 def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:
@@ -209,13 +212,9 @@ def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:
 
 def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) -> torch.Tensor:
     """Return lengths (B,) as a tensor, 1 to the width of the ids."""
-    known = torch.as_tensor(lengths)
+    known = arguments.numbers("lengths", lengths, len(ids))
     if torch.compiler.is_compiling():
         return known
-    if known.shape != ids.shape[:1]:
-        raise InvalidInputError(
-            f"lengths has the shape {tuple(known.shape)}; gold has {len(ids)} items"
-        )
     for i, length in enumerate(known.tolist()):
         if not 1 <= length <= ids.shape[1]:
             raise InvalidInputError(
@@ -230,8 +229,12 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
     A list of str is one sequence if its first item is a symbol of the alphabet.
     """
     if isinstance(gold, torch.Tensor | np.ndarray):
+        if gold.ndim not in (1, 2):
+            raise InvalidInputError(
+                f"gold has the shape {tuple(gold.shape)}; give (l,), or (B, L') for a batch"
+            )
         return gold.ndim == 2
-    if isinstance(gold, str) or len(gold) == 0:
+    if isinstance(gold, str) or not isinstance(gold, Sequence) or len(gold) == 0:
         return False
     if isinstance(gold[0], str):
         one = loss[0] if isinstance(loss, Sequence) else loss

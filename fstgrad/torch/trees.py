@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from fstgrad.errors import InvalidInputError
-from fstgrad.torch import matrix_tree
+from fstgrad.torch import arguments, matrix_tree
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.operators import widened
@@ -99,6 +99,7 @@ def spanning_tree_nll(
     9.0
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
+    arguments.integers("gold", gold)
     golds = gold if scores.ndim == table.batch.ndim else gold[None]
     used = gold_parts(table.batch.detach(), golds, *table.family, labeled)
     score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
@@ -120,8 +121,11 @@ def spanning_tree_partial_nll(
         unknown head (or label).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
+    if arguments.tensor("allowed", allowed).dtype != torch.bool:
+        arguments.integers("allowed", allowed)
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     mask = given if given.dtype == torch.bool else _within(given, table.batch.shape, labeled)
+    mask = arguments.shaped("allowed, as arcs,", mask, table.batch.shape)
     kept = _Table(
         table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
         projective,
@@ -208,7 +212,10 @@ def spanning_tree_risk(
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = costs.to(torch.float64).detach().expand(scores.shape).reshape(table.batch.shape)
+    wide = arguments.tensor("costs", costs).to(torch.float64).detach()
+    if not torch.compiler.is_compiling() and not bool(wide.isfinite().all()):
+        raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
+    wide = arguments.shaped("costs", wide, scores.shape).reshape(table.batch.shape)
     return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
 
 
@@ -227,7 +234,10 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = features.to(torch.float64).expand(*scores.shape, features.shape[-1])
+    wide = arguments.tensor("features", features).to(torch.float64)
+    wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
+    sums = (*table.batch.shape[:1], *features.shape[-1:])
+    arguments.shaped("target", arguments.tensor("target", target), sums)
     flat = wide.reshape(len(table.batch), -1, features.shape[-1])
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
     return table.values(0.5 * (expected - target.to(torch.float64)).square().sum(dim=-1))
@@ -247,7 +257,10 @@ class _Table:
         single_root: bool,
         projective: bool,
     ) -> None:
-        event = 3 if labeled else 2
+        arguments.floating("scores", scores)
+        for name, given in (("single_root", single_root), ("projective", projective)):
+            arguments.flag(name, given)
+        event = 3 if arguments.flag("labeled", labeled) else 2
         if scores.ndim not in (event, event + 1):
             axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
             raise InvalidInputError(
@@ -259,7 +272,7 @@ class _Table:
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
         else:
-            sizes = torch.as_tensor(lengths, dtype=torch.int64)
+            sizes = arguments.numbers("lengths", lengths, items).to(torch.int64)
         self.labeled = labeled
         self.family = (sizes, single_root, projective)
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
