@@ -4,13 +4,14 @@ Symbol number i has the id i, 0 <= i < n, in every array of fstgrad and the labe
 where the label 0 is epsilon.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, index_array, instance, items
 from fstgrad.errors import AlphabetError
 
 EPSILON = "<eps>"
@@ -66,7 +67,12 @@ class Alphabet:
     @classmethod
     def from_sequences(cls, sequences: Iterable[str | Sequence[str]]) -> "Alphabet":
         """Return the sorted alphabet of all symbols in `sequences`."""
-        return cls(sorted({symbol for sequence in sequences for symbol in sequence}))
+        found = [items("a sequence", sequence) for sequence in items("sequences", sequences)]
+        symbols = list(itertools.chain.from_iterable(found))
+        for symbol in symbols:
+            if not isinstance(symbol, str):
+                raise AlphabetError(f"sequences has {symbol!r}; a symbol is a str")
+        return cls(sorted(set(symbols)))
 
     @classmethod
     def named(cls, name: str) -> "Alphabet":
@@ -82,7 +88,7 @@ class Alphabet:
         >>> Alphabet.named("dna")
         Alphabet('ACGT')
         """
-        if name not in STANDARD:
+        if not isinstance(name, str) or name not in STANDARD:
             raise AlphabetError(f"no alphabet {name!r}; there are {', '.join(STANDARD)}")
         return cls(STANDARD[name])
 
@@ -98,7 +104,7 @@ class Alphabet:
         return iter(self.symbols)
 
     def __contains__(self, symbol: object) -> bool:
-        return symbol in self._ids
+        return isinstance(symbol, str) and symbol in self._ids
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Alphabet) and self.symbols == other.symbols
@@ -155,6 +161,7 @@ class Alphabet:
 
     def encode_characters(self, text: str) -> IntArray | None:
         """Return the ids of a long text of one-character symbols; None where one is unknown."""
+        instance("text", text, str, "a str")
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
         if codes.size and codes.max() >= len(self._id_of_code):
             return None
@@ -171,7 +178,7 @@ class Alphabet:
 
     def decode(self, ids: Sequence[int] | npt.NDArray[np.integer]) -> list[str]:
         """Return the symbols of `ids`."""
-        array = np.asarray(ids, dtype=np.int64)
+        array = index_array("ids", ids, 2**62, lower=-(2**62))
         return [self.symbols[i] for i in self._checked_ids(array, "ids")]
 
     def _checked_ids(self, ids: IntArray, name: str) -> IntArray:

@@ -8,7 +8,8 @@ Index
 - `index_array` : integers in a range.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
-- `instance`, `items` : objects of a class, sequences.
+- `instance`, `items`, `path_name` : objects of a class, sequences, names of files.
+- `freeze` : make arrays read-only.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
 - `RenamedAttribute`, `renamed_arguments`, `warn_renamed` : old public names, with a warning.
@@ -18,6 +19,7 @@ Shapes are written as tuples in which None stands for any length.
 
 import functools
 import importlib
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -75,7 +77,7 @@ def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
     """Return `values` as a float64 array, whatever it holds."""
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except Exception as error:  # whatever __array__ of a stranger raises
         raise InvalidInputError(f"{name} is not an array of numbers: {error}") from error
     _check_shape(name, array, shape)
     return array
@@ -103,7 +105,7 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return `values` as an array of integers of any type and shape."""
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         raise InvalidInputError(f"{name} is not an array of integers: {error}") from error
     if array.dtype.kind not in "iu" and not (array.size == 0 and array.dtype.kind == "f"):
         raise InvalidInputError(f"{name} has dtype {array.dtype}; give integers")
@@ -154,7 +156,7 @@ def positive_number(name: str, value: float, *, allow_zero: bool = False) -> flo
     """Return `value` as a finite float above zero (or not below it)."""
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
     if array.ndim or array.dtype.kind not in "biuf":  # no fraction, no text, no integer of 80 bits
         raise InvalidInputError(f"{name} is {value!r}; give a number")
@@ -205,6 +207,39 @@ def items(name: str, values: Any) -> list[Any]:
         return list(values)
     except TypeError as error:
         raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
+
+
+def path_name(path: Any, name: str = "path") -> str:
+    """Return the name of a file as text.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no path, or has what no name of a file has.
+    """
+    try:
+        text = os.fsdecode(path)
+        is_name = b"\0" not in os.fsencode(text)
+    except TypeError as error:
+        raise InvalidInputError(f"{name} is a {type(path).__name__}; give a path") from error
+    except UnicodeError:
+        is_name = False
+    if not is_name:
+        raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
+    return text
+
+
+def freeze(**arrays: Any) -> None:
+    """Make arrays read-only.
+
+    Raises
+    ------
+    InvalidInputError
+        One is no array.
+    """
+    for name, array in arrays.items():
+        instance(name, array, np.ndarray, "an array")
+        array.flags.writeable = False
 
 
 def generator(rng: Seed) -> np.random.Generator:

@@ -155,9 +155,16 @@ def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
 
 def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:
     """Return the sum over the last `event_ndim` axes of weights * values, where 0 * inf = 0."""
-    left, right = np.broadcast_arrays(
-        np.asarray(weights, dtype=np.float64), np.asarray(values, dtype=np.float64)
-    )
+    pair = [float_array("weights", weights), float_array("values", values)]
+    shapes = " and ".join(str(array.shape) for array in pair)
+    try:
+        left, right = np.broadcast_arrays(*pair)
+    except ValueError as error:
+        raise InvalidInputError(f"weights and values have shapes {shapes}") from error
+    if left.ndim < event_ndim:
+        raise InvalidInputError(
+            f"weights and values have shapes {shapes}; give {event_ndim} axes, as scores have"
+        )
     product = np.multiply(left, right, out=np.zeros(left.shape), where=(left != 0) & (right != 0))
     total = product.sum(axis=tuple(range(-event_ndim, 0)))
     return float(total) if total.ndim == 0 else total

@@ -12,7 +12,15 @@ from fstgrad import plot
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.layout import DEAD as DEAD
 from fstgrad.automata.layout import Layout
-from fstgrad.checks import FloatArray, IntArray, RenamedAttribute, index_array
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    RenamedAttribute,
+    freeze,
+    index_array,
+    instance,
+    positive_integer,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, from_arrays
 
@@ -107,8 +115,10 @@ class LossAutomaton:
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
-        for array in (self.class_of, self.final, *self._level_arrays()):
-            array.flags.writeable = False
+        freeze(class_of=self.class_of, final=self.final)
+        for level in self.levels:
+            instance("a level", level, Level, "a Level")
+            freeze(nextstate=level.nextstate, cost=level.cost)
 
     @cached_property
     def flat(self) -> FlatLevels:
@@ -145,6 +155,9 @@ class LossAutomaton:
 
         The inverse of `to_arrays`: a string of cost c has the loss -c.  Every symbol is a class.
         """
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
+        positive_integer("length", length)
         n, depth = len(alphabet), np.full(fst.num_states, -1)
         depth[fst.start] = 0
         for t in range(length):

@@ -17,7 +17,8 @@ from fstgrad.automata.determinize import TropicalFrontier, determinize
 from fstgrad.automata.machine import TargetMachine, concatenate
 from fstgrad.automata.minimize import minimize
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import FloatArray, IntArray, index_array
+from fstgrad.checks import FloatArray, IntArray, index_array, positive_integer
+from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 
 
@@ -66,6 +67,8 @@ class TargetLoss:
 
     def in_nats(self, value: npt.NDArray[Any]) -> FloatArray:
         """Return the losses in nats of values of the machine."""
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "if":
+            raise InvalidInputError(f"value is {value!r}; give an array of values of the machine")
         return self.finished(value, self.machine)
 
     def bounds(self, length: int) -> tuple[float, float]:
@@ -73,6 +76,7 @@ class TargetLoss:
 
         Infinite where no bound is known.  O(l x arcs of M).
         """
+        positive_integer("length", length)
         if self.machine.semiring is not TROPICAL:
             return -np.inf, float(self.in_nats(np.zeros(1))[0])
         frontier = TropicalFrontier(self.machine, length)
@@ -99,6 +103,8 @@ class TargetLoss:
         self, length: int, *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
         """Return B of a tropical loss as `Loss.compile` does, from the machine that is here."""
+        positive_integer("length", length)
+        positive_integer("max_states", max_states)
         machine = self.machine
         if band is not None:
             return compile_band(self.alphabet, machine, length, band, max_states)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, RenamedAttribute
+from fstgrad.checks import FloatArray, RenamedAttribute, one_of, path_name
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import Pairs, PairTransducer
@@ -90,7 +90,8 @@ class LearnedCosts:
         InvalidInputError
             The path ends in none of these.
         """
-        text = os.fspath(path)
+        text = path_name(path)
+        one_of("semiring", semiring, ("tropical", "probability"))
         fst = with_arc_type(self.transducer, "standard" if semiring == "tropical" else "log64")
         if text.endswith(".tsv"):
             write_costs(text, self.ties, self.rows)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fstgrad import checks
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, items, positive_number
+from fstgrad.checks import FloatArray, IntArray, instance, items, positive_number
 from fstgrad.costs import kernels
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ArcCosts, negative_cycle
@@ -136,6 +137,8 @@ class PairTransducer:
         FstError
             There is no path at all.
         """
+        instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         trimmed = to_arrays(connect(from_arrays(fst)))
         if trimmed.start < 0:
             raise FstError("the transducer has no path; it accepts no pair of strings")
@@ -175,7 +178,7 @@ class PairTransducer:
         MemoryLimitError
             The tables of the longest pair would pass 4 GiB.
         """
-        self._check_room(pairs, tables=1)
+        weight = self._checked(pairs, weight, tables=1)
         silent = self._silent(self._arcs, weight)
         result: FloatArray = kernels.alignments.log_sums(
             pairs.labels, self._arcs, silent, weight, self.start
@@ -189,7 +192,7 @@ class PairTransducer:
 
         `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
         """
-        self._check_room(pairs, tables=2)
+        weight = self._checked(pairs, weight, tables=2)
         result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
             pairs.labels,
             self._arcs,
@@ -214,7 +217,7 @@ class PairTransducer:
         MemoryLimitError
             As in `log_sums`.
         """
-        self._check_room(pairs, tables=2)
+        weight = self._checked(pairs, weight, tables=2)
         value, counts = kernels.alignments.best_counts(
             pairs.labels, self._arcs, weight, self.start, pairs.mass if mass is None else mass
         )
@@ -229,6 +232,7 @@ class PairTransducer:
 
         Raises as `best_counts`.
         """
+        weight = self._checked(Pairs.encode(self.alphabet, [(x, y)]), weight, tables=0)
         arcs = ArcCosts.of(self._fst(-weight, slice(None)), len(self.alphabet))
         ids = self.alphabet.encode(x, name="x"), self.alphabet.encode(y, name="y")
         cost, path = arcs.best_path(*ids)
@@ -241,7 +245,7 @@ class PairTransducer:
     def best_sums(self, x: SequenceLike, y: SequenceLike, weight: FloatArray) -> FloatArray:
         """Return the largest weight (|x| + 1, |y| + 1, S) of a path from the start to each node."""
         pair = Pairs.encode(self.alphabet, [(x, y)])
-        self._check_room(pair, tables=2)
+        weight = self._checked(pair, weight, tables=2)
         table, value = kernels.alignments.best_sums(pair.labels, self._arcs, weight, self.start)
         if np.isnan(value):
             raise negative_cycle()
@@ -249,6 +253,7 @@ class PairTransducer:
 
     def to_fst(self, cost: FloatArray) -> FstArrays:
         """Return the transducer with other costs (A + S,) of its events; +inf drops an arc."""
+        cost = checks.cost_array("cost", cost, (len(self.cost),))
         return self._fst(cost, np.flatnonzero(np.isfinite(cost[: self.num_arcs])))
 
     def _fst(self, cost: FloatArray, kept: IntArray | slice) -> FstArrays:
@@ -272,7 +277,12 @@ class PairTransducer:
             found.setdefault(key, []).append(arc)
         return found
 
-    def _check_room(self, pairs: Pairs, tables: int) -> None:
+    def _checked(self, pairs: Pairs, weight: FloatArray, tables: int) -> FloatArray:
+        """Return the weights (A + S,), looked through; raise where the tables are too large."""
+        instance("pairs", pairs, Pairs, "Pairs, as Pairs.encode makes them")
+        array = checks.float_array("weight", weight, (len(self.cost),))
+        if not (array < np.inf).all():  # NaN neither
+            raise InvalidInputError("weight has NaN or inf; give log-weights, -inf forbids")
         x, y = (int(np.diff(first).max()) + 1 for first in (pairs.x_first, pairs.y_first))
         nbytes = 8 * tables * x * y * self.num_states
         if nbytes > _MAX_BYTES:
@@ -280,6 +290,7 @@ class PairTransducer:
                 f"aligning {x - 1:,} with {y - 1:,} symbols through {self.num_states:,} states "
                 f"needs {nbytes:,} bytes, more than {_MAX_BYTES:,}; give shorter strings"
             )
+        return array
 
     @cached_property
     def _arcs(self) -> Any:

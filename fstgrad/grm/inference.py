@@ -51,7 +51,7 @@ class InferenceMixin:
             The other values; x[s] is not used.
         """
         parameters = self._fitted()
-        node = int(checks.index_array("s", [s], parameters.features)[0])
+        node = int(checks.index_array("s", s, parameters.features, ()))
         return conditionals.node_conditional(parameters, node, x)
 
     def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
@@ -244,6 +244,8 @@ class InferenceMixin:
         their own (0) and is listed in the edge attribute `sets` as (names, value).
         """
         networkx = checks.extra("networkx", "grm", "to_networkx")
+        if top is not None:
+            checks.positive_integer("top", top)
         parameters = self._fitted()
         graph = networkx.Graph()
         graph.add_nodes_from(self.names_)
@@ -263,6 +265,8 @@ class InferenceMixin:
         """Draw the graph of the strongest sets, as `fstgrad.plot.word_graph`; return the axes."""
         checks.extra("networkx", "grm", "plot")
         pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
+        if ax is not None:
+            checks.instance("ax", ax, pyplot.Axes, "the axes of a figure of matplotlib")
         graph = self.to_networkx(top)
         axes = pyplot.subplots()[1] if ax is None else ax
         add_word_graph(axes, graph.edge_subgraph(graph.edges))

@@ -27,6 +27,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.checks import path_name
 from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
 
 Path = str | os.PathLike[str]
@@ -88,7 +89,7 @@ def read_arrays(path: Path, schema: Mapping[str, Field], *, what: str) -> dict[s
         lengths: dict[str, int] = {}
         return {name: _checked(name, arrays, schema[name], lengths) for name in schema}
     except InvalidInputError as error:
-        raise InvalidInputError(f"{os.fspath(path)} is not {what}: {error}") from error
+        raise InvalidInputError(f"{path_name(path)} is not {what}: {error}") from error
 
 
 def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
@@ -101,7 +102,7 @@ def load_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, A
     InvalidInputError, MemoryLimitError, OSError
         As `read_arrays`.
     """
-    with pathlib.Path(path).open("rb") as file:
+    with pathlib.Path(path_name(path)).open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = {
@@ -126,7 +127,7 @@ def load_array(path: Path) -> Array:
     InvalidInputError, MemoryLimitError, OSError
         As `read_arrays`.
     """
-    with pathlib.Path(path).open("rb") as file:
+    with pathlib.Path(path_name(path)).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         _check_total(size)
         return _parsed(file, size, os.path.basename(path))

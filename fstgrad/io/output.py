@@ -23,6 +23,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.checks import path_name
 from fstgrad.errors import InvalidInputError
 
 Path = str | os.PathLike[str]
@@ -42,7 +43,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         The file cannot be written; what was there before still is.
     """
     check_writable(path)
-    target = pathlib.Path(path)
+    target = pathlib.Path(path_name(path))
     partial = target.with_name(f".fstgrad-{secrets.token_hex(12)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix, Windows
@@ -69,7 +70,7 @@ def check_writable(path: Path, name: str = "output") -> None:
     InvalidInputError
         The folder is not there or not writable, or `path` is no regular file.
     """
-    target = pathlib.Path(path)
+    target = pathlib.Path(path_name(path, name))
     folder = target.parent
     try:
         if not target.name or target.is_dir():

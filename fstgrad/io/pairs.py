@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, STANDARD, Alphabet
-from fstgrad.checks import FloatArray, cost_array
+from fstgrad.checks import FloatArray, cost_array, path_name
 from fstgrad.errors import (
     AlphabetError,
     FstgradError,
@@ -144,7 +144,7 @@ def read_bytes(path: Path) -> bytes:
         The file cannot be read.
     """
     limit = memory_limit()
-    with pathlib.Path(path).open("rb") as file:
+    with pathlib.Path(path_name(path)).open("rb") as file:
         data = file.read(limit + 1) if os.fstat(file.fileno()).st_size <= limit else None
     if data is None or len(data) > limit:
         raise MemoryLimitError(f"{os.fspath(path)} is larger than half of the memory")
@@ -236,16 +236,11 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
 @contextmanager
 def _binary(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or take standard input and leave it open."""
-    if str(path) == "-":
+    if isinstance(path, str | os.PathLike) and str(path) == "-":
         with _plain(sys.stdin.buffer, "<stdin>") as lines:
             yield lines
     else:
-        try:
-            is_path = b"\0" not in os.fsencode(path)
-        except UnicodeEncodeError:
-            is_path = False
-        if not is_path:
-            raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
+        path = path_name(path)
         if len(pathlib.Path(path).name) > LONGEST_NAME:
             raise InvalidInputError(
                 f"{str(path)[:40]!r}... has {len(str(path))} characters, too many for a file"

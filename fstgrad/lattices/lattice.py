@@ -78,8 +78,8 @@ class Lattice(ArrayDistribution):
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
-        for array in (self.label, self.scores, self.origin, self.ends):
-            array.flags.writeable = False
+        checks.instance("graph", self.graph, Graph, "a Graph, as Lattice.from_arcs makes it")
+        checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
 
     @classmethod
     @renamed_arguments(target="nextstate")
@@ -227,10 +227,10 @@ class Lattice(ArrayDistribution):
         >>> lattice.scatter(np.array([5.0, 3.0]))
         array([3., 5.])
         """
-        given, arcs = len(scores), self.origin[~self.ends]
-        if np.ndim(scores) != 1 or (given <= arcs.max() and not self._is_nbest(given)):
+        shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
+        if len(shape) != 1 or ((given := shape[0]) <= arcs.max() and not self._is_nbest(given)):
             raise InvalidInputError(
-                f"scores has the shape {tuple(scores.shape)}; give one score for each arc that the "
+                f"scores has the shape {shape}; give one score for each arc that the "
                 f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
             )
         places = np.flatnonzero(~self.ends & (self.origin < given))

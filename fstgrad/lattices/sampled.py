@@ -9,7 +9,7 @@ import numpy as np
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.band import Band
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
+from fstgrad.checks import FloatArray, IntArray, Seed, generator, instance, positive_integer
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -86,6 +86,7 @@ class _Draws:
 
     def _losses(self, loss: TargetLoss | SumTargetLoss) -> FloatArray:
         """Return the loss of each path's string; those of one length are evaluated together."""
+        instance("loss", loss, TargetLoss | SumTargetLoss, "a Loss, or one against a target")
         labels = np.where(self.steps >= 0, self._lattice.label[self.steps], EPSILON)
         reads = labels != EPSILON
         lengths = reads.sum(axis=1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from fstgrad import plot
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_number
 from fstgrad.summary import short_repr
 
 Kind = Literal["match", "substitute", "delete", "insert", "transpose", "skip"]
@@ -115,6 +115,7 @@ class Alignment:
 
     def scaled(self, factor: float) -> "Alignment":
         """Return the alignment with its costs multiplied."""
+        positive_number("factor", factor, allow_zero=True)
         operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
         return replace(self, loss=factor * self.loss, operations=operations)
 

@@ -25,6 +25,7 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     instance,
+    items,
     one_of,
     positive_integer,
     positive_number,
@@ -319,18 +320,18 @@ class SumLoss(Loss):
     """
 
     def __init__(self, losses: Sequence[Loss]) -> None:
-        parts = [part.losses if isinstance(part, SumLoss) else (part,) for part in losses]
-        for part in (loss for found in parts for loss in found):
+        given = items("losses", losses) or [None]
+        for part in given:
             instance("a part of a sum", part, Loss, "a Loss")
+        parts = [part.losses if isinstance(part, SumLoss) else (part,) for part in given]
         self.losses: tuple[Loss, ...] = tuple(loss for part in parts for loss in part)
         self.alphabet = self.losses[0].alphabet
-        tropical = all(loss.semiring == "tropical" for loss in self.losses)
-        self.semiring = "tropical" if tropical else "mixed"
+        kinds = {loss.semiring for loss in self.losses}
+        self.semiring = "tropical" if kinds == {"tropical"} else "mixed"
         for loss in self.losses:
             if loss.alphabet != self.alphabet:
                 raise AlphabetError(
-                    f"a loss of the sum has {loss.alphabet!r}, the first one {self.alphabet!r}; "
-                    "build both with the same alphabet"
+                    f"a loss has {loss.alphabet!r}, the first one {self.alphabet!r}; take one"
                 )
 
     @property

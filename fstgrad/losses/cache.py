@@ -18,7 +18,7 @@ from fstgrad.automata.automaton import Level, LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import positive_integer, renamed_arguments
+from fstgrad.checks import instance, positive_integer, renamed_arguments
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -124,6 +124,7 @@ class AutomatonCache:
 
         With `bounded` the automaton from above of a capped loss is made and kept with it.
         """
+        instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")
         length = len(ids) if length is None else length
 
@@ -147,6 +148,7 @@ class AutomatonCache:
 
     def target_loss(self, loss: Loss, target: SequenceLike) -> TargetLoss | SumTargetLoss:
         """Return `loss.against(target)`; these are kept in memory only."""
+        instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")
 
         def made() -> TargetLoss | SumTargetLoss:

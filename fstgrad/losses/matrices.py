@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, items, real_array
+from fstgrad.checks import FloatArray, instance, items, path_name, real_array
 from fstgrad.errors import AlphabetError, InvalidInputError
 from fstgrad.io import read_lines
 from fstgrad.summary import short_repr
@@ -94,6 +94,7 @@ class SubstitutionMatrix:
         AlphabetError
             The matrix lacks a symbol of the alphabet.
         """
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         missing = [s for s in alphabet if s not in self.rows or s not in self.columns]
         if missing:
             raise AlphabetError(
@@ -108,7 +109,7 @@ class SubstitutionMatrix:
 
 def shipped_matrix(path: str | os.PathLike[str]) -> pathlib.Path | None:
     """Return the file of a matrix that comes with fstgrad; None where a name means another."""
-    name = os.fspath(path)
+    name = path_name(path)
     plain = name.upper().replace(".", "")
     if plain not in MATRICES or os.path.exists(name):
         return None

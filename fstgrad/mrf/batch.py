@@ -6,7 +6,15 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, Seed, generator, log_weights
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    Seed,
+    float_array,
+    generator,
+    instance,
+    log_weights,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.losses import item_options
 from fstgrad.mrf.model import PairwiseMRF
@@ -44,10 +52,11 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     def __init__(
         self, model: PairwiseMRF, node_scores: npt.ArrayLike, edge_scores: npt.ArrayLike
     ) -> None:
+        instance("model", model, PairwiseMRF, "a PairwiseMRF")
         node = log_weights(
             "node_scores", node_scores, (None, model.num_nodes, model.num_labels)
         )  # fmt: skip
-        edge = np.asarray(edge_scores, dtype=np.float64)
+        edge = float_array("edge_scores", edge_scores)
         if edge.ndim == 4 and len(edge) != len(node):
             raise InvalidInputError(
                 f"edge_scores has shape {edge.shape} and node_scores {node.shape}; "

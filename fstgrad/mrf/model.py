@@ -171,6 +171,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def inner(self, weights: Table, values: Table) -> float:
         """Return <weights, values> with 0 * inf = 0."""
+        for name, table in (("weights", weights), ("values", values)):
+            instance(name, table, Table, "a Table, as marginals() returns it")
         return float(
             masked_inner(weights.node, values.node, 2)
             + self._edge_inner(weights.edge, values.edge)

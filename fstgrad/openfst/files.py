@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 
+from fstgrad.checks import path_name
 from fstgrad.errors import FstError
 from fstgrad.io import read_bytes, read_lines, write_bytes
 from fstgrad.openfst.arrays import FstArrays, Symbols
@@ -35,7 +36,7 @@ def read_file(path: str | os.PathLike[str], symbols: str | os.PathLike[str] | No
     OSError
         The file cannot be read.
     """
-    name = os.fspath(path)
+    name = path_name(path)
     archive, _, key = name.partition(".far:")
     if key:
         return _archived(archive + ".far", key)
@@ -55,7 +56,7 @@ def read_collection(path: str | os.PathLike[str]) -> dict[str, Fst]:
     FstError
         The file is no archive, or there is no FST.
     """
-    folder = pathlib.Path(path)
+    folder = pathlib.Path(path_name(path))
     if folder.is_dir():
         files = sorted((*folder.glob("*.txt"), *folder.glob("*.fst")))
         found = {file.stem: read_file(file) for file in files}

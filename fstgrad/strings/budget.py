@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, positive_number
-from fstgrad.errors import InfeasibleError, NotSupportedError, StateLimitError
+from fstgrad.checks import FloatArray, positive_integer, positive_number
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError, StateLimitError
 
 _STATE = 2e-6  # seconds for a state to be determinized and walked
 _CELL = 2e-9  # for a state and an entry of the scores in both passes
@@ -43,6 +43,7 @@ class Budget(NamedTuple):
 
     def states(self, scores: FloatArray) -> int:
         """Return how many states an automaton may have."""
+        _check_table(scores)
         n, contexts = scores.shape[-1], scores[0].size // scores.shape[-1]
         by_time = 0.5 * self.seconds / (_STATE + _CELL * n * contexts)
         by_memory = 0.5 * self.memory / (_STATE_BYTES * (contexts + n))
@@ -51,10 +52,18 @@ class Budget(NamedTuple):
     def most_samples(self, scores: FloatArray, step_states: int) -> int:
         """Return how many strings may be drawn and evaluated."""
         self.checked()
+        _check_table(scores)
+        positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
         by_time = 0.5 * self.seconds / (_STEP * length * (step_states + 20 * n))
         by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)
         return max(_LEAST_SAMPLES, int(min(by_time, by_memory)))
+
+
+def _check_table(scores: FloatArray) -> None:
+    shape = getattr(scores, "shape", ())
+    if len(shape) < 2 or 0 in shape:
+        raise InvalidInputError(f"scores has shape {shape}; give (l, n), (l, n+1, n) and so on")
 
 
 def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAutomaton | None:

@@ -277,7 +277,7 @@ class Choice:
         return self.plain_speed if proposal.is_plain else 1
 
     def _automaton(self, *, band: Band | None = None, cap: float | None = None) -> LossAutomaton:
-        if self.compiled is None:
+        if not callable(self.compiled):
             raise NotSupportedError(
                 "a band or a cap needs the loss itself, not a sum that was compiled against a "
                 "target; give the loss"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, positive_integer
+from fstgrad.checks import FloatArray, instance, positive_integer
 from fstgrad.errors import FstgradError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
 from fstgrad.summary import short_repr
@@ -78,7 +78,9 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Check the numbers and make the cache of a single process."""
+        instance("objective", self.objective, PairObjective, "a PairObjective")
         positive_integer("jobs", self.jobs)
+        positive_integer("cache_bytes", self.cache_bytes, minimum=0)
         if self.jobs == 1 and self.objective.cache is None:
             cache = AutomatonCache(self.cache_bytes, self.cache_directory)
             self.objective = replace(self.objective, cache=cache)

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, items, one_of, positive_integer
+from fstgrad.checks import FloatArray, instance, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Path
 from fstgrad.losses import MAX_STATES, Loss
@@ -239,6 +239,7 @@ class SequenceModel(Estimator):
         latent: LatentOutputs | None = None,
     ) -> None:
         """Make the loss and the features, from their names and pairs or from the data."""
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()
@@ -275,6 +276,7 @@ class SequenceModel(Estimator):
 
     def start_from(self, other: "SequenceModel") -> None:
         """Take the weights, the features and the alphabet of a trained model, for `warm_start`."""
+        storage.check_trained(other)
         for name in ("coef_", "features_", "alphabet_", "latent_"):
             setattr(self, name, getattr(other, name))
 
@@ -363,8 +365,6 @@ class SequenceModel(Estimator):
 
     def save(self, path: Path) -> None:
         """Write the trained model to an npz file: arrays and one JSON text."""
-        if not hasattr(self, "coef_"):
-            raise InvalidInputError("the model is not trained; call fit first")
         storage.save(self, path)
 
     @classmethod

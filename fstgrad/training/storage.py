@@ -55,8 +55,15 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
+def check_trained(model: Any) -> None:
+    """Raise unless `model` is a `SequenceModel` that has been fitted."""
+    if not hasattr(model, "coef_") or not hasattr(model, "features_"):
+        raise InvalidInputError("the model is not trained; call fit first")
+
+
 def save(model: Any, path: Path) -> None:
     """Write a fitted `SequenceModel`; what JSON cannot hold is saved as null."""
+    check_trained(model)
     settings = {k: v for k, v in model.get_params().items() if k not in _LEFT_OUT}
     own = [name for name, value in settings.items() if not _is_plain(value)]
     vocabulary, pairs = model.features_.vocabulary, model.features_.pairs

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, IntArray, positive_integer
+from fstgrad.checks import FloatArray, IntArray, instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
@@ -95,6 +95,11 @@ class TemplateFeatures(Features):
         pairs: Pairs | None = None,
         copies: Mapping[str, int] | None = None,
     ) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        if not callable(template):
+            raise InvalidInputError(f"template is {template!r}; give a Window or a function")
+        if pairs is not None:
+            instance("pairs", pairs, Pairs, "Pairs of names and symbols")
         self.alphabet = alphabet
         self.order = positive_integer("order", order)
         self.template = template

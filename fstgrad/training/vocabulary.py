@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, instance
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.templates import Tagged, Template, Window, symbols_of
@@ -38,6 +38,8 @@ class Names:
     """
 
     def __init__(self, template: Template, names: Sequence[str]) -> None:
+        for name in names:
+            instance("a name", name, str, "a str")
         self.template = template
         self.names = tuple(names)
         self._number = {name: i for i, name in enumerate(self.names)}

@@ -90,12 +90,18 @@ def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], 
 
 def _is_per_item(arcs: Any) -> bool:
     """Whether these are lists of arcs: three levels deep where there is an arc at all."""
-    return any(np.ndim(arc) > 0 for own in arcs for arc in own)
+    try:
+        return any(np.ndim(arc) > 0 for own in arcs for arc in own)
+    except (TypeError, ValueError):  # no lists, or ragged ones: what is wrong is said below
+        return False
 
 
 def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
-    array = np.asarray(arcs)
-    if array.size == 0:
+    try:
+        array = np.asarray(arcs)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is {arcs!r}; give pairs (head, dependent)") from error
+    if array.size == 0 and array.ndim:
         return []
     n = table.scores.shape[len(table.batch_shape)] - 1
     width = 3 if table.labeled and array.shape[-1:] == (3,) else 2
