@@ -105,6 +105,7 @@ def _trim(
         nextstate = arcs[a * _ARC + 1]
         order[first[nextstate + 1]] = a
         first[nextstate + 1] += 1
+    # a state is pushed once, when it gets its number
     stack, depth = np.empty(count, np.int64), 0
     for s in range(count):
         if left_final[pool[s * _STATE + HEAD]] and right_final[pool[s * _STATE + HEAD + 1]]:
@@ -119,6 +120,7 @@ def _trim(
                 number[source], stack[depth] = 0, source
                 depth += 1
     has_path = number[0] == 0
+    # kept <= count and rows <= num_arcs: a part of the states and of the arcs
     states, kept = np.empty((count, 2), np.int64), 0
     for s in range(count):
         if has_path and number[s] == 0:

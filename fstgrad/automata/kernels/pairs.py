@@ -262,6 +262,7 @@ def best_path(y: IntArray, z: IntArray, arcs: PairArcs, n: int) -> tuple[float, 
     states = len(arcs.final)
     back = np.full((len(y) + 1, len(z) + 1, states), -1, np.int64)
     cost, state = _filled(y, z, arcs, n, back)
+    # a step moves on in y or z, or is one of at most `states` silent ones at a cell
     path = np.empty(len(y) + len(z) + states * (len(y) + len(z) + 1), np.int64)
     i, j, size = len(y), len(z), 0
     while state >= 0:

@@ -51,6 +51,7 @@ def quotient(
     order, ends, block = _entered(paths, start, arcs, final)
     sums, touched = np.zeros(size), np.empty(size, np.int64)
     pool, row = np.empty(1024, np.int64), np.empty(3 * len(nextstate) + 1, np.int64)
+    # leaders <= size: each state is looked at once; `row` grows by 3 numbers for an arc at most
     leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:
@@ -138,6 +139,7 @@ def _written(
     final, reals = np.empty(blocks), pool.view(np.float64)
     for s in order:
         final[block[s]] = ends[s]
+    # an arc takes three of the `used` numbers of the pool
     arcs, count, at = np.empty((used // 3, 3), np.int64), 0, 0
     weight = np.empty(len(arcs))
     while at < used:

@@ -214,6 +214,7 @@ def gather(
     new_values: FloatArray,
 ) -> None:
     """Copy the CSC columns `columns` behind one another, in the order given."""
+    # new_rows and new_values have the sum of the lengths of the columns
     to = 0
     for c in range(columns.shape[0]):
         for at in range(indptr[columns[c]], indptr[columns[c] + 1]):

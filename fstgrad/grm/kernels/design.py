@@ -22,6 +22,7 @@ def subset_products(
     The key of i_1 < ... < i_m is the combinatorial number sum_j C(i_j, j), a rank without gaps;
     binomial[i, j] = C(i, j).  Cost O(sum_rows C(nnz_row, size)).
     """
+    # entry < sum over rows of C(count, size), the length of keys, rows and values
     position = np.empty(size, dtype=np.int64)
     entry = 0
     for row in range(indptr.shape[0] - 1):

@@ -64,6 +64,7 @@ def walks(
 
     Arcs are sorted by source; the shares of the arcs that leave a state sum to one.
     """
+    # a path has at most as many arcs as the longest, the width of `steps` and of `uniform`
     end = len(first) - 2
     for k in range(len(steps)):
         state = 0

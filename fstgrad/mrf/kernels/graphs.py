@@ -17,6 +17,7 @@ def breadth_first(
     Returns the number of nodes.  `member` is left as it was.
     """
     start, leaving, source = shape.start, shape.leaving, shape.source
+    # a node enters `order` once: member becomes 2 with it
     count = 0
     for root in range(len(member)):
         if member[root] != 1:

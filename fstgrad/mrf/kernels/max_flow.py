@@ -159,6 +159,7 @@ def augment(
     least = min(least, -terminal[j])
     if least == np.inf:
         return least, 0
+    # the two paths share no node, so that count <= number of nodes
     count = 0
     residual[bridge] -= least
     residual[net.mate[bridge]] += least

@@ -23,6 +23,7 @@ def ones(word: int) -> int:
 @kernel
 def members(near: Bits, out: IntArray) -> int:
     """Write the numbers of the bits that are set; return how many there are."""
+    # `out` has a place for every bit: 64 for each word
     count = 0
     for word in range(len(near)):
         bits = near[word]

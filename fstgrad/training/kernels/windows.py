@@ -36,6 +36,7 @@ def window_keys(
         positions += lengths[i]
         own = (2 * width + 1) * span + 1 + KINDS * (first_side[i + 1] - first_side[i])
         most += lengths[i] * own
+    # a position has a bias, `span` keys from each of 2 width + 1 starts, KINDS for a side symbol
     starts, keys = np.zeros(positions + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
     tail = 1
     for _ in range(span):

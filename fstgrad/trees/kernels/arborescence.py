@@ -46,6 +46,7 @@ def search(
     position = np.full(2 * n + 1, -1)
     done = np.zeros(2 * n + 1, dtype=np.bool_)
     done[0] = True
+    # a contraction joins two components or more: fewer than n of them, count <= 2 n + 1
     path = np.empty(2 * n + 1, dtype=np.int64)
     count = n + 1
     for start in range(1, n + 1):

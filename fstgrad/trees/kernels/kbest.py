@@ -177,6 +177,7 @@ def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
     scores : (n+1, n+1, y).
     """
     k, n = trees.shape[:2]
+    # a set is split k - 1 times at most, into two each time; one tree is found for each split
     most = 2 * k + 1
     sets = Sets(
         np.zeros(most, dtype=np.int64),

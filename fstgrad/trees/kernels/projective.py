@@ -23,6 +23,7 @@ RIGHT, LEFT, OPEN_RIGHT, OPEN_LEFT = 0, 1, 2, 3
 @kernel
 def gather(cells: FloatArray, kind: int, i: int, j: int, terms: FloatArray) -> int:
     """Write the terms of a cell's sum, without the arc of an open span; return their number."""
+    # at most j - i <= n terms
     count = 0
     if kind == RIGHT:
         for k in range(i + 1, j + 1):

@@ -31,6 +31,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
             longer = np.empty(2 * len(later) + n, dtype=np.int64)
             longer[:size] = later[:size]
             later = longer
+        # each i is marked once for k: n places suffice
         mark[k] = k
         for at in range(starts[k], starts[k + 1]):
             i = neighbours[at]
