@@ -156,6 +156,51 @@ def test_findings_of_one_cause_look_alike():
         lambda: budgeted(fg.Budget(1.0, "x", 0.1)),
         lambda: fg.fit_costs(EDIT, [("a", "b")], tie=len),
         lambda: budgeted(fg.Budget(1.0, 1e9, len)),
+        lambda: AB.decode(None),
+        lambda: AB.decode([0.5]),
+        lambda: fg.Alphabet.named(np.zeros(2)),
+        lambda: fg.Alphabet.from_sequences([1, 2]),
+        lambda: fg.Alphabet.from_sequences([[0, 1]]),
+        lambda: AB.encode_characters(1.0),
+        lambda: fg.TransducerLoss.from_file(np.zeros(2), AB),
+        lambda: fg.SubstitutionMatrix.read(np.zeros(2)),
+        lambda: fg.SubstitutionMatrix(("a",), ("a",), np.eye(1)).over(int),
+        lambda: fg.SequenceModel.load(int),
+        lambda: fg.SequenceModel().save("x"),
+        lambda: fg.SequenceModel().start_from(EDIT),
+        lambda: fg.SequenceModel().prepare(3, None),
+        lambda: fg.StringDistribution(np.zeros((2, 2))).inner(np.zeros(2), np.zeros(3)),
+        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).inner(1.0, "a"),
+        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).inner(1.0, 1.0),
+        lambda: fg.SpanningTrees(np.zeros((3, 3)), single_root=True).with_arcs(required=1.0),
+        lambda: fg.PairwiseMRF(np.zeros((2, 2)), np.eye(2), [[0, 1]]).inner(np.zeros(2), 1.0),
+        lambda: fg.PairwiseMRFBatch(1j, np.zeros((1, 2, 2)), np.eye(2)),
+        lambda: fg.LossAutomaton.from_arrays(AB, np.zeros(2), 2),
+        lambda: fg.LossAutomaton(AB, np.zeros(2), (("a", "b"),), 0.0, np.zeros(1)),
+        lambda: fg.LossAutomaton(AB, 3, (), 0.0, np.zeros(1)),
+        lambda: fg.Lattice(AB, 3, [0], [0], [0], [0]),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).scatter(3),
+        lambda: fg.Batch("risk"),
+        lambda: fg.AutomatonCache(1000).automaton("edit", "ab"),
+        lambda: fg.AutomatonCache(1000).target_loss("edit", "ab"),
+        lambda: fg.TemplateFeatures(AB, 1, 0.5, ["a"]),
+        lambda: fg.TemplateFeatures(AB, 1, fg.Window(0, 1), [[]]),
+        lambda: fg.losses.SumLoss(0),
+        lambda: fg.losses.SumLoss([]),
+        lambda: EDIT.against("ab").bounds("x"),
+        lambda: EDIT.against("ab").compile(np.zeros(2), max_states=9),
+        lambda: EDIT.against("ab").in_nats(10**70),
+        lambda: EDIT.align("ab", "ba").scaled([]),
+        lambda: costs.pair_transducer(EDIT, AB).log_sums([("a", "b")], np.zeros(3)),
+        lambda: costs.pair_transducer(EDIT, AB).best_sums("ab", "a", np.zeros(3)),
+        lambda: costs.pair_transducer(EDIT, AB).to_fst(1j),
+        lambda: costs.PairTransducer.from_fst(Fst(), AB),
+        lambda: fg.Budget().states(3),
+        lambda: fg.Budget().most_samples(np.zeros((2, 2)), "x"),
+        lambda: fg.risk(fg.Lattice.from_text("0 1 a\n1", AB), 3),
+        lambda: fg.StringDistribution(Raising()),
+        lambda: AB.encode(Raising()),
+        lambda: fg.GeneralizedRootModel(1).fit(np.eye(3)).to_networkx(np.zeros(2)),
     ],
 )
 def test_calls_that_were_found(call):
@@ -232,6 +277,13 @@ def test_signals_in_a_kernel_are_what_they_are(monkeypatch, capsys, raised, code
     with pytest.raises(SystemExit) as stop:
         main([])
     assert (stop.value.code, len(capsys.readouterr().err.splitlines())) == (code, 1)
+
+
+class Raising:
+    """An array-like whose conversion fails."""
+
+    def __array__(self, *_args, **_settings):
+        raise RuntimeError("no array")
 
 
 def budgeted(budget):
