@@ -154,11 +154,11 @@ class Batch:
         chunk, so that it finds the automata that it has kept.
         """
         weights = np.asarray(w, dtype=np.float64)
-        if self.jobs == 1:
+        lines = [_Line(executor, weights) for executor in self._processes()]
+        if not lines:
             for index, chunk in numbered:
                 yield work(self.objective, weights, index, chunk)
             return
-        lines = [_Line(executor, weights) for executor in self._processes()]
         waiting: deque[_Line] = deque()
         for index, chunk in numbered:
             home = self._homes.get(index // CHUNK)
@@ -175,20 +175,33 @@ class Batch:
             yield waiting.popleft().take()
 
     def _processes(self) -> list[Any]:
-        """Return one executor of one process for each job, started on first use."""
-        if not self._workers:
-            from joblib.externals.loky import ProcessPoolExecutor
+        """Return one executor of one process for each job, started on first use; none for one job.
 
-            objective = replace(self.objective, cache=None)
-            share = self.cache_bytes // self.jobs
-            self._workers.extend(
+        Where none can be started, as without a writable /dev/shm, this process does the work.
+        """
+        if self._workers or self.jobs == 1:
+            return self._workers
+        from joblib.externals.loky import ProcessPoolExecutor
+
+        objective = replace(self.objective, cache=None)
+        share = self.cache_bytes // self.jobs
+        try:
+            self._workers = [
                 ProcessPoolExecutor(
                     max_workers=1,
                     initializer=_start,
                     initargs=(objective, share, self.cache_directory),
                 )
                 for _ in range(self.jobs)
+            ]
+        except OSError as error:
+            warnings.warn(
+                f"no process can be started ({error}); all is computed in this one",
+                RuntimeWarning,
+                stacklevel=2,
             )
+            self.jobs = 1
+            self.__post_init__()
         return self._workers
 
 
