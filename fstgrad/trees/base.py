@@ -310,7 +310,7 @@ class TreeDistribution(MomentDistribution):
         return None
 
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
-        own = self._near()
+        own = self if self._near() is self else TreeDistribution._centered(self)
         moved = self.with_scores(own.scores + logs)
         log_z = moved._solve().log_partition + moved._table.offset
         return self._shaped(log_z) - own.log_partition()
