@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.automata.band import Band
+from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax.operators import Array, Arrays, called, kept, shape_of, values, widened
 from fstgrad.losses import Loss
@@ -177,6 +178,7 @@ def _objective(
     cap: float | None,
     band: Band | None,
 ) -> jax.Array:
+    instance("loss", loss, Loss | None, "a Loss")
     array, ids = jnp.asarray(scores), jnp.asarray(gold)
     check_batch(array.shape, ids.shape)
     return values(kept(_Strings, kind, loss, ignore_index, cap, band), [array], [ids])

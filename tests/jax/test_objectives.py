@@ -160,3 +160,8 @@ def test_second_derivatives_are_an_error(name):
 def test_bad_shapes(call):
     with pytest.raises(fg.InvalidInputError):
         call()
+
+
+def test_a_loss_that_is_none():
+    with pytest.raises(fg.InvalidInputError, match="loss is a str; give a Loss"):
+        fgj.risk(np.zeros((1, 2, 2)), np.zeros((1, 2), int), "edit")
