@@ -102,7 +102,9 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-html_sidebars = {"index": [], "install": [], "start": [], "which": [], "faq": [], "citing": []}
+html_sidebars: dict[str, list[str]] = {
+    page: [] for page in "index install start which faq citing changelog contributing".split()
+}
 copyright = "fstgrad developers, Apache-2.0"
 
 
