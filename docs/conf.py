@@ -102,9 +102,10 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],
 }
-html_sidebars: dict[str, list[str]] = {
-    page: [] for page in "index install start which faq citing changelog contributing".split()
-}
+WITHOUT_SIDEBAR = (
+    "index", "install", "start", "which", "faq", "citing", "changelog", "contributing",
+)  # fmt: skip
+html_sidebars: dict[str, list[str]] = {page: [] for page in WITHOUT_SIDEBAR}
 copyright = "fstgrad developers, Apache-2.0"
 
 
