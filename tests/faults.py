@@ -22,6 +22,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+from tests.repeated import FIELD, REPEATED, SECONDS
+
 PROGRAM = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
 LINES = "".join(f"x{i}\t{a}{b}{c}\n" for i, (a, b, c) in enumerate(
     (a, b, c) for a in "abcd" for b in "abcd" for c in "abcd"))  # fmt: skip
@@ -210,20 +213,57 @@ class Faults:
         return f"{flipped} files with a flipped bit, the same result"
 
     def poor_surroundings_are_enough(self) -> str:
-        """No HOME, no writable folder for kernels, a small address space."""
+        """No HOME, no writable folder for kernels, no shared memory."""
         nowhere = {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent",
                    "NUMBA_CACHE_DIR": "/proc/none", "TMPDIR": str(self.folder)}  # fmt: skip
         done = self.run("loss", self.pairs, environment=nowhere)
         if done.returncode or len(done.stderr.splitlines()) > 3:
             raise Failure(f"no folder for kernels: {done.returncode}, {done.stderr!r}")
+        out, program = self.folder / "no-shm.npz", " ".join(map(shlex.quote, PROGRAM))
+        command = f"{program} grad {self.pairs} --jobs 2 -o {out}"
+        hide = "mount -t tmpfs -o ro,size=4k none /dev/shm && "
+        can = subprocess.run(["unshare", "-rm", "sh", "-c", hide + "true"], capture_output=True)
+        if can.returncode:  # no name spaces here: joblib is told of a folder that is not there
+            done = self.run(*shlex.split(f"grad {self.pairs} --jobs 2 -o {out}"),
+                            environment={"JOBLIB_TEMP_FOLDER": "/proc/none"})  # fmt: skip
+        else:
+            done = subprocess.run(["unshare", "-rm", "sh", "-c", hide + command],
+                                  capture_output=True)  # fmt: skip
+        if done.returncode or self._result(out) != self._result(self.folder / "whole.npz"):
+            raise Failure(f"no shared memory: {done.returncode}, {done.stderr[-500:]!r}")
+        return f"no HOME, no cache, no /dev/shm{' (emulated)' if can.returncode else ''}"
+
+    def small_memory_is_enough(self) -> str:
+        """Any --max-states in an address space of 4 GB; an operation of OpenFst is interrupted."""
         long = self.folder / "long.tsv"
         long.write_text("x\t" + "abcdefghijklmnopqrst" * 2 + "\n")
-        for engine in ("layered", "openfst"):
-            done = self.run("grad", long, "--engine", engine, "--max-states", 2**31 - 1,
-                            preexec_fn=_limit_memory)  # fmt: skip
-            if done.returncode != 1 or len(done.stderr.splitlines()) > 2:
-                raise Failure(f"{engine} in 4 GB: {done.returncode}, {done.stderr[-500:]!r}")
-        return "no HOME, no cache, 4 GB of addresses: one line each"
+        command = ["grad", long, "--max-states", 2**31 - 1]
+        done = self.run(*command, preexec_fn=_limit_memory)
+        if done.returncode != 1 or len(done.stderr.splitlines()) > 2:
+            raise Failure(f"4 GB: {done.returncode}, {done.stderr[-500:]!r}")
+        begun = subprocess.Popen([*PROGRAM, *map(str, command), "--engine", "openfst"],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 preexec_fn=_limit_memory)  # fmt: skip
+        children = pathlib.Path(f"/proc/{begun.pid}/task/{begun.pid}/children")
+        while begun.poll() is None and not children.read_text().split():
+            time.sleep(0.1)
+        time.sleep(2.0)
+        begun.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        _, said = begun.communicate(timeout=60)
+        seconds = time.monotonic() - sent
+        if begun.returncode != 130 or len(said.splitlines()) > 2:
+            raise Failure(f"an interrupted operation: {begun.returncode}, {said[-500:]!r}")
+        return f"4 GB of addresses: one line; OpenFst interrupted after {seconds:.2f} s"
+
+    def lost_workers_lose_nothing(self) -> str:
+        """A worker of a dask cluster ends in the middle of its shard: another does it again."""
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-m", "slow", "-k", "lost_worker",
+             "tests/training/test_shards.py"], capture_output=True, timeout=300)  # fmt: skip
+        if done.returncode:
+            raise Failure(f"a lost worker of dask: {done.stdout.decode()[-1500:]}")
+        return "a worker of dask lost, the sums to the last bit"
 
     def threads_agree(self) -> str:
         """Eight threads at once on one loss and one distribution."""
@@ -250,17 +290,35 @@ class Faults:
         return "8 threads x 50 gradients, equal to the last bit"
 
     def results_repeat(self) -> str:
-        """Run every kind of gradient several times with address randomization."""
+        """Run each command several times, in processes with address randomization."""
         runs = max(3, min(20, self.kills))
-        for options in (["--order", "1"], ["--order", "2"], ["--order", "3"]):
+        names = [name for name, *_ in REPEATED]
+        for name, *words in REPEATED:
             found = set()
-            for _ in range(runs):
-                out = self.folder / "repeat.npz"
-                self._code(0, "grad", self.pairs, *options, "--random-weights", 1, "-o", out)
-                found.add(self._result(out))
+            for run in range(runs):
+                place = self.folder / "repeat" / str(run)
+                place.mkdir(parents=True)
+                (place / "pairs.tsv").write_text(LINES)
+                (place / "counts.csv").write_bytes((self.folder / "counts.csv").read_bytes())
+                (place / "m.uai").write_text(FIELD)
+                (place / "x.txt").write_text("x1\nx12\n")
+                np.savez(place / "t.npz", s=np.random.default_rng(0).normal(size=(6, 6)))
+                for line in words:
+                    done = self.run(*line.split(), cwd=place)
+                    if done.returncode:
+                        raise Failure(f"{line} gave {done.returncode}: {done.stderr[-300:]!r}")
+                found.add(self._written(place, done.stdout))
             if len(found) > 1:
-                raise Failure(f"{options}: {len(found)} different results in {runs} runs")
-        return f"{runs} runs of three orders, equal to the last bit"
+                raise Failure(f"{name}: {len(found)} different results in {runs} runs")
+        return f"{runs} runs of {len(names)} commands, equal to the last bit"
+
+    def _written(self, place: pathlib.Path, out: bytes) -> bytes:
+        """Return standard output and the files of a run, seconds left out."""
+        parts = [SECONDS.sub(b"", out)]
+        for path in sorted(place.iterdir()):
+            is_npz = path.suffix == ".npz"
+            parts.append(self._result(path) if is_npz else SECONDS.sub(b"", path.read_bytes()))
+        return b"\0".join(parts)
 
     def _start(
         self, command: Sequence[object], out: pathlib.Path, stderr: int = subprocess.DEVNULL
@@ -303,6 +361,8 @@ CHECKS: tuple[Callable[[Faults], str], ...] = (
     Faults.two_processes_share,
     Faults.flipped_bits_are_seen,
     Faults.poor_surroundings_are_enough,
+    Faults.small_memory_is_enough,
+    Faults.lost_workers_lose_nothing,
     Faults.threads_agree,
     Faults.results_repeat,
     Faults.kills_leave_resumable_runs,

@@ -5,7 +5,7 @@ import re
 import click
 import pytest
 
-from fstgrad.cli.main import main
+from fstgrad.cli.main import fstgrad, main
 from fstgrad.cli.spelling import in_options
 
 UAI = "MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n2 0 2\n" + 3 * "\n4\n1 2 3 4\n"
@@ -71,3 +71,11 @@ def test_arguments_as_options(text, expected):
 
 def test_arguments_stay_outside_a_command():
     assert in_options("raise max_states") == "raise max_states"
+
+
+@pytest.mark.parametrize("name, megabytes", [("grad", 256), ("risk", 256), ("train", 1024)])
+def test_the_memory_of_compiled_losses_is_bounded_by_default(name, megabytes):
+    """The numbers of docs/cli/files.md."""
+    command = fstgrad.get_command(click.Context(fstgrad), name)
+    (option,) = [p for p in command.params if p.name == "cache_memory"]
+    assert option.default == megabytes
