@@ -76,7 +76,7 @@ class TargetLoss:
 
         Infinite where no bound is known.  O(l x arcs of M).
         """
-        positive_integer("length", length)
+        positive_integer("length", length, minimum=0)
         if self.machine.semiring is not TROPICAL:
             return -np.inf, float(self.in_nats(np.zeros(1))[0])
         frontier = TropicalFrontier(self.machine, length)

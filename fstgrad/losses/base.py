@@ -331,7 +331,7 @@ class SumLoss(Loss):
         for loss in self.losses:
             if loss.alphabet != self.alphabet:
                 raise AlphabetError(
-                    f"a loss has {loss.alphabet!r}, the first one {self.alphabet!r}; take one"
+                    f"a loss has {loss.alphabet!r}, not {self.alphabet!r}; use the same alphabet"
                 )
 
     @property
