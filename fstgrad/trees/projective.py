@@ -115,6 +115,21 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
     return Masks(arcs, regrets, added, needed)
 
 
+def root_shift(scores: FloatArray) -> FloatArray:
+    """Return (b,) how far the root's arcs lie above the other arcs, 0 if that is not much.
+
+    Of trees with one root arc each this is a constant.  Without it a root far above or below would
+    make arcs look like masks.
+    """
+    top = scores[:, 1:].max(axis=1, initial=-np.inf)
+    most = top.max(axis=1, keepdims=True)
+    most = np.where(most > -np.inf, most, 0.0)
+    others = np.where(top > most + MASK, top, most)  # not the masks of a column
+    shift = (scores[:, 0] - others).max(axis=1)
+    is_far = (np.abs(shift) > -MASK / 2) & (shift > -np.inf)
+    return np.where(is_far, shift, 0.0)
+
+
 def largest_into(scores: FloatArray) -> FloatArray:
     """Return each dependent's largest score (b, 1, m+1), 0 where it has none."""
     top = scores.max(axis=1, keepdims=True)
@@ -173,11 +188,13 @@ class ProjectiveTrees(TreeDistribution):
         arcs, lengths = self._table.arcs, self._table.lengths
         real = structures.real_arcs(lengths, arcs.shape[-1])
         scores = np.where(real, arcs, -np.inf)
+        shift = root_shift(scores) if self.single_root else np.zeros(len(scores))
+        scores[:, 0] -= shift[:, None]
         masks = lift_masks(scores, lengths, single_root=self.single_root)
         top = largest_into(scores)
         scores -= top
         relative, marginals, _ = _solve(scores, lengths, self.single_root, None)
-        log_z = relative + top.sum(axis=(1, 2)) - masks.added * masks.needed
+        log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
         return ProjectiveSolution(
             scores, lengths, self.single_root, log_z, relative, marginals, masks
         )

@@ -123,3 +123,16 @@ def test_no_projective_tree_is_named():
         fg.ProjectiveTrees(scores, single_root=True).log_partition()
     with pytest.raises(fg.InfeasibleError, match="no allowed head"):
         fg.ProjectiveTrees(np.full((3, 3), -np.inf), single_root=True).mode()
+
+
+@pytest.mark.parametrize("offset", [-1e6, -1000.0, -800.0, 800.0, 1000.0, 1e6])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_constant_on_the_root_arcs_of_single_root_trees_changes_nothing_else(offset, seed):
+    scores = np.random.default_rng(seed).normal(size=(6, 6))
+    moved = scores.copy()
+    moved[0] += offset
+    one, other = (fg.ProjectiveTrees(s, single_root=True) for s in (scores, moved))
+    digits = 1e-14 * max(abs(offset), 1000.0)  # that adding the offset has left
+    assert other.log_partition() == pytest.approx(one.log_partition() + offset, abs=digits)
+    assert other.entropy() == pytest.approx(one.entropy(), abs=20 * digits)
+    np.testing.assert_allclose(other.marginals(), one.marginals(), atol=20 * digits)
