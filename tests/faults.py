@@ -25,7 +25,9 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 from tests.repeated import FIELD, REPEATED, SECONDS
 
-PROGRAM = [sys.executable, "-c", "from fstgrad.cli.main import main; main()"]
+# what runs in the background of a shell inherits an ignored SIGINT
+PROGRAM = [sys.executable, "-c", "import signal; from fstgrad.cli.main import main; "
+           "signal.signal(signal.SIGINT, signal.default_int_handler); main()"]  # fmt: skip
 LINES = "".join(f"x{i}\t{a}{b}{c}\n" for i, (a, b, c) in enumerate(
     (a, b, c) for a in "abcd" for b in "abcd" for c in "abcd"))  # fmt: skip
 
@@ -94,7 +96,7 @@ class Faults:
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             out = self.folder / "signalled.npz"
             out.write_text("before")
-            command = ["train", self.pairs, "--epochs", "100000", "-o", out]
+            command = ["train", self.pairs, "--epochs", "100000", "--held-out", "0", "-o", out]
             process = self._start(command, out, stderr=subprocess.PIPE)
             for line in process.stderr or ():
                 if line.startswith(b"epoch 2"):
@@ -250,7 +252,10 @@ class Faults:
         time.sleep(2.0)
         begun.send_signal(signal.SIGINT)
         sent = time.monotonic()
-        _, said = begun.communicate(timeout=60)
+        try:
+            _, said = begun.communicate(timeout=60)
+        finally:
+            begun.kill()
         seconds = time.monotonic() - sent
         if begun.returncode != 130 or len(said.splitlines()) > 2:
             raise Failure(f"an interrupted operation: {begun.returncode}, {said[-500:]!r}")
@@ -293,10 +298,10 @@ class Faults:
         """Run each command several times, in processes with address randomization."""
         runs = max(3, min(20, self.kills))
         names = [name for name, *_ in REPEATED]
-        for name, *words in REPEATED:
+        for number, (name, *words) in enumerate(REPEATED):
             found = set()
             for run in range(runs):
-                place = self.folder / "repeat" / str(run)
+                place = self.folder / "repeat" / str(number) / str(run)
                 place.mkdir(parents=True)
                 (place / "pairs.tsv").write_text(LINES)
                 (place / "counts.csv").write_bytes((self.folder / "counts.csv").read_bytes())

@@ -82,8 +82,8 @@ def compose_few(
             label = int(right_label[other])
             steps += [(own, other) for own in (meeting.get((p, label), []) if label else [-1])]
         for own, other in steps:
-            left, right = left_nextstate[own] if own >= 0 else p, right_nextstate[other]
-            pair = int(left), int(right) if other >= 0 else q, own < 0
+            left = int(left_nextstate[own]) if own >= 0 else p
+            pair = left, int(right_nextstate[other]) if other >= 0 else q, own < 0
             if pair not in number:
                 number[pair] = len(pairs)
                 pairs.append(pair)

@@ -258,7 +258,9 @@ def test_distributed_data_parallel(free_port):
             model([torch.randn(*shape[:-1], 5) for shape in shapes]).backward()
             slopes.append([p.grad for p in model.parameters()])
         for found, one, other in zip(first[name], *slopes, strict=True):
-            torch.testing.assert_close(torch.tensor(found), (one + other) / 2, rtol=0, atol=1e-6)
+            mean = (one + other) / 2
+            found = torch.tensor(found, dtype=mean.dtype)
+            torch.testing.assert_close(found, mean, rtol=0, atol=1e-6)
 
 
 @pytest.fixture
