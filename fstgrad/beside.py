@@ -86,10 +86,16 @@ def _name(source: pathlib.Path) -> str:
 
 
 def _is_allowed() -> bool:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     is_worker = multiprocessing.current_process().name != "MainProcess"
     is_wanted = os.environ.get(_SWITCH, "1") != "0"
-    return is_wanted and (cores or 1) > 1 and not is_worker and has_interpreter()
+    return is_wanted and cores() > 1 and not is_worker and has_interpreter()
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def has_interpreter() -> bool:

@@ -30,8 +30,9 @@ ALLOWED = {
     "trees": {"plot"},
     "mrf": BASE,
     "grm": {"plot"},
-    "jax": {"strings", "lattices", "trees", "mrf"},
-    "torch": {"strings", "lattices", "costs", "trees", "mrf"},
+    "objectives": {"strings", "lattices", "trees", "mrf"},
+    "jax": {"objectives"},
+    "torch": {"objectives", "costs"},
     "grammars": {"training", "costs", "plot"},
     "cli": {"grammars", "torch", "grm", "plot"},
 }

@@ -2,27 +2,66 @@
 
 Each returns one value for each item of a batch, in nats and in the dtype of the scores (half
 precision: float32); take the mean or the sum as you like.  The passes are those of the arrays API,
-reached by `jax.pure_callback`; the gradients are exact, and there are no second derivatives.
+reached by `jax.pure_callback`; the gradients are exact.  Log Z, likelihoods and softmax margins
+can be differentiated twice, in reverse mode; where the second derivative is missing there is an
+error.
+
+Gold and other constants are checked at once where they are known, also while jit traces.
 
 Index
 -----
 - strings : `softmax_margin`, `risk`, `crf_nll`.
+- alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`.
 - chains : `linear_chain_nll`.
 - n-best lists : `nbest_risk`.
-- trees : `spanning_tree_nll`.
-- Markov random fields : `mrf_nll`.
+- lattices : `lattice_softmax_margin`, `lattice_risk`, `lattice_crf_nll`.
+- trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
+  `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
+  `spanning_tree_generalized_expectation`.
+- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`.
+- estimates : `Sampling`, `Estimate`.
 """
 
 from fstgrad.jax.chains import linear_chain_nll
+from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
+from fstgrad.jax.fields import mrf_log_partition, mrf_marginals, mrf_nll
+from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin
-from fstgrad.jax.structures import mrf_nll, spanning_tree_nll
+from fstgrad.jax.trees import (
+    spanning_tree_entropy,
+    spanning_tree_generalized_expectation,
+    spanning_tree_kl,
+    spanning_tree_log_partition,
+    spanning_tree_marginals,
+    spanning_tree_nll,
+    spanning_tree_partial_nll,
+    spanning_tree_risk,
+)
+from fstgrad.objectives.sampling import Estimate, Sampling
 
 __all__ = [
+    "Estimate",
+    "Sampling",
     "crf_nll",
+    "ctc_nll",
+    "ctc_risk",
+    "ctc_softmax_margin",
+    "lattice_crf_nll",
+    "lattice_risk",
+    "lattice_softmax_margin",
     "linear_chain_nll",
+    "mrf_log_partition",
+    "mrf_marginals",
     "mrf_nll",
     "nbest_risk",
     "risk",
     "softmax_margin",
+    "spanning_tree_entropy",
+    "spanning_tree_generalized_expectation",
+    "spanning_tree_kl",
+    "spanning_tree_log_partition",
+    "spanning_tree_marginals",
     "spanning_tree_nll",
+    "spanning_tree_partial_nll",
+    "spanning_tree_risk",
 ]

@@ -7,9 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.errors import InfeasibleError, InvalidInputError
-from fstgrad.jax.operators import Array, no_tangent, shape_of, widened
-from fstgrad.jax.strings import IGNORE_INDEX, check_batch
+from fstgrad.jax import arguments
+from fstgrad.jax.arguments import IGNORE_INDEX
+from fstgrad.jax.operators import no_tangent, on_host, shape_of
+from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import LinearChains
+
+UNUSED = np.iinfo(np.int32).min  # the mark of a position that does not count
 
 
 def linear_chain_nll(
@@ -18,6 +22,8 @@ def linear_chain_nll(
     gold: Any,
     mask: Any = None,
     *,
+    start: Any = None,
+    end: Any = None,
     ignore_index: int = IGNORE_INDEX,
 ) -> jax.Array:
     """Return -log p(gold) in nats of each item, (B,), without a table of pairs.
@@ -29,6 +35,8 @@ def linear_chain_nll(
     gold : (B, T) integers
     mask : (B, T) bool, optional
         The positions that count; where gold is not `ignore_index` if left out.
+    start, end : (n,), optional
+        Added to the emissions of the first and of the last position that counts.
     ignore_index : int
 
     Examples
@@ -39,15 +47,48 @@ def linear_chain_nll(
     >>> round(float(jnp.exp(value[0])), 4)
     8.0
     """
-    scores, steps, ids = widened(emissions), widened(transitions), jnp.asarray(gold)
-    check_batch(scores.shape, ids.shape)
-    if steps.shape != (scores.shape[2],) * 2:
-        raise InvalidInputError(
-            f"transitions has the shape {steps.shape}; emissions are for {scores.shape[2]} symbols"
-        )
-    kept = ids != ignore_index if mask is None else jnp.asarray(mask, bool)
-    found: jax.Array = _nll(scores, steps, jnp.where(kept, ids, -1))
+    scores = arguments.table("emissions", emissions, 3, axes="(B, T, n)")
+    steps = arguments.table("transitions", transitions, 2, axes="(n, n)")
+    n = scores.shape[2]
+    if steps.shape != (n, n):
+        raise InvalidInputError(f"transitions has the shape {steps.shape}; give {(n, n)}")
+    ids = arguments.integers("gold", gold, scores.shape[:2])
+    kept = ids != ignore_index
+    if mask is not None:
+        kept = arguments.constant(mask)
+        if kept.shape != ids.shape or kept.dtype != bool:
+            raise InvalidInputError(f"mask is {kept.dtype} {kept.shape}; give bool {ids.shape}")
+    if isinstance(kept, np.ndarray) and isinstance(ids, np.ndarray):
+        _check_tags(np.where(kept, ids, 0), n)
+    scores = _with_ends(scores, jnp.asarray(kept), start, end)
+    found: jax.Array = _nll(scores, steps, jnp.where(kept, ids, UNUSED))
     return found
+
+
+def _with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
+    """Return emissions to which the scores of the first and of the last position are added."""
+    for name, given, backward in (("start", start, False), ("end", end, True)):
+        if given is not None:
+            own = arguments.table(name, given, 1, axes="(n,)")
+            if own.shape != scores.shape[2:]:
+                raise InvalidInputError(
+                    f"{name} has the shape {own.shape}; give {scores.shape[2:]}"
+                )
+            seen = kept[:, ::-1] if backward else kept
+            first = seen & (jnp.cumsum(seen, axis=1) == 1)
+            place = first[:, ::-1] if backward else first
+            scores = scores + jnp.where(place[..., None], own, 0.0)
+    return scores
+
+
+def _check_tags(tags: Array, n: int) -> None:
+    wrong = (tags < 0) | (tags >= n)
+    if wrong.any():
+        i = int(np.flatnonzero(wrong.any(axis=1))[0])
+        raise InvalidInputError(
+            f"gold[{i}] has the tag {tags[wrong][0]}; emissions are for {n} tags: give 0 to "
+            f"{n - 1}, or False in the mask"
+        )
 
 
 @jax.custom_vjp
@@ -64,9 +105,8 @@ def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> A
 def _backward(kept: Any, upstream: jax.Array) -> Any:
     by_emission, emissions, transitions, tags = kept
     shape = shape_of(transitions.shape, transitions.dtype)
-    by_step = jax.pure_callback(
-        _by_step, shape, emissions, transitions, tags, upstream, vmap_method="sequential"
-    )
+    given = (emissions, transitions, tags, upstream)
+    (by_step,) = on_host(_by_step, (shape,), given, "sequential")
     return upstream[:, None, None] * by_emission, by_step, no_tangent(tags)
 
 
@@ -75,10 +115,8 @@ _nll.defvjp(_forward, _backward)
 
 def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
     """Return the values (B,) and their gradients in the emissions."""
-    shapes = [shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape)]
-    return jax.pure_callback(
-        _by_emission, shapes, emissions, transitions, tags, vmap_method="sequential"
-    )
+    shapes = tuple(shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape))
+    return on_host(_by_emission, shapes, (emissions, transitions, tags), "sequential")
 
 
 def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:
@@ -98,24 +136,20 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
     return found.astype(scores.dtype), gradient.astype(scores.dtype)
 
 
-def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> Array:
+def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tuple[Array]:
     """Return the gradient in the transitions: expected less observed steps, weighted."""
     weights = np.asarray(upstream, dtype=np.float64)
     chains, _, own = _compacted(*map(np.asarray, (emissions, transitions, tags)))
     table = chains.pair_sums(chains.solve(), weights)
     for weight, path in zip(weights, own, strict=True):
         np.subtract.at(table, (path[:-1], path[1:]), weight)
-    narrow: Array = table.astype(np.asarray(transitions).dtype)
-    return narrow
+    return (table.astype(np.asarray(transitions).dtype),)
 
 
 def _compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
     """Return the chains of the positions that count, where these were, and the gold strings."""
+    _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
     order = np.argsort(tags < 0, axis=1, kind="stable")
     own = [row[row >= 0] for row in tags]
-    n = emissions.shape[2]
-    for i, path in enumerate(own):
-        if path.size and path.max() >= n:
-            raise InvalidInputError(f"gold[{i}] has the tag {path.max()}; emissions are for {n}")
     moved = np.take_along_axis(emissions, order[..., None], axis=1)
     return LinearChains(moved, transitions, np.array([len(path) for path in own])), order, own

@@ -1,41 +1,69 @@
-"""The bridge between the array passes and JAX: values with their exact gradients, by a callback."""
+"""The bridge between the array passes and JAX: values with their exact gradients, by a callback.
 
+An objective of `fstgrad.objectives` turns arrays into B values and their gradients.  Outside of jit
+it is called directly, so that its errors are Python's; inside, by `jax.pure_callback`.  Constants
+that are known while jit traces are checked then.
+"""
+
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
-Arrays = Sequence[Array]
+from fstgrad.beside import cores
+from fstgrad.errors import FstgradError
+from fstgrad.objectives.base import Array, Objective
 
 
-class Objective(Protocol):
-    """B scalars; scalar i is a function of the slices scores[k][i] and constants[k][i] alone."""
+class _Bound:
+    """An objective with its constants, where these are known before anything runs."""
 
-    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-        """Return the values (B,), and for each array of scores the gradients, of its shape."""
+    def __init__(self, objective: Objective, constants: Sequence[Any]) -> None:
+        self.objective = objective
+        is_known = not any(isinstance(array, jax.core.Tracer) for array in constants)
+        self.known = [np.asarray(array) for array in constants] if is_known else None
+
+    def check(self, scores: Sequence[jax.Array]) -> None:
+        """Raise now what known constants would raise when the compiled function runs."""
+        if self.known is not None:
+            self.objective.check([np.zeros(s.shape, s.dtype) for s in scores], self.known)
 
 
 @lru_cache(maxsize=512)
 def kept(make: Callable[..., Any], *settings: Any) -> Any:
-    """Return `make(*settings)`, the same object for the same settings: jit compiles once for it."""
+    """Return `make(*settings)`, the same object for the same settings."""
     return make(*settings)
 
 
-def values(
-    objective: Objective, scores: Sequence[jax.Array], constants: Sequence[Any] = ()
-) -> jax.Array:
-    """Return the values (B,) of an objective, differentiable once in the scores (B, ...).
+def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()) -> jax.Array:
+    """Return the values (B,) of an objective, differentiable in the scores (B, ...).
 
-    Within `vmap` the new axis joins the batch.
+    Within `vmap` the new axis joins the batch.  Second derivatives, in reverse mode,
+    exist where the objective has a Hessian product.
     """
-    fixed = tuple(jnp.asarray(array) for array in constants)
-    found: jax.Array = _values(objective, tuple(map(widened, scores)), fixed)
+    tables = tuple(map(widened, scores))
+    found: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
     return found
+
+
+def gradients(
+    objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()
+) -> list[jax.Array]:
+    """Return the gradients of the values, like the scores: marginals, differentiable once."""
+    tables = tuple(map(widened, scores))
+    return list(_outputs(_Bound(objective, constants), tables, tuple(constants))[1])
+
+
+def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: Any) -> jax.Array:
+    """Return the table of an objective's `measure`, a constant."""
+    result = [shape_of(shape, dtype)]
+    found = called(lambda *arrays: [objective.measure(arrays)], result, constants)
+    table: jax.Array = jax.lax.stop_gradient(found[0])
+    return table
 
 
 def widened(scores: Any) -> jax.Array:
@@ -47,44 +75,78 @@ def widened(scores: Any) -> jax.Array:
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _values(
-    objective: Objective, scores: tuple[jax.Array, ...], constants: tuple[jax.Array, ...]
-) -> jax.Array:
-    found: jax.Array = _evaluated(objective, scores, constants)[0]
+def _values(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[Any]) -> jax.Array:
+    found: jax.Array = _evaluated(bound, scores, constants)[0]
     return found
 
 
-def _forward(
-    objective: Objective, scores: tuple[jax.Array, ...], constants: tuple[jax.Array, ...]
-) -> tuple[jax.Array, Any]:
-    found, *gradients = _evaluated(objective, scores, constants)
-    return found, (gradients, constants)
+def _values_forward(bound: _Bound, scores: Any, constants: Any) -> Any:
+    found, tables = _outputs(bound, scores, constants)
+    return found, (tables, constants)
 
 
-def _backward(objective: Objective, kept: Any, upstream: jax.Array) -> tuple[Any, Any]:
-    gradients, constants = kept
-    scaled = [upstream.reshape(-1, *(1,) * (g.ndim - 1)).astype(g.dtype) * g for g in gradients]
-    return tuple(scaled), tuple(no_tangent(array) for array in constants)
+def _values_backward(bound: _Bound, kept: Any, upstream: jax.Array) -> Any:
+    tables, constants = kept
+    return tuple(_scaled(upstream, tables)), tuple(map(no_tangent, constants))
 
 
-_values.defvjp(_forward, _backward)
+_values.defvjp(_values_forward, _values_backward)
 
 
-def no_tangent(array: jax.Array) -> Any:
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _outputs(bound: _Bound, scores: Any, constants: Any) -> tuple[jax.Array, tuple[Any, ...]]:
+    """Return the values and their gradients, which the Hessian product differentiates."""
+    found, *tables = _evaluated(bound, scores, constants)
+    return found, tuple(tables)
+
+
+def _outputs_forward(bound: _Bound, scores: Any, constants: Any) -> Any:
+    if not bound.objective.is_twice_differentiable():
+        raise bound.objective.no_second_derivative()
+    found, tables = _outputs(bound, scores, constants)
+    return (found, tables), (tables, scores, constants)
+
+
+def _outputs_backward(bound: _Bound, kept: Any, upstream: Any) -> Any:
+    tables, scores, constants = kept
+    by_value, directions = upstream
+    many, fixed = len(scores), len(constants)
+
+    def host(*arrays: Array) -> Sequence[Array]:
+        wide = [a.astype(np.float64) for a in (*arrays[:many], *arrays[many + fixed :])]
+        return bound.objective.hessian_product(
+            wide[:many], arrays[many : many + fixed], wide[many:]
+        )
+
+    shapes = [shape_of(table.shape, table.dtype) for table in scores]
+    products = called(host, shapes, (*scores, *constants, *directions))
+    total = [a + b for a, b in zip(_scaled(by_value, tables), products, strict=True)]
+    return tuple(total), tuple(map(no_tangent, constants))
+
+
+_outputs.defvjp(_outputs_forward, _outputs_backward)
+
+
+def _scaled(upstream: jax.Array, tables: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return tables (B, ...) times the upstream (B,)."""
+    return [upstream.reshape(-1, *(1,) * (t.ndim - 1)).astype(t.dtype) * t for t in tables]
+
+
+def no_tangent(constant: Any) -> Any:
     """Return the cotangent of a constant."""
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        return jnp.zeros_like(array)
-    return np.zeros(array.shape, jax.dtypes.float0)
+    if jnp.issubdtype(constant.dtype, jnp.floating):
+        return jnp.zeros(constant.shape, constant.dtype)
+    return np.zeros(constant.shape, jax.dtypes.float0)
 
 
-def _evaluated(
-    objective: Objective, scores: tuple[jax.Array, ...], constants: tuple[jax.Array, ...]
-) -> Any:
+def _evaluated(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[Any]) -> Any:
+    if any(isinstance(table, jax.core.Tracer) for table in scores):
+        bound.check(scores)
     count = len(scores)
 
-    def host(*arrays: Array) -> tuple[Array, ...]:
-        found, gradients = objective.evaluate(arrays[:count], arrays[count:])
-        return found, *gradients
+    def host(*arrays: Array) -> Sequence[Array]:
+        found, tables = bound.objective.evaluate(arrays[:count], arrays[count:], cores())
+        return found, *tables
 
     shapes = [shape_of(array.shape, array.dtype) for array in scores]
     first = shape_of(scores[0].shape[:1], scores[0].dtype)
@@ -99,7 +161,7 @@ def shape_of(shape: Sequence[int], dtype: Any) -> jax.ShapeDtypeStruct:
 def called(
     host: Callable[..., Sequence[Array]],
     results: Sequence[jax.ShapeDtypeStruct],
-    given: Sequence[jax.Array],
+    given: Sequence[Any],
 ) -> Any:
     """Return what `host` makes of arrays (B, ...); within `vmap` the new axis joins the batch."""
     ranks = [array.ndim for array in given]
@@ -107,11 +169,31 @@ def called(
     def flat(*arrays: Any) -> tuple[Array, ...]:
         arrays = tuple(map(np.asarray, arrays))
         lead = arrays[0].shape[: arrays[0].ndim - ranks[0]]
+        size = math.prod(arrays[0].shape[: len(lead) + 1])
         joined = [
-            a.reshape(-1, *a.shape[a.ndim - rank + 1 :])
+            a.reshape(size, *a.shape[a.ndim - rank + 1 :])
             for a, rank in zip(arrays, ranks, strict=True)
         ]
         found = zip(host(*joined), results, strict=True)
         return tuple(np.asarray(a, dtype=r.dtype).reshape(*lead, *r.shape) for a, r in found)
 
-    return jax.pure_callback(flat, tuple(results), *given, vmap_method="broadcast_all")
+    return on_host(flat, tuple(results), given, "broadcast_all")
+
+
+def on_host(
+    host: Callable[..., tuple[Array, ...]],
+    results: tuple[jax.ShapeDtypeStruct, ...],
+    given: Sequence[Any],
+    vmap_method: str,
+) -> Any:
+    """Call `host` with arrays: now where they are known, else when the compiled function runs."""
+
+    def quiet(*arrays: Any) -> tuple[Array, ...]:
+        try:
+            return host(*arrays)
+        except FstgradError as error:  # JAX prints every frame: none of ours
+            raise error.with_traceback(None) from None
+
+    if not any(isinstance(array, jax.core.Tracer) for array in given):
+        return tuple(map(jnp.asarray, host(*given)))
+    return jax.pure_callback(quiet, results, *given, vmap_method=vmap_method)

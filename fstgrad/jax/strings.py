@@ -1,24 +1,22 @@
-"""String objectives on JAX arrays."""
+"""Objectives of strings, alignments and n-best lists on JAX arrays."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fstgrad.automata.band import Band
-from fstgrad.checks import instance
+from fstgrad.checks import instance, one_of
 from fstgrad.errors import InvalidInputError
-from fstgrad.jax.operators import Array, Arrays, called, kept, shape_of, values, widened
+from fstgrad.jax import arguments
+from fstgrad.jax.arguments import IGNORE_INDEX
+from fstgrad.jax.operators import kept, measured, values
 from fstgrad.losses import Loss
-from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import risk as array_risk
-from fstgrad.strings import softmax_margin as array_softmax_margin
+from fstgrad.objectives.lists import NbestLosses
+from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.strings import Kind, StringObjective
 
-IGNORE_INDEX = -100
-
-_COMPILED = AutomatonCache()
+_AXES = "(B, L, n), (B, L, n+1, n), ..."
 
 
 def softmax_margin(
@@ -26,9 +24,12 @@ def softmax_margin(
     gold: Any,
     loss: Loss | None = None,
     *,
+    lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
 ) -> jax.Array:
     """Return log sum_y exp(L(y, gold) + w.Psi(y) - w.Psi(gold)) in nats for each item, (B,).
 
@@ -36,11 +37,15 @@ def softmax_margin(
     ----------
     scores : (B, L, n), (B, L, n+1, n), ...
         Log-weights; index n of a context axis means "before the start".
-    gold : (B, L) integers; `ignore_index` leaves a position out of the string
+    gold : (B, L') integers, L' <= L; `ignore_index` leaves a position out of the string
     loss : Loss or None (L = 0)
+    lengths : (B,), optional
+        Lengths of the items; positions beyond them get no gradient.
     ignore_index : int
     cap, band
         As in `Loss.compile`.
+    method, sampling
+        As in `fstgrad.torch.softmax_margin`; `sampling.last` has the interval of every item.
 
     Examples
     --------
@@ -52,12 +57,16 @@ def softmax_margin(
     >>> round(float(gradient[0, 2, 0]), 4)  # e^0 / (e^0 + e^1) - 1
     -0.7311
     """
-    return _objective("margin", scores, gold, loss, ignore_index, cap, band)
+    options = Options(cap, band, method, sampling)
+    return _objective("softmax margin", scores, (gold, lengths, ignore_index), loss, options)
 
 
-def crf_nll(scores: Any, gold: Any, *, ignore_index: int = IGNORE_INDEX) -> jax.Array:
+def crf_nll(
+    scores: Any, gold: Any, *, lengths: Any = None, ignore_index: int = IGNORE_INDEX
+) -> jax.Array:
     """Return -log p(gold) in nats for each item, (B,): `softmax_margin` without a loss."""
-    return _objective("margin", scores, gold, None, ignore_index, None, None)
+    given = (gold, lengths, ignore_index)
+    return _objective("softmax margin", scores, given, None, Options())
 
 
 def risk(
@@ -65,9 +74,12 @@ def risk(
     gold: Any,
     loss: Loss,
     *,
+    lengths: Any = None,
     ignore_index: int = IGNORE_INDEX,
     cap: float | None = None,
     band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
 ) -> jax.Array:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats for each item, (B,).
 
@@ -75,7 +87,8 @@ def risk(
     """
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
-    return _objective("risk", scores, gold, loss, ignore_index, cap, band)
+    options = Options(cap, band, method, sampling)
+    return _objective("risk", scores, (gold, lengths, ignore_index), loss, options)
 
 
 def nbest_risk(
@@ -99,94 +112,43 @@ def nbest_risk(
     lengths : (B,), optional
         Numbers of hypotheses.
     ignore_index : int
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad as fg, fstgrad.jax as fgj
+    >>> hypotheses = jnp.array([[[0, 1], [0, 0]]])
+    >>> loss = fg.EditDistance(fg.Alphabet("ab"))
+    >>> float(fgj.nbest_risk(jnp.zeros((1, 2)), hypotheses, jnp.array([[0, 1]]), loss)[0])
+    0.5
     """
-    scores, ids = widened(log_probs), jnp.asarray(hypotheses)
-    if ids.ndim != 3 or ids.shape[:2] != scores.shape:
-        raise InvalidInputError(
-            f"hypotheses has the shape {ids.shape}, log_probs {scores.shape}; give (B, N, L) and "
-            "(B, N)"
-        )
-    measure = kept(_ListLosses, loss, ignore_index)
-    shape = shape_of(scores.shape, scores.dtype)
-    (losses,) = called(measure, [shape], [ids, jnp.asarray(references)])
+    instance("loss", loss, Loss, "a Loss")
+    scores = arguments.table("log_probs", log_probs, 2, axes="(B, N)")
+    every = arguments.ids("hypotheses", hypotheses, (*scores.shape, None), ignore_index)
+    golds = arguments.ids("references", references, (len(scores), None), ignore_index)
+    counts = arguments.lengths(lengths, len(scores), 1, scores.shape[1])
+    objective = kept(NbestLosses, loss)
+    losses = measured(objective, scores.shape, scores.dtype, [every, golds, counts])
     usable = jnp.isfinite(losses)
-    if lengths is not None:
-        usable &= jnp.arange(scores.shape[1]) < jnp.asarray(lengths)[:, None]
     shares = jax.nn.softmax(jnp.where(usable, scores, -jnp.inf), axis=1)
-    return (shares * jnp.where(usable, losses, 0.0)).sum(axis=1)
-
-
-class _Strings:
-    """The softmax margin or the risk of each item."""
-
-    def __init__(
-        self,
-        kind: Literal["margin", "risk"],
-        loss: Loss | None,
-        ignore_index: int,
-        cap: float | None,
-        band: Band | None,
-    ) -> None:
-        self.kind, self.loss, self.ignored = kind, loss, ignore_index
-        self.cap, self.band = cap, band
-
-    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-        """Run both passes for each item."""
-        (table,), (gold,) = scores, constants
-        found, gradient = np.empty(len(table)), np.zeros(table.shape)
-        for i, own in enumerate(gold):
-            place = np.flatnonzero(own != self.ignored)
-            target = own[place].astype(np.int64)
-            if len(target) == 0:
-                raise InvalidInputError(f"gold[{i}] is empty; give at least one symbol")
-            b = None
-            if self.loss is not None:
-                b = _COMPILED.automaton(self.loss, target, cap=self.cap, band=self.band)
-            part = np.ascontiguousarray(table[i, place])
-            if self.kind == "risk" and b is not None:
-                found[i], gradient[i, place] = array_risk(part, b)
-            else:
-                found[i], gradient[i, place] = array_softmax_margin(part, target, b)
-        return found, [gradient]
-
-
-class _ListLosses:
-    """The losses (B, N) of hypotheses (B, N, L) against references (B, L')."""
-
-    def __init__(self, loss: Loss, ignore_index: int) -> None:
-        self.loss, self.ignored = loss, ignore_index
-
-    def __call__(self, table: Array, references: Array) -> tuple[Array]:
-        """Return the losses in nats."""
-        losses = np.empty(table.shape[:2])
-        for i, reference in enumerate(references):
-            target = reference[reference != self.ignored].astype(np.int64)
-            if len(target) == 0:
-                raise InvalidInputError(f"references[{i}] is empty; give at least one symbol")
-            against = _COMPILED.target_loss(self.loss, target)
-            for j, own in enumerate(table[i]):
-                losses[i, j] = against.losses_of(own[own != self.ignored][None].astype(np.int64))[0]
-        return (losses,)
+    found: jax.Array = (shares * jnp.where(usable, losses, 0.0)).sum(axis=1)
+    return found
 
 
 def _objective(
-    kind: Literal["margin", "risk"],
-    scores: Any,
-    gold: Any,
-    loss: Loss | None,
-    ignore_index: int,
-    cap: float | None,
-    band: Band | None,
+    kind: Kind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, options: Options
 ) -> jax.Array:
+    """Put the arguments, of which `given` are gold, lengths, ignore_index, into a batch."""
     instance("loss", loss, Loss | None, "a Loss")
-    array, ids = jnp.asarray(scores), jnp.asarray(gold)
-    check_batch(array.shape, ids.shape)
-    return values(kept(_Strings, kind, loss, ignore_index, cap, band), [array], [ids])
-
-
-def check_batch(scores: Sequence[int], gold: Sequence[int]) -> None:
-    """InvalidInputError unless gold (B, L) belongs to scores (B, L, ...)."""
-    if len(scores) < 3 or tuple(scores[:2]) != tuple(gold):
+    one_of("method", options.method, METHODS)
+    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
+    gold, lengths, ignore_index = given
+    table = arguments.table("scores", scores, *range(3, 12), axes=_AXES)
+    known = arguments.ids("gold", gold, (len(table), None), ignore_index)
+    if known.shape[1] > table.shape[1]:
         raise InvalidInputError(
-            f"scores has the shape {tuple(scores)}, gold {tuple(gold)}; give (B, L, ...) and (B, L)"
+            f"gold has the shape {known.shape}, scores {table.shape}; gold has more positions"
         )
+    constants = [known]
+    if lengths is not None:
+        constants.append(arguments.lengths(lengths, len(table), 1, known.shape[1]))
+    return values(kept(StringObjective, kind, loss, *options), [table], constants)

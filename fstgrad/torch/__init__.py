@@ -27,6 +27,7 @@ Each function has a module with `reduction`, named after it.
 - estimates : `Sampling`, `Estimate`.
 """
 
+from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch.costs import TransducerCosts
 from fstgrad.torch.crf import CRF, linear_chain_nll
 from fstgrad.torch.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
@@ -54,7 +55,6 @@ from fstgrad.torch.modules import (
 from fstgrad.torch.mrf import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.torch.nbest import nbest_risk
 from fstgrad.torch.predictions import LatticeStrings, RandomFields, Strings, Trees
-from fstgrad.torch.sampling import Estimate, Sampling
 from fstgrad.torch.strings import crf_nll, risk, softmax_margin
 from fstgrad.torch.trees import (
     spanning_tree_entropy,

@@ -4,28 +4,17 @@ The collapse is that of connectionist temporal classification (CTC): runs of one
 then blanks are left out.  Each objective is exact and comes with its exact gradient.
 """
 
-from typing import Any, Literal
-
-import numpy as np
 import torch
 
-from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import FloatArray, IntArray, instance
+from fstgrad.checks import instance
 from fstgrad.errors import InvalidInputError
-from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
-from fstgrad.losses.cache import AutomatonCache
-from fstgrad.strings import risk as array_risk
-from fstgrad.strings.latent import latent_softmax_margin
+from fstgrad.losses import Loss
+from fstgrad.objectives.alignments import CTCKind, CTCObjective
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import Array, Arrays, Objective, keep, values
+from fstgrad.torch.operators import keep, values
 from fstgrad.torch.reductions import Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
-from fstgrad.torch.threads import each
-
-CTCKind = Literal["nll", "softmax margin", "risk"]
-_AUTOMATA = AutomatonCache()
 
 
 def ctc_nll(
@@ -126,63 +115,6 @@ def ctc_risk(
     """
     options = (cap, band)
     return _evaluated("risk", scores, gold, loss, blank, lengths, reduction, ignore_index, options)
-
-
-class CTCObjective(Objective):
-    """One objective over the paths of each item.
-
-    Parameters
-    ----------
-    kind : {"nll", "softmax margin", "risk"}
-    loss : Loss over the labels, or None for "nll"
-    n, blank : number of labels, and which of them is the blank
-    cap, band : as in `Loss.compile`
-    """
-
-    def __init__(self, kind: CTCKind, loss: Loss | None, n: int, blank: int, *options: Any) -> None:
-        self.kind, self.options = kind, options or (None, None)
-        self.what = f"ctc {kind}"
-        abc = Alphabet(map(str, range(n))) if loss is None else loss.alphabet
-        hidden = [abc.symbols[blank]]
-        self.gold = CollapsedLoss(ExactMatch(abc), abc, collapse="ctc", blank=hidden)
-        self.loss = None
-        if loss is not None:
-            self.loss = CollapsedLoss(loss, abc, collapse="ctc", blank=hidden)
-
-    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-        """Run the passes of each item, the items in the threads that PyTorch uses."""
-        (table,), (ids, *rest) = scores, constants
-        sizes = rest[0] if rest else np.full(len(table), table.shape[1])
-        targets = [row[row >= 0] for row in ids]
-        compiled = [self._compiled(t, int(size)) for t, size in zip(targets, sizes, strict=True)]
-        found, gradient = np.empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
-
-        def run(i: int) -> None:
-            gold, b = compiled[i]
-            own = table[i, : sizes[i]]
-            found[i], gradient[i, : sizes[i]] = self._one(own, gold, b)
-
-        each(len(table), run)
-        return found, [gradient]
-
-    def _one(
-        self, scores: Array, gold: LossAutomaton | None, b: LossAutomaton | None
-    ) -> tuple[float, FloatArray]:
-        if gold is not None:
-            return latent_softmax_margin(scores, gold, b)
-        return array_risk(scores, b)  # type: ignore[arg-type]  # a risk has a loss
-
-    def _compiled(
-        self, target: IntArray, size: int
-    ) -> tuple[LossAutomaton | None, LossAutomaton | None]:
-        """Return the automaton of the paths of gold, and that of the loss."""
-        cap, band = self.options
-        gold = b = None
-        if self.kind != "risk":
-            gold = _AUTOMATA.automaton(self.gold, target, size)
-        if self.loss is not None:
-            b = _AUTOMATA.automaton(self.loss, target, size, cap=cap, band=band)
-        return gold, b
 
 
 def _evaluated(

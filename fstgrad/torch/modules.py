@@ -12,9 +12,9 @@ import torch
 
 from fstgrad.checks import generator, one_of
 from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.objectives.sampling import Estimate, Sampling
 from fstgrad.torch import crf, ctc, lattices, mrf, nbest, strings, trees
 from fstgrad.torch.reductions import REDUCTIONS, reduced
-from fstgrad.torch.sampling import Estimate, Sampling
 
 
 class ObjectiveModule(torch.nn.Module):

@@ -3,30 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray, instance
+from fstgrad.checks import instance
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses import Loss
-from fstgrad.losses.cache import AutomatonCache
+from fstgrad.objectives.lists import NbestLosses
+from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import (
-    Array,
-    Arrays,
-    Objective,
-    keep,
-    measured,
-    widened,
-)
+from fstgrad.torch.operators import keep, measured, widened
 from fstgrad.torch.reductions import Reduction, reduced
-from fstgrad.torch.string_objectives import IGNORED, check_ids
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
 
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
-
-_TARGETS = AutomatonCache()
 
 
 def nbest_risk(
@@ -117,47 +107,6 @@ def nbest_risk(
 def _one(given: Any) -> Any:
     """Return a batch of one item."""
     return given[None] if isinstance(given, torch.Tensor) else [given]
-
-
-class NbestLosses(Objective):
-    """The losses (B, N) of hypotheses (B, N, L) against references (B, L'); +inf for padding."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    def measure(self, constants: Arrays) -> Array:
-        """Return the losses in nats."""
-        table, golds, counts = constants
-        n = len(self.loss.alphabet)
-        check_ids(list(golds), n)
-        result = np.full(table.shape[:2], np.inf)
-        for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):
-            count = int(counts[i])
-            if not 0 < count <= len(rows):
-                raise InvalidInputError(
-                    f"lengths[{i}] is {count}; hypotheses[{i}] has room for {len(rows)}"
-                )
-            target = gold[gold != IGNORED]
-            if len(target) == 0:
-                raise InvalidInputError(f"references[{i}] is empty; give at least one symbol")
-            result[i, :count] = self._losses(rows[:count], target)
-            if not np.isfinite(result[i, :count]).any():
-                raise InvalidInputError(
-                    f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
-                    "use a loss with smoothing > 0"
-                )
-        return result
-
-    def _losses(self, rows: IntArray, target: IntArray) -> FloatArray:
-        """Return the losses of padded hypotheses (N, L), those of one length together."""
-        against = _TARGETS.target_loss(self.loss, target)
-        sizes = np.count_nonzero(rows != IGNORED, axis=1)
-        found = np.empty(len(rows))
-        for size in np.unique(sizes):
-            same = np.flatnonzero(sizes == size)
-            block = rows[same]
-            found[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
-        return found
 
 
 def _as_table(

@@ -13,8 +13,7 @@ An objective is a Python object that turns numpy arrays into B values and their 
   every order of derivative and get an error that names what works.
 - A second derivative is the objective's Hessian product, or its `NotSupportedError`.
 
-Write an objective as a class with `evaluate` and, where there is one, `hessian_product`; subclass
-`Objective`, whose Hessian product is the error.  Call `values(keep(Class, settings), scores,
+Objectives are classes of `fstgrad.objectives`.  Call `values(keep(Class, settings), scores,
 constants)` where the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
 scores, constants)` where every batch brings its own objects (lattices); the latter breaks a
 compiled graph.
@@ -26,17 +25,14 @@ from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from fstgrad.errors import NotSupportedError
+from fstgrad.objectives.base import Array, Objective
 from fstgrad.torch import arguments
 
-Array = npt.NDArray[Any]
-Arrays = Sequence[Array]
-
-_KEPT: dict[str, "Objective"] = {}
-_LENT: WeakValueDictionary[str, "Objective"] = WeakValueDictionary()
+_KEPT: dict[str, Objective] = {}
+_LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
 _numbers = count()
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -44,33 +40,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def aside(function: Function) -> Function:
     """Let torch.compile step aside for a function: it ends a graph, and nothing in it is traced."""
     return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
-
-
-class Objective:
-    """B scalars; scalar i is a function of the slices scores[k][i] and constants[k][i] alone."""
-
-    what = "this objective"  # its name in an error
-
-    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-        """Return the values (B,) float64, and for each array of scores the gradients, its shape.
-
-        Parameters
-        ----------
-        scores : arrays (B, ...), float32 or float64, read only
-        constants : arrays (B, ...) of any dtype, read only
-        """
-        raise NotImplementedError
-
-    def measure(self, constants: Arrays) -> Array:
-        """Return a table of numbers that do not depend on scores, float64."""
-        raise NotImplementedError
-
-    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
-        """Return, for each array of scores, H times the directions; float64, NotSupportedError."""
-        raise NotSupportedError(
-            f"{self.what} has no second derivative here; differentiate softmax_margin or crf_nll "
-            "twice, or take first derivatives only"
-        )
 
 
 def keep(make: Callable[..., Objective], *settings: Any) -> str:
@@ -245,7 +214,7 @@ def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
-    found, gradients = _objective(key).evaluate(arrays, fixed)
+    found, gradients = _objective(key).evaluate(arrays, fixed, torch.get_num_threads())
     tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
     return [from_host(found, scores[0]), *tables]
 

@@ -12,16 +12,12 @@ from fstgrad.automata.band import Band
 from fstgrad.checks import IntArray, instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
-from fstgrad.torch import arguments
-from fstgrad.torch.operators import (
-    Objective,
-    aside,
-    keep,
-    values,
-)
+from fstgrad.objectives.base import Objective
+from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
+from fstgrad.torch import arguments, risk_hessian
+from fstgrad.torch.operators import aside, keep, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
-from fstgrad.torch.sampling import METHODS, Method, Sampling
-from fstgrad.torch.string_objectives import IGNORED, Kind, Options, StringObjective
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -128,6 +124,12 @@ def risk(
     return _evaluated("risk", given, loss, reduction, Options(cap, band, method, sampling))
 
 
+class TensorObjective(StringObjective):
+    """With second derivatives of risks, which are taken in tensor operations."""
+
+    risk_product = staticmethod(risk_hessian.product)
+
+
 # scores, gold, lengths, ignore_index: a plain tuple, which torch.compile accepts silently
 _Arguments = tuple[torch.Tensor, Gold, Lengths, int]
 
@@ -156,14 +158,14 @@ def _evaluated(
     constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
     objective: str | Objective
     if loss is None or isinstance(loss, Loss):
-        objective = keep(StringObjective, kind, loss, *options)
+        objective = keep(TensorObjective, kind, loss, *options)
     else:
         if options.cap is not None or options.band is not None or options.method != "exact":
             raise InvalidInputError(
                 "cap, band and method go with a loss; automata have what compile() was given"
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
-        objective = StringObjective(kind, automata)
+        objective = TensorObjective(kind, automata)
     found = values(objective, [scores], constants)
     return found[0] if not is_batch and reduction == "none" else reduced(found, reduction)
 

@@ -17,7 +17,7 @@ class Cube(operators.Objective):
     def __init__(self, factor=1.0):
         self.factor = factor
 
-    def evaluate(self, scores, constants):
+    def evaluate(self, scores, constants, threads=1):
         wide = scores[0].astype(np.float64)
         return self.factor * (wide**3).sum(axis=1), [3 * self.factor * wide**2]
 

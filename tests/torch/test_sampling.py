@@ -75,7 +75,7 @@ def test_sampled_modules(kind):
 
 
 def test_auto_samples_what_has_no_small_automaton(monkeypatch):
-    monkeypatch.setattr("fstgrad.torch.string_objectives.AUTO_STATES", 60)
+    monkeypatch.setattr("fstgrad.objectives.strings.AUTO_STATES", 60)
     module = fgt.SoftmaxMarginLoss(EDIT, "none", method="auto", sampling=fgt.Sampling(500))
     module(scores(), GOLD)
     assert [known.how.split()[0] for known in module.last] == ["500", "exact"]

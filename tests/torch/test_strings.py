@@ -269,7 +269,7 @@ def test_bad_input(call, said):
 
 @pytest.mark.parametrize("what", ["softmax_margin", "risk"])
 def test_bits_do_not_depend_on_threads(what, monkeypatch):
-    monkeypatch.setattr("fstgrad.torch.string_objectives.SMALL", 0)
+    monkeypatch.setattr("fstgrad.objectives.strings.SMALL", 0)
     scores, found = random_scores(2), []
     before = torch.get_num_threads()
     try:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fstgrad.automata.band import Band
 from fstgrad.checks import one_of, positive_integer
 from fstgrad.estimates import EVERYTHING, UNRELIABLE, SampledObjective
 from fstgrad.strings.budget import Budget
@@ -86,6 +87,15 @@ class Sampling:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+class Options(NamedTuple):
+    """How a loss is made small, and what is done where it is not exact."""
+
+    cap: float | None = None
+    band: Band | None = None
+    method: Method = "exact"
+    sampling: Sampling | None = None
 
 
 def sampled(result: SampledObjective) -> Estimate:

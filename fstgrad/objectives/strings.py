@@ -1,4 +1,4 @@
-"""Objectives of a padded batch of strings, on arrays: what the operator evaluates."""
+"""Objectives of a padded batch of strings."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -13,15 +13,14 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
+from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
+from fstgrad.objectives.threads import each, slices
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
 from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
-from fstgrad.torch import risk_hessian
-from fstgrad.torch.operators import Array, Arrays, Objective
-from fstgrad.torch.sampling import Estimate, Method, Sampling, computed, sampled
-from fstgrad.torch.threads import each, slices
 
 Kind = Literal["softmax margin", "risk"]
 IGNORED = -1  # the mark of a position that is left out, in the gold that reaches an objective
@@ -39,15 +38,6 @@ class Item(NamedTuple):
     positions: slice | IntArray
     gold: IntArray
     automaton: LossAutomaton | None
-
-
-class Options(NamedTuple):
-    """How a loss is made small, and what is done where it is not exact."""
-
-    cap: float | None = None
-    band: Band | None = None
-    method: Method = "exact"
-    sampling: Sampling | None = None
 
 
 class StringObjective(Objective):
@@ -69,15 +59,19 @@ class StringObjective(Objective):
         self._known: WeakValueDictionary[bytes, LossAutomaton] = WeakValueDictionary()
         self.what = f"{kind} with method={self.options.method!r}"
 
-    def evaluate(self, scores: Arrays, constants: Arrays) -> tuple[Array, Arrays]:
-        """Run both passes for each item, the items in the threads that PyTorch uses."""
+    def is_twice_differentiable(self) -> bool:
+        """Whether it is exact, and the risk only of no loss."""
+        return self.options.method == "exact" and self.kind != "risk"
+
+    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+        """Run both passes for each item."""
         (table,) = scores
         items = self.items(table, *constants)
         gradient = np.zeros(table.shape, dtype=table.dtype)
         exact = [i for i, item in enumerate(items) if not self._is_drawn(item)]
         found = np.empty(len(items))
         if exact:
-            found[exact] = self._exact(table, items, exact, gradient)
+            found[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, threads)
         estimates: dict[int, Estimate] = {}
         drawn = [i for i, item in enumerate(items) if self._is_drawn(item)]
 
@@ -88,7 +82,7 @@ class StringObjective(Objective):
             )
             found[i] = estimates[i].value
 
-        each(len(drawn), run)
+        each(len(drawn), run, threads)
         if self.options.sampling is not None:
             cap, band, *_ = self.options
             for i in exact:
@@ -98,15 +92,21 @@ class StringObjective(Objective):
         return found, [gradient]
 
     def _exact(
-        self, table: Array, items: Sequence[Item], which: Sequence[int], gradient: Array
+        self,
+        table: Array,
+        chosen: Sequence[Item],
+        which: Sequence[int],
+        gradient: Array,
+        threads: int,
     ) -> FloatArray:
         """Return the values of some items and write their gradients, a slice in each thread."""
         n, length = table.shape[-1], table.shape[1]
-        chosen = [items[i] for i in which]
         sizes = [len(item.gold) for item in chosen]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         every = np.arange(length)
-        rows = np.concatenate([i * length + every[items[i].positions] for i in which])
+        rows = np.concatenate(
+            [i * length + every[own.positions] for i, own in zip(which, chosen, strict=True)]
+        )
         symbols = np.concatenate([item.gold for item in chosen])
         automata = [
             no_loss(n, len(item.gold)) if item.automaton is None else item.automaton
@@ -129,7 +129,7 @@ class StringObjective(Objective):
             terms.reshape(-1)[places] -= 1.0
             found[low:high], slopes[own] = log_z - score, terms
 
-        slices(len(chosen), run, threads=None if len(rows) * table[0, 0].size > SMALL else 1)
+        slices(len(chosen), run, threads if len(rows) * table[0, 0].size > SMALL else 1)
         return found
 
     def _is_drawn(self, item: Item) -> bool:
@@ -144,11 +144,21 @@ class StringObjective(Objective):
         for i, item in enumerate(self.items(table, *constants)):
             own, place = np.ascontiguousarray(table[i, item.positions]), item.positions
             if self.kind == "risk" and item.automaton is not None:
-                product[i, place] = risk_hessian.product(own, item.automaton, along[i, place])
+                product[i, place] = self.risk_product(own, item.automaton, along[i, place])
             else:
                 distribution = StringDistribution(own, item.automaton)
                 product[i, place] = distribution.covariance_product(along[i, place])
         return [product]
+
+    def risk_product(
+        self, scores: FloatArray, b: LossAutomaton, direction: FloatArray
+    ) -> FloatArray:
+        """Return the Hessian of one risk times a direction; NotSupportedError."""
+        raise self.no_second_derivative()
+
+    def check(self, scores: Arrays, constants: Arrays) -> None:
+        """Check gold, and compile its automata."""
+        self.items(scores[0], *constants)
 
     def _sampled(self, scores: Array, gold: IntArray, i: int) -> tuple[Estimate, FloatArray]:
         loss = cast(Loss, self.loss)

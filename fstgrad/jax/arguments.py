@@ -1,0 +1,65 @@
+"""Checks of what is given: by shapes and kinds always, by values where these are known."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fstgrad.errors import InvalidInputError
+from fstgrad.jax.operators import widened
+from fstgrad.objectives.strings import IGNORED
+
+IGNORE_INDEX = -100
+
+
+def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
+    """Return scores as an array of floating-point numbers with one of the ranks."""
+    try:
+        known = jnp.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} is a {type(given).__name__}; give {axes}") from error
+    if jnp.issubdtype(known.dtype, jnp.complexfloating) or known.dtype == bool:
+        raise InvalidInputError(f"{name} is {known.dtype}; give floating-point numbers {axes}")
+    if known.ndim not in ranks:
+        raise InvalidInputError(f"{name} has the shape {known.shape}; give {axes}")
+    return widened(known)
+
+
+def constant(given: Any) -> Any:
+    """Return what is known as a numpy array, a tracer as it is."""
+    return given if isinstance(given, jax.core.Tracer) else np.asarray(given)
+
+
+def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
+    """Return integers of a shape, in which None is any size."""
+    known = constant(given)
+    fits = known.ndim == len(shape) and all(
+        own in (None, size) for own, size in zip(shape, known.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InvalidInputError(f"{name} has the shape {known.shape}; give ({wanted})")
+    if not jnp.issubdtype(known.dtype, jnp.integer):
+        raise InvalidInputError(f"{name} is {known.dtype}; give integers")
+    return known
+
+
+def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -> Any:
+    """Return ids of a shape, `IGNORED` where there is no symbol."""
+    known = integers(name, given, shape)
+    where = np.where if isinstance(known, np.ndarray) else jnp.where
+    return where(known == ignore_index, IGNORED, where(known < 0, IGNORED - 1, known))
+
+
+def lengths(given: Any, items: int, least: int, most: int) -> Any:
+    """Return lengths (B,), checked where they are known; the most where None is given."""
+    if given is None:
+        return np.full(items, most)
+    known = integers("lengths", given, (items,))
+    if isinstance(known, np.ndarray):
+        for i, size in enumerate(known.tolist()):
+            if not least <= size <= most:
+                raise InvalidInputError(f"lengths[{i}] is {size}; give {least} to {most}")
+    return known

@@ -1,0 +1,101 @@
+"""Objectives over alignments with blanks (CTC) on JAX arrays."""
+
+from typing import Any
+
+import jax
+
+from fstgrad.automata.band import Band
+from fstgrad.checks import instance
+from fstgrad.errors import InvalidInputError
+from fstgrad.jax import arguments
+from fstgrad.jax.arguments import IGNORE_INDEX
+from fstgrad.jax.operators import kept, values
+from fstgrad.losses import Loss
+from fstgrad.objectives.alignments import CTCKind, CTCObjective
+
+
+def ctc_nll(
+    scores: Any, gold: Any, *, blank: int = 0, lengths: Any = None, ignore_index: int = IGNORE_INDEX
+) -> jax.Array:
+    """Return -log p(gold) in nats for each item, (B,), over all paths that collapse to gold.
+
+    Parameters
+    ----------
+    scores : (B, T, n)
+        Log-weights of labels; they need not be normalized.
+    gold : (B, S) integers without blanks, `ignore_index` as padding
+    blank : int
+        The id of the blank.
+    lengths : (B,), optional
+        Numbers of positions of the items.
+    ignore_index : int
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad.jax as fgj
+    >>> value = fgj.ctc_nll(jnp.zeros((1, 2, 2)), jnp.array([[1]]))
+    >>> round(float(jnp.exp(-value[0])), 4)  # 3 of 4 paths: _a, a_, aa
+    0.75
+    """
+    return _objective("nll", scores, (gold, lengths, ignore_index), None, blank)
+
+
+def ctc_softmax_margin(
+    scores: Any,
+    gold: Any,
+    loss: Loss,
+    *,
+    blank: int = 0,
+    lengths: Any = None,
+    ignore_index: int = IGNORE_INDEX,
+    cap: float | None = None,
+    band: Band | None = None,
+) -> jax.Array:
+    """Return log sum over paths exp(L + score) less the log-weight of gold, in nats, (B,).
+
+    loss : Loss over the n labels of the scores, the blank among them; cap, band as in
+    `Loss.compile`.  Other parameters as in `ctc_nll`.
+    """
+    given = (gold, lengths, ignore_index)
+    return _objective("softmax margin", scores, given, loss, blank, cap, band)
+
+
+def ctc_risk(
+    scores: Any,
+    gold: Any,
+    loss: Loss,
+    *,
+    blank: int = 0,
+    lengths: Any = None,
+    ignore_index: int = IGNORE_INDEX,
+    cap: float | None = None,
+    band: Band | None = None,
+) -> jax.Array:
+    """Return the expected loss of what a path collapses to, under exp(score) / Z, in nats, (B,).
+
+    Parameters as in `ctc_softmax_margin`.
+    """
+    return _objective("risk", scores, (gold, lengths, ignore_index), loss, blank, cap, band)
+
+
+def _objective(
+    kind: CTCKind,
+    scores: Any,
+    given: tuple[Any, Any, int],
+    loss: Loss | None,
+    blank: int,
+    *options: Any,
+) -> jax.Array:
+    """Put the arguments, of which `given` are gold, lengths, ignore_index, into a batch."""
+    instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
+    table = arguments.table("scores", scores, 3, axes="(B, T, n)")
+    n = table.shape[2]
+    if isinstance(blank, bool) or not isinstance(blank, int) or not 0 <= blank < n:
+        raise InvalidInputError(f"blank is {blank!r}; the scores are for the labels 0 to {n - 1}")
+    if kind != "nll" and (loss is None or len(loss.alphabet) != n):
+        size = "no loss" if loss is None else f"a loss over {len(loss.alphabet)} symbols"
+        raise InvalidInputError(f"scores are for {n} labels; got {size}: give one over the labels")
+    gold, lengths, ignore_index = given
+    known = arguments.ids("gold", gold, (len(table), None), ignore_index)
+    sizes = arguments.lengths(lengths, len(table), 1, table.shape[1])
+    return values(kept(CTCObjective, kind, loss, n, blank, *options), [table], [known, sizes])

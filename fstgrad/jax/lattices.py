@@ -1,0 +1,130 @@
+"""Objectives over the paths of lattices on JAX arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fstgrad.automata.band import Band
+from fstgrad.checks import instance, one_of
+from fstgrad.checks import items as sequence
+from fstgrad.errors import InvalidInputError
+from fstgrad.jax import arguments
+from fstgrad.jax.operators import values
+from fstgrad.lattices import Lattice
+from fstgrad.objectives.lattices import Item, Kind, LatticeObjective, lattice_items
+from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
+
+
+def lattice_softmax_margin(
+    scores: Any,
+    lattice: Lattice | Sequence[Lattice],
+    gold: Any,
+    loss: Any = None,
+    *,
+    cap: float | None = None,
+    band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
+) -> jax.Array:
+    """Return log sum over paths of exp(L + score) - log sum over the paths of gold of exp(score).
+
+    Parameters
+    ----------
+    scores : (A,) for one lattice; (B, A) padded, or a sequence of B arrays, for a sequence of them
+        Log-weights of the arcs; those of the lattices are not used.  `lattice.scatter(scores)`
+        makes them from scores in the order in which the arcs, or hypotheses, were given.
+    lattice : Lattice, or a sequence of B
+        A compiled function keeps those that it was traced with.
+    gold : sequence, or a sequence of B
+        A string of the lattice.
+    loss : Loss, LatticeLoss, a sequence of B LatticeLoss, or None (L = 0)
+    cap, band, method, sampling
+        As in `fstgrad.torch.lattice_softmax_margin`.
+
+    Returns
+    -------
+    () or (B,) : nats
+
+    Examples
+    --------
+    >>> import numpy as np, jax.numpy as jnp, fstgrad as fg, fstgrad.jax as fgj
+    >>> lattice = fg.Lattice.from_nbest(["ab", "abc"], np.zeros(2), fg.Alphabet("abc"))
+    >>> scores = jnp.zeros(lattice.num_arcs)
+    >>> round(float(jnp.exp(fgj.lattice_softmax_margin(scores, lattice, "ab"))), 4)
+    2.0
+    """
+    options = Options(cap, band, method, sampling)
+    return _objective("softmax margin", scores, lattice, (gold, loss), options)
+
+
+def lattice_crf_nll(scores: Any, lattice: Lattice | Sequence[Lattice], gold: Any) -> jax.Array:
+    """Return -log p(gold) in nats, () or (B,): `lattice_softmax_margin` without a loss."""
+    return _objective("softmax margin", scores, lattice, (gold, None), Options())
+
+
+def lattice_risk(
+    scores: Any,
+    lattice: Lattice | Sequence[Lattice],
+    gold: Any = None,
+    loss: Any = None,
+    *,
+    cap: float | None = None,
+    band: Band | None = None,
+    method: Method = "exact",
+    sampling: Sampling | None = None,
+) -> jax.Array:
+    """Return E[L] in nats over the paths of a lattice, () or (B,): minimum-risk training.
+
+    Parameters as in `lattice_softmax_margin`, but a loss is needed; with one that
+    `lattice.compile(loss, target)` gave, `gold` may be left out.
+    """
+    if loss is None:
+        raise InvalidInputError("loss is None; risk is the expected loss: give one")
+    options = Options(cap, band, method, sampling)
+    return _objective("risk", scores, lattice, (gold, loss), options)
+
+
+def _objective(
+    kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
+) -> jax.Array:
+    """Put the arguments, of which `given` are gold and the loss, into a batch."""
+    one_of("method", options.method, METHODS)
+    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
+    if isinstance(lattice, Lattice):
+        items = lattice_items([lattice], [given[0]], given[1], options)
+        table = arguments.table("scores", scores, 1, axes=f"({lattice.num_arcs},)")[None]
+    else:
+        items = lattice_items(lattice, *given, options)
+        table = _padded(scores, items)
+    arcs = max(item.lattice.num_arcs for item in items)
+    if table.shape[0] != len(items) or table.shape[1] < arcs:
+        raise InvalidInputError(
+            f"scores has the shape {table.shape}; there are {len(items)} lattices with up to "
+            f"{arcs} arcs"
+        )
+    if isinstance(lattice, Lattice) and table.shape[1] != arcs:
+        raise InvalidInputError(
+            f"scores has the shape {table.shape[1:]}; the lattice has {arcs} arcs"
+        )
+    found = values(LatticeObjective(kind, items, options), [table], [np.arange(len(items))])
+    return found[0] if isinstance(lattice, Lattice) else found
+
+
+def _padded(scores: Any, items: Sequence[Item]) -> jax.Array:
+    """Return scores (B, A) of a table, or of one array for each lattice."""
+    if not isinstance(scores, list | tuple):
+        return arguments.table("scores", scores, 2, axes="(B, A), or a sequence of B arrays (A_i,)")
+    rows = [arguments.table(f"scores[{i}]", s, 1, axes="(A,)") for i, s in enumerate(scores)]
+    if len(sequence("scores", rows)) != len(items):
+        raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
+    for i, (row, item) in enumerate(zip(rows, items, strict=True)):
+        if len(row) != item.lattice.num_arcs:
+            raise InvalidInputError(
+                f"scores[{i}] has the shape {row.shape}; lattice[{i}] has "
+                f"{item.lattice.num_arcs} arcs"
+            )
+    width = max(map(len, rows))
+    return jnp.stack([jnp.pad(row, (0, width - len(row))) for row in rows])

@@ -1,0 +1,232 @@
+"""Trees on JAX arrays.
+
+All functions return one value in nats for each item, (B,), and take alike:
+
+single_root : bool
+    Whether exactly one arc leaves the root.
+lengths : (B,), optional
+    Numbers of dependents; n for all by default.
+labeled : bool
+    Whether the last axis of the scores holds labels.
+projective : bool
+    Only trees without crossing arcs.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.jax import arguments
+from fstgrad.jax.operators import gradients, kept, values
+from fstgrad.objectives.trees import TreeKind, TreeObjective
+
+
+def spanning_tree_log_partition(
+    scores: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return log Z in nats, (B,); its gradient are the marginals.
+
+    Parameters
+    ----------
+    scores : (B, n+1, n+1), with labels (B, n+1, n+1, y)
+        score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids.
+    single_root, labeled, projective : bool
+    lengths : (B,), optional
+        Numbers of dependents.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad.jax as fgj
+    >>> log_z = fgj.spanning_tree_log_partition(jnp.zeros((1, 4, 4)), single_root=True)
+    >>> round(float(jnp.exp(log_z[0])), 4)
+    9.0
+    """
+    family = (single_root, labeled, projective)
+    return _objective("log partition", [scores], lengths, [], family)
+
+
+def spanning_tree_nll(
+    scores: Any,
+    heads: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return -log p(tree) in nats of each item, (B,).
+
+    heads : (B, n) integers, with labels (B, n, 2).  Other parameters as in
+    `spanning_tree_log_partition`.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad.jax as fgj
+    >>> value = fgj.spanning_tree_nll(
+    ...     jnp.zeros((1, 4, 4)), jnp.array([[0, 1, 2]]), single_root=True
+    ... )
+    >>> round(float(jnp.exp(value[0])), 4)  # one of 9 trees
+    9.0
+    """
+    table = _table("scores", scores, labeled)
+    shape = (len(table), table.shape[1] - 1)
+    gold = arguments.integers("heads", heads, (*shape, 2) if labeled else shape)
+    return _objective("nll", [table], lengths, [gold], (single_root, labeled, projective))
+
+
+def spanning_tree_partial_nll(
+    scores: Any,
+    allowed: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return -log of the probability of all trees within `allowed`, in nats, (B,).
+
+    allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
+    unknown head (or label).  Other parameters as in `spanning_tree_log_partition`.
+    """
+    table, known = _table("scores", scores, labeled), arguments.constant(allowed)
+    if known.dtype == bool:
+        known = _like("allowed", known, table.shape)
+    else:
+        shape = (len(table), table.shape[1] - 1)
+        known = arguments.integers("allowed", known, (*shape, 2) if labeled else shape)
+    family = (single_root, labeled, projective)
+    return _objective("partial nll", [table], lengths, [known], family)
+
+
+def spanning_tree_marginals(
+    scores: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return the probability of every arc (and label), like the scores; differentiable once.
+
+    Parameters as in `spanning_tree_log_partition`.
+    """
+    table = _table("scores", scores, labeled)
+    objective = kept(TreeObjective, "log partition", single_root, labeled, projective)
+    return gradients(objective, [table], [_lengths(lengths, table)])[0]
+
+
+def spanning_tree_entropy(
+    scores: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return the entropy in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
+    return _objective("entropy", [scores], lengths, [], (single_root, labeled, projective))
+
+
+def spanning_tree_kl(
+    p_scores: Any,
+    q_scores: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return KL(p || q) in nats, (B,).  Parameters as in `spanning_tree_log_partition`."""
+    p, q = _table("p_scores", p_scores, labeled), _table("q_scores", q_scores, labeled)
+    if p.shape != q.shape:
+        raise InvalidInputError(
+            f"p_scores has the shape {p.shape} and q_scores {q.shape}; a divergence is between "
+            "distributions over the same sentences and labels"
+        )
+    return _objective("kl", [p, q], lengths, [], (single_root, labeled, projective))
+
+
+def spanning_tree_risk(
+    scores: Any,
+    costs: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return E[sum of the costs of the arcs], (B,).
+
+    costs : like the scores; a constant.  Other parameters as in `spanning_tree_log_partition`.
+    """
+    table = _table("scores", scores, labeled)
+    known = _like("costs", arguments.constant(costs), table.shape)
+    if isinstance(known, np.ndarray) and not np.isfinite(known).all():
+        raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
+    return _objective("risk", [table], lengths, [known], (single_root, labeled, projective))
+
+
+def spanning_tree_generalized_expectation(
+    scores: Any,
+    features: Any,
+    target: Any,
+    *,
+    single_root: bool,
+    lengths: Any = None,
+    labeled: bool = False,
+    projective: bool = False,
+) -> jax.Array:
+    """Return 1/2 |E f - target|^2, (B,).
+
+    features : scores.shape + (F,); target : (F,) or (B, F); constants.  Other parameters as in
+    `spanning_tree_log_partition`.
+    """
+    table, known = _table("scores", scores, labeled), arguments.constant(features)
+    known = _like("features", known, (*table.shape, *known.shape[-1:]))
+    goal = _like("target", arguments.constant(target), (len(table), known.shape[-1]))
+    family = (single_root, labeled, projective)
+    return _objective("generalized expectation", [table], lengths, [known, goal], family)
+
+
+def _objective(
+    kind: TreeKind,
+    scores: list[Any],
+    lengths: Any,
+    constants: list[Any],
+    family: tuple[bool, bool, bool],
+) -> jax.Array:
+    tables = [_table("scores", table, family[1]) for table in scores]
+    objective = kept(TreeObjective, kind, *family)
+    return values(objective, tables, [_lengths(lengths, tables[0]), *constants])
+
+
+def _table(name: str, scores: Any, labeled: bool) -> jax.Array:
+    axes = "(B, n+1, n+1, y)" if labeled else "(B, n+1, n+1)"
+    table = arguments.table(name, scores, 4 if labeled else 3, axes=axes)
+    if table.shape[1] != table.shape[2] or table.shape[1] == 0:
+        raise InvalidInputError(f"{name} has the shape {table.shape}; give {axes}")
+    return table
+
+
+def _lengths(lengths: Any, table: jax.Array) -> Any:
+    return arguments.lengths(lengths, len(table), 0, table.shape[1] - 1)
+
+
+def _like(name: str, given: Any, shape: tuple[int, ...]) -> Any:
+    """Return a constant broadcast to a shape."""
+    try:
+        if isinstance(given, np.ndarray):
+            known: FloatArray = np.broadcast_to(given, shape)
+            return known
+        return jnp.broadcast_to(given, shape)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} has the shape {given.shape}; give {shape}") from error

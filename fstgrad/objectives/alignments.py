@@ -1,0 +1,85 @@
+"""Objectives over alignments with blanks (CTC): the loss sees what a path collapses to."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InvalidInputError
+from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
+from fstgrad.losses.cache import AutomatonCache
+from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.strings import IGNORED, check_ids
+from fstgrad.objectives.threads import each
+from fstgrad.strings import risk as array_risk
+from fstgrad.strings.latent import latent_softmax_margin
+
+CTCKind = Literal["nll", "softmax margin", "risk"]
+_AUTOMATA = AutomatonCache()
+
+
+class CTCObjective(Objective):
+    """One objective over the paths of each item.
+
+    Parameters
+    ----------
+    kind : {"nll", "softmax margin", "risk"}
+    loss : Loss over the labels, or None for "nll"
+    n, blank : number of labels, and which of them is the blank
+    cap, band : as in `Loss.compile`
+    """
+
+    def __init__(self, kind: CTCKind, loss: Loss | None, n: int, blank: int, *options: Any) -> None:
+        self.kind, self.options = kind, options or (None, None)
+        self.n, self.blank = n, blank
+        self.what = f"ctc {kind}"
+        abc = Alphabet(map(str, range(n))) if loss is None else loss.alphabet
+        hidden = [abc.symbols[blank]]
+        self.gold = CollapsedLoss(ExactMatch(abc), abc, collapse="ctc", blank=hidden)
+        self.loss = None
+        if loss is not None:
+            self.loss = CollapsedLoss(loss, abc, collapse="ctc", blank=hidden)
+
+    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+        """Run the passes of each item."""
+        (table,), (ids, *rest) = scores, constants
+        sizes = rest[0] if rest else np.full(len(table), table.shape[1])
+        targets = [row[row != IGNORED] for row in ids]
+        self._check(targets)
+        compiled = [self._compiled(t, int(size)) for t, size in zip(targets, sizes, strict=True)]
+        found, gradient = np.empty(len(table)), np.zeros(table.shape, dtype=table.dtype)
+
+        def run(i: int) -> None:
+            gold, b = compiled[i]
+            own = table[i, : sizes[i]]
+            found[i], gradient[i, : sizes[i]] = self._one(own, gold, b)
+
+        each(len(table), run, threads)
+        return found, [gradient]
+
+    def _check(self, targets: list[IntArray]) -> None:
+        for i, target in enumerate(targets):
+            if len(target) and (target == self.blank).any():
+                raise InvalidInputError(f"gold[{i}] has the blank, {self.blank}; give none")
+        check_ids(targets, self.n)
+
+    def _one(
+        self, scores: Array, gold: LossAutomaton | None, b: LossAutomaton | None
+    ) -> tuple[float, FloatArray]:
+        if gold is not None:
+            return latent_softmax_margin(scores, gold, b)
+        return array_risk(scores, b)  # type: ignore[arg-type]  # a risk has a loss
+
+    def _compiled(
+        self, target: IntArray, size: int
+    ) -> tuple[LossAutomaton | None, LossAutomaton | None]:
+        """Return the automaton of the paths of gold, and that of the loss."""
+        cap, band = self.options
+        gold = b = None
+        if self.kind != "risk":
+            gold = _AUTOMATA.automaton(self.gold, target, size)
+        if self.loss is not None:
+            b = _AUTOMATA.automaton(self.loss, target, size, cap=cap, band=band)
+        return gold, b

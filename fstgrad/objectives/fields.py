@@ -1,0 +1,106 @@
+"""Losses and log Z of Markov random fields."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fstgrad.checks import IntArray, generator
+from fstgrad.errors import NotSupportedError
+from fstgrad.mrf.losses import UNKNOWN, item_options
+from fstgrad.mrf.messages.linear_response import RUNS, linear_response
+from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.mrf.table import Table
+from fstgrad.objectives.base import Array, Arrays, Objective
+
+
+class FieldNll(Objective):
+    """The losses of B items and their gradients, from the arrays API."""
+
+    def __init__(self, graph: PairwiseMRF, method: str, options: Mapping[str, Any]) -> None:
+        self.graph, self.method, self.options = graph, method, dict(options)
+        self.what = f"method {method!r} of a Markov random field"
+        if "rng" in self.options:  # one generator for all items, else all draw the same numbers
+            self.options["rng"] = generator(self.options["rng"])
+
+    def is_twice_differentiable(self) -> bool:
+        """Whether the method has a Hessian product."""
+        return self.method in ("exact", *RUNS)
+
+    def check(self, scores: Arrays, constants: Arrays) -> None:
+        """Check the labels; a sampling method draws nothing."""
+        if self.method == "exact":
+            super().check(scores, constants)
+
+    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+        """Return the losses (B,) and their gradients."""
+        items = len(scores[0])
+        found = [
+            self.one(self.graph.with_scores(node, edge), gold, item_options(self.options, b, items))
+            for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
+        ]
+        if not found:
+            return np.zeros(0), [np.zeros(table.shape) for table in scores]
+        losses = np.array([float(value) for value, _ in found])
+        return losses, [np.stack([table[k] for _, table in found]) for k in (0, 1)]
+
+    def one(
+        self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
+    ) -> tuple[float, Table]:
+        """Return the loss of one item and its gradient."""
+        return model.nll(gold, method=self.method, **options)
+
+    def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
+        """Return the covariances, those given the known labels taken off, times the directions."""
+        if not self.is_twice_differentiable():
+            raise NotSupportedError(
+                f"{self.what} has no second derivative; take method 'exact', 'bp' or 'trw', or "
+                "first derivatives only"
+            )
+        products = [
+            self._covariances(self.graph.with_scores(node, edge), gold, Table(*direction))
+            for node, edge, gold, *direction in zip(*scores, constants[0], *directions, strict=True)
+        ]
+        return [np.stack([table[k] for table in products]) for k in (0, 1)]
+
+    def _covariances(self, model: PairwiseMRF, gold: IntArray, direction: Table) -> Table:
+        direction = Table(*direction, np.zeros(len(model.factors.table)))
+        free = self._response(model, direction)
+        given = np.flatnonzero(gold != UNKNOWN)
+        if len(given) < len(gold):  # a labeling that is known has no covariance
+            clamped = model.condition({int(i): int(gold[i]) for i in given})
+            tied = self._response(clamped, direction) if self.clamps else None
+        else:
+            tied = None
+        edge = free.edge - tied.edge if tied is not None else free.edge
+        node = free.node - tied.node if tied is not None else free.node
+        return Table(node, edge.sum(axis=0) if model.shared else edge)
+
+    def _response(self, model: PairwiseMRF, direction: Table) -> Table:
+        if self.method == "exact":
+            return model.covariance_product(direction)
+        return linear_response(model, self.method, direction, **self.options)
+
+    clamps = True  # whether log Z given the known labels is subtracted
+
+
+class FieldLogPartition(FieldNll):
+    """Log Z and its gradient, the marginals."""
+
+    clamps = False
+
+    def one(
+        self, model: PairwiseMRF, gold: IntArray, options: dict[str, Any]
+    ) -> tuple[float, Table]:
+        """Return log Z and the marginals."""
+        found = model.infer(self.method, **options)
+        if not found.converged:
+            warnings.warn(
+                f"{self.method} did not converge; its log Z and marginals are no estimates: raise "
+                "max_iter or damping",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        edge = found.edge_sum if model.shared else found.edge
+        return found.log_partition, Table(found.node, edge)

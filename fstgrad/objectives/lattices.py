@@ -1,0 +1,154 @@
+"""Objectives over the paths of lattices, exact or drawn."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from fstgrad.alphabet import SequenceLike
+from fstgrad.automata.band import Band
+from fstgrad.checks import FloatArray, instance
+from fstgrad.checks import items as sequence
+from fstgrad.errors import InvalidInputError, StateLimitError
+from fstgrad.lattices import Lattice, LatticeLoss
+from fstgrad.losses import Loss
+from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
+from fstgrad.objectives.threads import each
+from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
+
+Kind = Literal["softmax margin", "risk"]
+AUTO_STATES = 50_000  # up to which method="auto" is exact
+
+# Shared by all calls: what was compiled for a lattice goes when the lattice goes.
+_Key = tuple[str, bytes, float | None, Band | None]
+_COMPILED: WeakKeyDictionary[Lattice, dict[_Key, LatticeLoss]] = WeakKeyDictionary()
+
+
+class Item(NamedTuple):
+    """One lattice of a batch; a loss that is not compiled is sampled."""
+
+    lattice: Lattice
+    gold: SequenceLike | None
+    loss: LatticeLoss | Loss | None
+
+
+class LatticeObjective(Objective):
+    """The softmax margin or the risk of each lattice.
+
+    Scores are padded to (B, A); constants are the places of the items (B,) in `items`.
+    """
+
+    def __init__(self, kind: Kind, items: Sequence[Item], options: Options | None = None) -> None:
+        self.kind, self.items, self.options = kind, items, options or Options()
+        self.sampling = self.options.sampling or Sampling()
+        self.what = f"{kind} of a lattice"
+
+    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+        """Run both passes for each lattice."""
+        (table,), (places,) = scores, constants
+        found, gradient = np.empty(len(table)), np.zeros(table.shape)
+        estimates: dict[int, Estimate] = {}
+
+        def run(i: int) -> None:
+            item = self.items[places[i]]
+            own = slice(item.lattice.num_arcs)
+            scored = item.lattice.with_scores(table[i, own])
+            estimates[i], gradient[i, own] = self._one(scored, item, i)
+            found[i] = estimates[i].value
+
+        each(len(table), run, threads)
+        if self.options.sampling is not None:
+            self.sampling.keep([estimates[i] for i in range(len(table))])
+        return found, [gradient]
+
+    def check(self, scores: Arrays, constants: Arrays) -> None:
+        """Evaluate what is exact; draw nothing."""
+        if not any(isinstance(item.loss, Loss) for item in self.items):
+            super().check(scores, constants)
+
+    def _one(self, scored: Lattice, item: Item, i: int) -> tuple[Estimate, FloatArray]:
+        is_margin = self.kind != "risk"
+        if isinstance(item.loss, Loss):
+            settings: dict[str, Any] = {
+                "samples": self.sampling.samples,
+                "rng": self.sampling.generator(i),
+                "proposal": self.sampling.proposal,
+                "band": self.options.band,
+            }
+            estimate = sampled_softmax_margin if is_margin else sampled_risk
+            result = estimate(scored, item.gold, item.loss, **settings)  # type: ignore[arg-type]
+            return sampled(result), result.gradient
+        if is_margin:
+            value, slope = softmax_margin(scored, item.gold, item.loss)  # type: ignore[arg-type]
+        else:
+            value, slope = risk(scored, item.loss)  # type: ignore[arg-type]
+        cap, band, *_ = self.options
+        return computed(float(value), cap, band, is_margin=is_margin), slope
+
+
+def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> list[Item]:
+    """Return the items of a batch, with compiled losses where these are exact.
+
+    Parameters
+    ----------
+    lattices : sequence of B Lattice
+    golds : sequence of B strings or None, or None
+    losses : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
+    """
+    for i, own in enumerate(sequence("lattice", lattices)):
+        instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
+    size = len(lattices)
+    if size == 0:
+        raise InvalidInputError("lattice has no items; give at least one")
+    golds = [None] * size if golds is None else golds
+    losses = losses if isinstance(losses, list | tuple) else [losses] * size
+    for name, given in (("gold", golds), ("loss", losses)):
+        if len(sequence(name, given)) != size:
+            raise InvalidInputError(f"there are {size} lattices; {name} has {len(given)} items")
+    return [_item(*parts, options) for parts in zip(lattices, golds, losses, strict=True)]
+
+
+def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
+    cap, band, method, _ = options
+    if not isinstance(loss, Loss):
+        what = "a Loss, what lattice.compile(loss, gold) gives, or None"
+        instance("loss", loss, LatticeLoss | None, what)
+        if cap is not None or band is not None or method != "exact":
+            raise InvalidInputError(
+                "cap, band and method go with a loss; give cap and band to "
+                "lattice.compile(loss, gold)"
+            )
+        return Item(lattice, gold, loss)
+    if gold is None:
+        raise InvalidInputError("loss is not compiled and gold is missing; give the gold string")
+    ids = lattice.alphabet.encode(gold, name="gold")
+    if method == "exact":
+        return Item(lattice, gold, _compiled(lattice, loss, ids, cap=cap, band=band))
+    if cap is not None:
+        raise InvalidInputError(
+            "cap goes with method='exact' on lattices; proposals of samples have bands"
+        )
+    if method == "auto":
+        try:
+            return Item(lattice, gold, _compiled(lattice, loss, ids, max_states=AUTO_STATES))
+        except StateLimitError:
+            pass
+    return Item(lattice, ids, loss)
+
+
+def _compiled(
+    lattice: Lattice,
+    loss: Loss,
+    ids: Any,
+    *,
+    cap: float | None = None,
+    band: Band | None = None,
+    **limits: int,
+) -> LatticeLoss:
+    known = _COMPILED.setdefault(lattice, {})
+    key = (loss.fingerprint, ids.tobytes(), cap, band)
+    if key not in known:
+        known[key] = lattice.compile(loss, ids, cap=cap, band=band, **limits)
+    return known[key]

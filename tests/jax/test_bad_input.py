@@ -1,0 +1,105 @@
+"""What is wrong is an error of fstgrad: at once, while jit traces, or when the compiled runs."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+
+jax = pytest.importorskip("jax")
+torch = pytest.importorskip("torch")
+import jax.numpy as jnp  # noqa: E402
+
+import fstgrad.jax as fgj  # noqa: E402
+from tests.jax.cases import ABC, EDIT, GOLD, GRAPH, HEADS, HYPOTHESES, LATTICES, TEXTS, WRITTEN  # noqa: E402
+
+S, T = np.zeros((2, 4, 3)), np.zeros((2, 4, 4))
+ROOT = {"single_root": True}
+ARCS = max(lattice.num_arcs for lattice in LATTICES)
+
+# what is wrong: a function of scores, the scores, a part of the message
+WRONG = {
+    "one axis": (lambda s: fgj.softmax_margin(s, GOLD, EDIT), np.zeros((4, 3)), "scores has the"),
+    "no loss": (lambda s: fgj.risk(s, GOLD, None), S, "loss is None"),
+    "a word": (lambda s: fgj.risk(s, GOLD, "edit"), S, "loss is a str; give a Loss"),
+    "gold too long": (lambda s: fgj.crf_nll(s[:, :2], GOLD), S, "more positions"),
+    "gold id": (lambda s: fgj.crf_nll(s, np.full((2, 4), 7)), S, r"gold\[0\] has the id 7"),
+    "gold below": (lambda s: fgj.risk(s, np.full((2, 4), -7), EDIT), S, r"gold\[0\] has the id"),
+    "gold of floats": (lambda s: fgj.crf_nll(s, GOLD * 1.0), S, "gold is float64; give integers"),
+    "gold empty": (lambda s: fgj.crf_nll(s, np.full((2, 4), -100)), S, r"gold\[0\] is empty"),
+    "lengths": (lambda s: fgj.crf_nll(s, GOLD, lengths=[5, 1]), S, r"lengths\[0\] is 5"),
+    "method": (lambda s: fgj.risk(s, GOLD, EDIT, method="best"), S, "method is 'best'"),
+    "blank": (lambda s: fgj.ctc_nll(s, WRITTEN, blank=3), S, "blank is 3"),
+    "blank in gold": (lambda s: fgj.ctc_nll(s, WRITTEN, blank=2), S, r"gold\[0\] has the blank, 2"),
+    "ctc id": (lambda s: fgj.ctc_nll(s, WRITTEN + 2), S, r"gold\[0\] has the id"),
+    "ctc below": (lambda s: fgj.ctc_nll(s, WRITTEN - 5), S, r"gold\[0\] has the id"),
+    "ctc too short": (lambda s: fgj.ctc_nll(s[:, :1], WRITTEN), S, "gold|target"),
+    "ctc loss": (lambda s: fgj.ctc_risk(s, WRITTEN, EDIT), np.zeros((2, 4, 5)), "over 3 symbols"),
+    "transitions": (lambda s: fgj.linear_chain_nll(s, np.zeros((2, 2)), GOLD), S, "transitions"),
+    "tag": (lambda s: fgj.linear_chain_nll(s, np.zeros((3, 3)), GOLD + 1), S, "has the tag 3"),
+    "mask": (
+        lambda s: fgj.linear_chain_nll(s, np.zeros((3, 3)), GOLD, np.ones((2, 4))), S, "mask is"
+    ),
+    "start": (
+        lambda s: fgj.linear_chain_nll(s, np.zeros((3, 3)), GOLD, start=np.zeros(2)), S, "start has"
+    ),
+    "list": (lambda s: fgj.nbest_risk(s, HYPOTHESES, GOLD, EDIT), np.zeros((2, 3)), "hypotheses"),
+    "list id": (
+        lambda s: fgj.nbest_risk(s, HYPOTHESES + 2, GOLD, EDIT), np.zeros((2, 2)), "3|4"
+    ),
+    "arcs": (lambda s: fgj.lattice_risk(s[:, :2], LATTICES, TEXTS, EDIT), np.zeros((2, ARCS)),
+             "scores has the shape"),
+    "text": (lambda s: fgj.lattice_crf_nll(s, LATTICES, ["ab", "zz"]), np.zeros((2, ARCS)), "z"),
+    "cap": (
+        lambda s: fgj.lattice_risk(s, LATTICES, TEXTS, EDIT, cap=1.0, method="auto"),
+        np.zeros((2, ARCS)), "cap goes with",
+    ),
+    "tree": (lambda s: fgj.spanning_tree_nll(s, HEADS, **ROOT), np.zeros((4, 4)), "scores has the"),
+    "not square": (lambda s: fgj.spanning_tree_nll(s[:, 1:], HEADS, **ROOT), T, "scores has the"),
+    "heads": (lambda s: fgj.spanning_tree_nll(s, HEADS[:, :2], **ROOT), T, "heads has the shape"),
+    "cycle": (lambda s: fgj.spanning_tree_nll(s, HEADS * 0 + 2, **ROOT), T, "gold"),
+    "costs": (lambda s: fgj.spanning_tree_risk(s, T * np.nan, **ROOT), T, "costs holds NaN"),
+    "costs shape": (lambda s: fgj.spanning_tree_risk(s, T[:, 1:], **ROOT), T, "costs has the"),
+    "field": (lambda n: fgj.mrf_nll(n, np.zeros((2, 2)), HEADS, GRAPH),
+              np.zeros((3, 2)), "node"),
+    "label": (lambda n: fgj.mrf_nll(n, np.zeros((2, 2)), HEADS + 2, GRAPH), np.zeros((2, 3, 2)),
+              "gold"),
+    "edges": (lambda n: fgj.mrf_nll(n, np.zeros((3, 2, 2)), HEADS, GRAPH), np.zeros((2, 3, 2)),
+              "2 edges"),
+    "graph": (lambda n: fgj.mrf_nll(n, np.zeros((2, 2)), HEADS, None),
+              np.zeros((2, 3, 2)), "graph"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_at_once_and_while_jit_traces(name):
+    call, scores, words = WRONG[name]
+    for run in (call, jax.jit(call), jax.grad(lambda s: call(s).sum())):
+        with pytest.raises(fg.FstgradError, match=words):
+            run(jnp.asarray(scores))
+
+
+@pytest.mark.parametrize("gold", [np.full((2, 4), 7), np.full((2, 4), -100)])
+def test_what_jit_could_not_know_ends_with_the_message(gold):
+    loss = jax.jit(lambda s, g: fgj.risk(s, g, EDIT).sum())
+    with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+        loss(jnp.zeros((2, 4, 3)), gold).block_until_ready()
+    last = str(caught.value).strip().splitlines()[-1]
+    assert "InvalidInputError: gold[0] " in last
+    assert "fstgrad/objectives" not in str(caught.value)
+
+
+def test_scores_of_nan():
+    with pytest.raises(fg.InvalidInputError, match="hold nan"):
+        fgj.crf_nll(jnp.full((2, 4, 3), jnp.nan), GOLD)
+
+
+def test_scores_of_no_kind():
+    with pytest.raises(fg.InvalidInputError, match="scores"):
+        fgj.crf_nll("scores", GOLD)
+    with pytest.raises(fg.InvalidInputError, match="complex"):
+        fgj.crf_nll(jnp.zeros((2, 4, 3), complex), GOLD)
+
+
+def test_an_alphabet_of_another_size():
+    with pytest.raises(fg.FstgradError):
+        fgj.risk(jnp.zeros((2, 4, 5)), GOLD, fg.EditDistance(ABC))
