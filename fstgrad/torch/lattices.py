@@ -154,7 +154,8 @@ def _evaluated(
                 f"scores has shape {tuple(own.shape)}; the lattice has {item.lattice.num_arcs} "
                 "arcs; lattice.scatter(scores) takes them in the order in which they were given"
             )
-    padded = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    width = max(map(len, rows))
+    padded = torch.stack([torch.nn.functional.pad(row, (0, width - len(row))) for row in rows])
     places = torch.arange(len(items))
     found = values(LatticeObjective(kind, items, options), [padded], [places])
     return found[0] if single else reduced(found, reduction)

@@ -6,13 +6,13 @@ can be compared with padded gold; log-probabilities are in nats.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 
 from fstgrad.checks import IntArray, Seed, generator, instance, positive_integer
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
@@ -289,8 +289,3 @@ class RandomFields(Predictions):
             return labels
 
         return self._padded(self._each(chosen))
-
-    def _ranked(self, i: int, k: int) -> NoReturn:
-        raise NotSupportedError(
-            "random fields have no k best labelings here; take decode(), mbr(), or sample(k)"
-        )

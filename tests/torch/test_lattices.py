@@ -126,3 +126,48 @@ def test_scores_of_hypotheses_are_scattered():
     for wrong in (given[:3], torch.cat([given, given])[:5], given[None]):
         with pytest.raises(fg.InvalidInputError, match="for each hypothesis"):
             LATTICE.scatter(wrong)
+
+
+@pytest.mark.parametrize("kind", ["risk", "softmax margin"])
+def test_sampled_lattices_are_those_of_the_arrays(kind, monkeypatch):
+    """With the seed of the item; "auto" samples what has too many states."""
+    edit, scores = fg.EditDistance(ABC), arcs()
+    module = {"risk": fgt.LatticeRiskLoss, "softmax margin": fgt.LatticeSoftmaxMarginLoss}[kind]
+    array = {"risk": fg.sampled_risk, "softmax margin": fg.sampled_softmax_margin}[kind]
+    drawn = module(edit, method="sampled", sampling=fgt.Sampling(samples=500, rng=4), band=1)
+    value = drawn([scores, scores], [LATTICE, LATTICE], ["ab", "abc"])
+    value.backward()
+    results = [
+        array(LATTICE, gold, edit, samples=500, rng=np.random.default_rng((4, 0, i)), band=1)
+        for i, gold in enumerate(["ab", "abc"])
+    ]
+    assert value.item() == pytest.approx(np.mean([r.value for r in results]), abs=1e-12)
+    slope = np.mean([r.gradient for r in results], axis=0)
+    np.testing.assert_allclose(scores.grad, slope, rtol=0, atol=1e-12)
+    assert [e.interval for e in drawn.last] == [r.interval for r in results]
+    exact = module(edit, method="auto")(arcs(), LATTICE, "ab")
+    assert torch.equal(exact, module(edit)(arcs(), LATTICE, "ab"))
+    monkeypatch.setattr("fstgrad.objectives.lattices.AUTO_STATES", 1)
+    fresh = fg.Lattice.from_nbest(["ab", "abc", "ca", "b"], [0.1, -0.3, 0.5, 0.0], ABC)
+    auto = module(edit, method="auto", sampling=fgt.Sampling(samples=500, rng=4), band=1)
+    auto(arcs(), fresh, "ab")
+    assert auto.last[0] == drawn.last[0]
+
+
+def test_banded_lattices():
+    edit = fg.EditDistance(ABC)
+    banded = LATTICE.compile(edit, "abb", band=1)
+    given = fgt.lattice_risk(arcs(), LATTICE, "abb", edit, band=1)
+    assert given.item() == fgt.lattice_risk(arcs(), LATTICE, loss=banded).item()
+    with pytest.raises(fg.InvalidInputError, match="give cap and band to"):
+        fgt.lattice_risk(arcs(), LATTICE, loss=banded, band=1)
+
+
+def test_vmap_over_scores_of_a_batch():
+    rows = torch.stack([arcs().detach() * factor for factor in (0.5, 1.0, 2.0)])
+
+    def loss(s):
+        return fgt.lattice_crf_nll([s, s + 1], [LATTICE, LATTICE], ["ab", "b"], reduction="none")
+
+    expected = torch.stack([loss(row) for row in rows])
+    torch.testing.assert_close(torch.vmap(loss)(rows), expected, rtol=0, atol=1e-12)

@@ -72,10 +72,6 @@ def test_the_best_and_the_k_best(name):
     assert decoded.dtype == torch.int64
     for own, d in zip(decoded, distributions, strict=True):
         assert cut(own) == d.mode().tolist()
-    if name == "random fields":
-        with pytest.raises(fg.NotSupportedError, match="mbr"):
-            predictions.nbest(2)
-        return
     lists, log_probs = predictions.nbest(4)
     for own, known, d in zip(lists, log_probs, distributions, strict=True):
         best = d.kbest(4)
