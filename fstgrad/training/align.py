@@ -254,7 +254,8 @@ class Aligner:
         xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
         ys, y_first = self._y.numbered([y for _, y in pairs], grow=grow)
         symbols = [symbol for x, _ in pairs for symbol in x]
-        most = np.array([self.longest.get(symbol, self.max_y) for symbol in symbols], dtype=int)
+        longest = [self.longest.get(symbol, self.max_y) for symbol in symbols]
+        most = np.array([*longest, self.max_y], dtype=int)
         empties = np.array([self.empty_x, self.empty_y])
         source, goal, u, v, first_link, first_node = kernels.alignments.lay_links(
             xs, x_first, most, ys, y_first, empties

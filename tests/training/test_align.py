@@ -107,6 +107,13 @@ def test_pairs_without_an_alignment_are_named():
         Aligner().fit([])
 
 
+def test_an_empty_x_has_links_of_up_to_max_y_symbols():
+    pairs = [((), ("b", "c")), (("a",), ("b",)), ((), ("b",))]
+    aligner = Aligner(2, 2, longest={"a": 1, "z": 3}).fit(pairs)
+    found = [aligned.links for aligned in aligner.align_all(pairs)]
+    assert found == [(Link(*pairs[0]),), (Link(*pairs[1]),), (Link(*pairs[2]),)]
+
+
 def test_strings_for_each_symbol():
     links = [Link((), ("p",)), Link(("a", "b"), ("q", "r")), Link((), ("s",)), Link(("c",), ())]
     assert per_symbol(links) == [("p", "q", "r"), ("s",), ()]

@@ -186,6 +186,7 @@ def add_panel(
     came from it, after about sqrt(2 DEPTH / BENDING) panels.  So the counts that are added one by
     one are some panels' worth, however many the table has.
     """
+    # the points of a panel are first .. first + NODES - 1: (q - singles) is a multiple of NODES
     first = table.singles + panel * NODES
     top = -np.inf
     for i in range(NODES):
@@ -263,6 +264,7 @@ def derivatives(
     are summed once.
     """
     m, k = eta.shape
+    # row < m; heights has a place for each point of a panel, `at` and the moments one for each t_j
     moments, heights, at = empty_moments(k), np.empty(NODES), np.empty(k)
     seen = np.full(table_size(m), -1)
     for row in range(m):
@@ -287,6 +289,7 @@ def table_size(m: int) -> int:
 @kernel
 def find_row(eta: FloatArray, row: int, seen: IntArray) -> int:
     """Return an earlier row equal to `row`, or -1 and note the row in the hash table `seen`."""
+    # at < len(seen), a power of two; at most m of at least 2 m slots are taken, so one is free
     key = np.uint64(1469598103934665603)
     bits = eta[row].view(np.uint64)
     for j in range(bits.shape[0]):

@@ -47,6 +47,7 @@ def shift_scores(
     """
     length, contexts, n = table.shape
     order = len(used)
+    # t < l: what is written has a place for each position; `order` numbers of tally turn
     high, low = np.empty(n), np.empty(n)
     for t in range(length):
         row = min(t, order - 1)
@@ -106,7 +107,9 @@ def real_pass(
     length, contexts, n = table.shape
     offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
-    # `contexts` scratch entries behind each level, for dead arcs
+    # `contexts` scratch entries behind each level, for dead arcs.  A live arc from level t with the
+    # symbol b leads below places[t + 2] * step; a dead one to 0 + b or r (n + 1) + b < contexts.
+    # A row is a state below dense[t] <= largest(dense), its column r n + b < n contexts / (n + 1).
     alpha = np.empty(places[length + 1] * step + contexts)
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
@@ -194,6 +197,7 @@ def _ends(
     alpha: FloatArray, dense: int, final: FloatArray, contexts: int, beta: FloatArray
 ) -> float:
     """Write the final weights as the last beta; return their sum under alpha."""
+    # place < entries of the last level, which `widest` counts
     place, whole = 0, 0.0
     for s in range(len(final)):
         for _ in range(contexts if s < dense else 1):

@@ -43,6 +43,7 @@ def tangent_pass(
     length, contexts, n = table.value.shape
     offsets, places = walk.offsets, walk.places
     step = 1 if order == 2 else contexts
+    # entries, rows and scratch as in `passes.real_pass`: every index that is written is the same
     entries, size = places[length + 1] * step + contexts, widest(places) * step + contexts
     alpha = Dual(np.zeros(entries), np.zeros(entries))
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
@@ -87,6 +88,7 @@ def part(pair: Dual, start: Any, stop: Any) -> Dual:
 @part_kernel
 def _ends(alpha: Dual, dense: int, final: Dual, contexts: int, beta: Dual) -> tuple[float, float]:
     """Write the final weights as the last beta; return their sum under alpha, and its slope."""
+    # place < entries of the last level, which `widest` counts
     place, whole, change = 0, 0.0, 0.0
     for s in range(len(final.value)):
         for _ in range(contexts if s < dense else 1):

@@ -20,14 +20,17 @@ def lay_links(
     """Return (source, goal, u, v, first_link, first_node) of the alignments of all pairs.
 
     xs (places, max_x) and ys (places, max_y) hold the numbers of the substrings that start at each
-    place, most (places,) the longest v of a u that starts there; an insertion has the longest v of
-    the place before it.  empties = (whether u may be empty, whether v may be).
+    place, most (places + 1,) the longest v of a u that starts there; an insertion has the longest v
+    of the place before it, or the last one where x is empty.  empties = (whether u may be empty,
+    whether v may be).
     """
     pairs = len(x_first) - 1
     first_link = np.zeros(pairs + 1, dtype=np.int64)
     first_node = np.zeros(pairs + 1, dtype=np.int64)
     most_x = xs.shape[1]
     # the same walk twice: to count the links, then to write as many as were counted
+    # i + a <= size_x and j + b <= size_y, so goal < first_node[p + 1]; a and b start at a place of
+    # xs and ys where they are not 0
     source = goal = u = v = np.zeros(0, dtype=np.int64)
     for writes in (False, True):
         if writes:
@@ -39,7 +42,8 @@ def lay_links(
             for i in range(size_x + 1):
                 for j in range(size_y + 1):
                     for a in range(1 - empties[0], min(most_x, size_x - i) + 1):
-                        limit = most[max(x_first[p], x_first[p] + i - (a == 0))]
+                        place = x_first[p] + max(0, i - (a == 0))
+                        limit = most[place if size_x > 0 else len(most) - 1]
                         for b in range(1 - empties[1], min(limit, size_y - j) + 1):
                             if a + b == 0:
                                 continue
@@ -70,6 +74,7 @@ def expected_links(
     Forward and backward over the links of a pair, on logarithms; a pair of probability zero adds
     nothing.  Nodes of a pair are first_node[p] .. first_node[p + 1] - 1, the start first.
     """
+    # base <= source < goal < base + size for the links of a pair, and kind < K
     for p in range(len(first_link) - 1):
         base = first_node[p]
         size = first_node[p + 1] - base
@@ -99,6 +104,7 @@ def best_links(
     log_p: FloatArray,
 ) -> BoolArray:
     """Return which links are on the most probable alignment of their pair, (links,)."""
+    # last holds links of the pair or -1, so that node goes down to the start, where it is -1
     chosen = np.zeros(len(source), dtype=np.bool_)
     for p in range(len(first_link) - 1):
         base = first_node[p]
