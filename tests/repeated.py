@@ -1,15 +1,23 @@
 """The commands whose results are the same to the last bit in every run; `faults` runs them."""
 
+import pathlib
 import re
 
+import numpy as np
+
 FIELD = "MARKOV\n3\n2 2 2\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.4 0.6\n\n4\n1 2 3 4\n\n4\n2 1 1 2\n"
-SECONDS = re.compile(rb'"seconds": [0-9.e-]+|in [0-9.]+ m?s\b')
+SENTENCE = (
+    "# sent_id = s\n1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+)
+SECONDS = re.compile(rb'"seconds": [0-9.e-]+|in [0-9.]+ m?s\b|[0-9.]+ seconds')
 _TRAIN = "train pairs.tsv --epochs 2 --window 1"
+_RULES = "grammar new x.rules --template edit"
 # a name and the command lines of one run
 REPEATED = (
     *((f"grad --order {q}", f"grad pairs.tsv --order {q} --random-weights 1 -o o.npz")
       for q in (1, 2, 3)),
     ("grad --method sampled", "grad pairs.tsv --method sampled --samples 20 --seed 1 -o o.npz"),
+    ("grad --method auto", "grad pairs.tsv --method auto --seed 1 -o o.npz"),
     ("grad --engine openfst", "grad pairs.tsv --engine openfst -o o.npz"),
     ("grad --jobs 2", "grad pairs.tsv --jobs 2 -o o.npz"),
     ("risk", "risk pairs.tsv"), ("loss", "loss pairs.tsv --loss osa --align"),
@@ -18,11 +26,41 @@ REPEATED = (
     ("evaluate", f"{_TRAIN} --order 1 -o m.npz", "evaluate m.npz pairs.tsv"),
     ("compare", f"{_TRAIN} -o a.npz", f"{_TRAIN} --order 1 -o b.npz",
      "compare a.npz b.npz pairs.tsv --resamples 20"),
+    # a page of a sequence model shows the seconds of each epoch
+    ("report", "grm fit counts.csv --alpha 0.1 --jobs 1 --quiet -o r.npz",
+     "marginals pairs.tsv -o o.npz --plot o.svg", "report r.npz o.npz -o r.html"),
+    ("completion, doctor", "completion bash", "doctor"),
+    ("grammar list, show, test", "grammar list", "grammar show caseless", "grammar test caseless"),
+    ("grammar new, draw", _RULES, "grammar draw x.rules -o x.dot"),
+    ("grammar build", "grammar build caseless --symbols abAB -o g.far"),
+    ("grammar explain", _RULES, "grammar explain x.rules a b -k 2"),
     ("grammar fit", "grammar fit edit pairs.tsv --iterations 3 --held-out 0 -o l.tsv"),
+    ("grammar compare", "grammar fit edit pairs.tsv --iterations 3 --held-out 0 -o l.far",
+     "grammar compare edit l.far pairs.tsv --candidates 3"),
     ("trees marginals", "trees marginals t.npz -o o.npz"),
     ("trees sample", "trees sample t.npz --seed 1 -k 3"),
+    ("trees decode, entropy", "trees decode t.npz -k 3", "trees entropy t.npz"),
+    ("trees kl, evaluate", "trees kl t.npz u.npz", "trees evaluate s.conllu --scores s.npz"),
     ("mrf marginals", "mrf marginals m.uai --method bp"),
     ("mrf sample", "mrf sample m.uai -k 3 --seed 1"),
+    ("mrf partition, map", "mrf partition m.uai", "mrf map m.uai"),
+    ("mrf denoise", "mrf denoise i.png -o o.png"),
     ("grm fit, sample", "grm fit counts.csv --alpha 0.1 --jobs 1 --quiet -o r.npz",
      "grm sample r.npz -n 2 --seed 1 --burn-in 2"),
+    ("grm top, score, report", "grm fit counts.csv --alpha 0.1 --jobs 2 --quiet -o r.npz",
+     "grm top r.npz", "grm score r.npz counts.csv", "grm report r.npz counts.csv -n 4"),
 )  # fmt: skip
+
+
+def write_inputs(place: pathlib.Path) -> None:
+    """Write what the commands read, but for pairs.tsv and counts.csv."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (place / "m.uai").write_text(FIELD)
+    (place / "x.txt").write_text("x1\nx12\n")
+    (place / "s.conllu").write_text(SENTENCE)
+    np.savez(place / "t.npz", s=rng.normal(size=(6, 6)))
+    np.savez(place / "u.npz", s=rng.normal(size=(6, 6)))
+    np.savez(place / "s.npz", s=rng.normal(size=(3, 3)))
+    Image.fromarray(rng.integers(0, 255, size=(6, 7)).astype(np.uint8)).save(place / "i.png")

@@ -19,15 +19,19 @@ from fstgrad.checks import BoolArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 
 Band = int | tuple[int, int]
+_BEYOND = 2**31  # more than any string has symbols
 
 
 def check_band(band: Band) -> Band:
-    """Return a band as integers: a width k >= 0, or the least and the greatest offset."""
+    """Return a band as integers: a width k >= 0, or the least and the greatest offset.
+
+    Numbers beyond all lengths become the nearest that int64 adds without overflow.
+    """
     if isinstance(band, tuple):
         if len(band) == 2 and all(_is_integer(end) for end in band) and band[0] <= band[1]:
-            return int(band[0]), int(band[1])
+            return _near(band[0]), _near(band[1])
     elif _is_integer(band) and band >= 0:
-        return int(band)
+        return _near(band)
     raise InvalidInputError(
         f"band is {band!r}; give a width k >= 0, or a pair (least, greatest) of the offset of the "
         "target against y"
@@ -108,6 +112,10 @@ def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, 
         return ends[0], ends[1]
     last = np.where(place[..., 1] < ANYWHERE, place[..., 1], 0).max(axis=0)
     return np.minimum(0, last - lengths[1]) - band, np.maximum(0, last - lengths[0]) + band
+
+
+def _near(offset: int) -> int:
+    return max(-_BEYOND, min(int(offset), _BEYOND))
 
 
 def _is_integer(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""From what a user names as a transducer to an transducer."""
+"""From what a user names as a transducer to a transducer."""
 
 from functools import reduce
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -43,7 +43,9 @@ def loss_of(source: Source, alphabet: Alphabet | None = None) -> TransducerLoss:
             )
         return source
     if isinstance(source, HasLoss):
-        return source.loss(alphabet)
+        loss = source.loss(alphabet)
+        if isinstance(loss, TransducerLoss):  # a loss automaton has a method of this name, too
+            return loss
     raise InvalidInputError(
         f"source is a {type(source).__name__}; give a pynini.Fst, a TransducerLoss or a grammar"
     )

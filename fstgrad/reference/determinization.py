@@ -8,7 +8,9 @@ from fstgrad.checks import IntArray
 from fstgrad.errors import StateLimitError
 from fstgrad.io import memory_limit
 from fstgrad.openfst import Fst, FstArrays
+from fstgrad.reference.states import depths, least_states
 
+QUICK = 2**23  # looks of OpenFst at an arc, of half a microsecond, that need no counting ahead
 DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2: integers stay integers
 
 
@@ -43,11 +45,14 @@ def determinized(
         delta = DELTA[machine.arc_type()]
     if openfst.is_empty(machine):
         return machine
-    # OpenFst ends the process where memory ends, so that no more states are let be than fit in
-    max_states = min(max_states, max(1, memory_limit() // _bytes_of_a_state(machine)))
     if prune is not None:
         machine = openfst.prune(machine, prune)
-    if machine.arc_type() == "standard":
+    arrays = openfst.to_arrays(machine)
+    depth = depths(arrays)
+    # OpenFst ends the process where memory ends, so that no more states are let be than fit in
+    max_states = min(max_states, max(1, memory_limit() // _bytes_of_a_state(arrays, depth)))
+    if arrays.arc_type == "standard":
+        _check_states(arrays, depth, max_states)
         result = openfst.determinize(machine, delta=delta, max_states=max_states + 1)
     else:
         machine = with_merged_futures(machine)
@@ -59,12 +64,21 @@ def determinized(
     return result
 
 
-def _bytes_of_a_state(machine: Fst) -> int:
+def _bytes_of_a_state(arrays: FstArrays, depth: IntArray) -> int:
     """Return about the most that OpenFst needs for a state of Det(M): its subset and its arcs."""
-    arrays = openfst.to_arrays(machine)
-    depth = depths(arrays)
     widest, symbols = int(np.bincount(depth[depth >= 0]).max()), len(np.unique(arrays.ilabel))
     return 512 + 64 * (widest + symbols)
+
+
+def _check_states(arrays: FstArrays, depth: IntArray, max_states: int) -> None:
+    """Raise where the limit is surely passed, which OpenFst would take minutes to find out.
+
+    It looks at all arcs of a state of Det(M): of those of M that are at one depth.
+    """
+    if max_states * int(np.bincount(depth[arrays.source]).max(initial=0)) > QUICK:
+        states = least_states(arrays, depth, max_states)
+        if states > max_states:
+            raise too_many(states, max_states)
 
 
 def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
@@ -160,18 +174,6 @@ def with_merged_futures(machine: Fst) -> Fst:
             weight=-total,
         )
     )
-
-
-def depths(arrays: FstArrays) -> IntArray:
-    """Return for each state the number of arcs from the start, in a machine where it is unique."""
-    depth = np.full(arrays.num_states, -1)
-    depth[arrays.start] = level = 0
-    frontier = depth[arrays.source] == level
-    while frontier.any():
-        level += 1
-        depth[arrays.nextstate[frontier]] = level
-        frontier = depth[arrays.source] == level
-    return depth
 
 
 def too_many(states: int, limit: int) -> StateLimitError:

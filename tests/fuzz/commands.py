@@ -97,6 +97,9 @@ TEMPLATES = [
     "grm fit {counts.csv} --k 3 --stagewise --symmetrize average --alpha 1 -o {out}.npz",
     "grm report {roots.npz} {counts.csv} -n 4",
     "grm score {roots.npz} {counts.csv}",
+    "report {trained.npz} {lines.jsonl} -o {out}.html --pairs {pairs.tsv}",
+    "report {roots.npz} {other.npz} -o {out}.html --top 2",
+    "completion bash",
     "doctor",
 ]
 _SLOW = {"jobs", "threads", "epochs", "samples", "burn_in", "thin", "chains", "max_iter", "count",

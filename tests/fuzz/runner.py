@@ -34,7 +34,11 @@ SLOW = "'--engine' 'openfst'"
 SILENCE = 600.0  # seconds that a case may wait for nothing
 MEMORY = 6 * 2**30  # bytes of addresses of a process
 CHUNK = 200  # cases of one process
+SWEPT = ("loss.fst", "loss.far", "lattices.far", "weights.npz", "scores.npz", "counts.npz",
+         "trained.npz", "roots.npz")  # fmt: skip
+STRIDE = 10_007  # a prime: the first numbers reach all parts of all files
 _NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
+_NOTICE = re.compile(r"^fstgrad: compiling kernels.*\n", re.M)
 _NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
 
 
@@ -79,13 +83,17 @@ class Fuzzer:
         return f"{call.name}({shown})", lambda: _made(call.function, arguments)
 
     def sweep(self, index: int) -> tuple[str, Callable[[], str]]:
-        """Return a file with one byte changed, and a function that reads and uses it."""
-        readers = ("loss.fst", "lattices.far", "weights.npz", "scores.npz", "counts.npz",
-                   "trained.npz", "roots.npz")  # fmt: skip
-        name = readers[index % len(readers)]
+        """Return a file with one byte changed, and a function that reads and uses it.
+
+        As many numbers as the files have bytes change each byte once.
+        """
+        sizes = [(self.seeds / name).stat().st_size for name in SWEPT]
+        ends = np.cumsum(sizes)
+        place = index * STRIDE % int(ends[-1])
+        number = int(np.searchsorted(ends, place, side="right"))
+        name, at = SWEPT[number], place - int(ends[number]) + sizes[number]
         data = (self.seeds / name).read_bytes()
-        at = (index // len(readers)) % len(data)
-        value = (0xFF, 0x01, 0x80, 0x10)[(index // len(readers) // len(data)) % 4]
+        value = (0xFF, 0x01, 0x80, 0x10)[index // int(ends[-1]) % 4]
         changed = data[:at] + bytes([data[at] ^ value]) + data[at + 1 :]
         template = next(t for t in TEMPLATES if "{" + name in t)
         case = fill(template, self.seeds, self.work)
@@ -194,7 +202,7 @@ def _made(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
         except BaseException as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             return f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
-        noise = raw()
+        noise = _NOTICE.sub("", raw())
         try:
             nonsense = _has_nan(result)
         except MemoryError:  # a valid result of gigabytes

@@ -35,6 +35,15 @@ def test_curves_have_a_colour_for_each_name():
     assert first.lines[0].get_ydata().tolist() == [1, 10]
 
 
+@pytest.mark.parametrize("form", ["svg", "pdf", "png"])
+def test_files_are_the_same_in_every_run(form, tmp_path, monkeypatch):
+    for day in "12":
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", f"{day}00000000")
+        panels = {"edit": {"ours": ([2, 3], [0.1, 0.2])}}
+        plot.curves(panels, xlabel="l", ylabel="seconds").savefig(tmp_path / f"{day}.{form}")
+    assert (tmp_path / f"1.{form}").read_bytes() == (tmp_path / f"2.{form}").read_bytes()
+
+
 @pytest.mark.parametrize(
     "name, start", [("f.png", b"\x89PNG"), ("f.svg", b"<?xml"), ("f.pdf", b"%PDF")]
 )

@@ -1,0 +1,21 @@
+"""Calls that the fuzzer found after those of `test_fuzz`."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad import costs
+
+AB = fg.Alphabet("ab")
+EDIT = fg.EditDistance(AB)
+
+
+def test_a_loss_automaton_is_no_source_of_costs():
+    with pytest.raises(fg.InvalidInputError, match="source is a LossAutomaton"):
+        costs.pair_transducer(EDIT.compile("ab"), AB)
+
+
+@pytest.mark.parametrize("band", [2**63 - 1, 10**30, (-(10**30), 10**30)])
+def test_bands_beyond_all_lengths_are_all_alignments(band):
+    y = np.array([0, 1, 1])
+    assert EDIT.compile("ab", 3, band=band).loss(y) == EDIT(y, "ab")
