@@ -23,13 +23,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from tests.repeated import REPEATED, SECONDS, write_inputs
+from tests.repeated import LINES, REPEATED, SECONDS, write_inputs
 
 # what runs in the background of a shell inherits an ignored SIGINT
 PROGRAM = [sys.executable, "-c", "import signal; from fstgrad.cli.main import main; "
            "signal.signal(signal.SIGINT, signal.default_int_handler); main()"]  # fmt: skip
-LINES = "".join(f"x{i}\t{a}{b}{c}\n" for i, (a, b, c) in enumerate(
-    (a, b, c) for a in "abcd" for b in "abcd" for c in "abcd"))  # fmt: skip
 
 
 class Failure(Exception):
@@ -45,9 +43,7 @@ class Faults:
         self.folder, self.kills, self.random = folder, kills, random.Random(seed)
         self.part = part  # of the targets that are killed, and of the commands that repeat
         self.pairs = folder / "pairs.tsv"
-        self.pairs.write_text(LINES)
-        np.savetxt(folder / "counts.csv", np.random.default_rng(0).poisson(1.0, (60, 8)),
-                   fmt="%d", delimiter=",")  # fmt: skip
+        write_inputs(folder)
         self.run("grad", self.pairs, "-o", folder / "whole.npz", "--resume", folder / "whole.jsonl")
 
     def run(
@@ -308,8 +304,6 @@ class Faults:
             for run in range(runs):
                 place = self.folder / "repeat" / str(number) / str(run)
                 place.mkdir(parents=True)
-                (place / "pairs.tsv").write_text(LINES)
-                (place / "counts.csv").write_bytes((self.folder / "counts.csv").read_bytes())
                 write_inputs(place)
                 said = b""
                 for line in words:

@@ -9,6 +9,8 @@ FIELD = "MARKOV\n3\n2 2 2\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.4 0.6\n\n4\n1 2 3 4\n\n4
 SENTENCE = (
     "# sent_id = s\n1\tthe\t_\tDET\t_\t_\t2\tdet\t_\t_\n2\tdog\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
 )
+LINES = "".join(f"x{i}\t{a}{b}{c}\n" for i, (a, b, c) in enumerate(
+    (a, b, c) for a in "abcd" for b in "abcd" for c in "abcd"))  # fmt: skip
 SECONDS = re.compile(rb'"seconds": [0-9.e-]+|in [0-9.]+ m?s\b|[0-9.]+ seconds')
 _TRAIN = "train pairs.tsv --epochs 2 --window 1"
 _RULES = "grammar new x.rules --template edit"
@@ -53,10 +55,12 @@ REPEATED = (
 
 
 def write_inputs(place: pathlib.Path) -> None:
-    """Write what the commands read, but for pairs.tsv and counts.csv."""
+    """Write what the commands read."""
     from PIL import Image
 
     rng = np.random.default_rng(0)
+    (place / "pairs.tsv").write_text(LINES)
+    np.savetxt(place / "counts.csv", rng.poisson(1.0, (60, 8)), fmt="%d", delimiter=",")
     (place / "m.uai").write_text(FIELD)
     (place / "x.txt").write_text("x1\nx12\n")
     (place / "s.conllu").write_text(SENTENCE)

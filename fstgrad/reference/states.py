@@ -67,7 +67,10 @@ def _ranges(bounds: IntArray, rows: IntArray) -> IntArray:
     """Return bounds[r], ..., bounds[r + 1] - 1 for all rows r, one after another."""
     sizes = bounds[rows + 1] - bounds[rows]
     ends = np.cumsum(sizes)
-    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(bounds[rows] - ends + sizes, sizes)
+    places: IntArray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(
+        bounds[rows] - ends + sizes, sizes
+    )
+    return places
 
 
 def _step(
