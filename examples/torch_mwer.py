@@ -1,10 +1,8 @@
 """PyTorch: minimum word errors on n-best lists
 ============================================
 
-Minimum word error training on n-best lists: a corrector that learns from references alone.
-
-The input repeats some words of the reference and garbles others; at each position the network keeps
-a word, replaces it or drops it.  Hypotheses are drawn from it; the risk needs their errors alone.
+A corrector that learns from references alone.  Its input repeats and garbles words of a reference;
+at each position the network, from which hypotheses are drawn, keeps, replaces or drops a word.
 
     python examples/torch_mwer.py
 """
@@ -16,19 +14,18 @@ import fstgrad as fg
 import fstgrad.torch as fgt
 
 WORDS, LENGTH, DROP = 8, 6, 8
-ABC = fg.Alphabet(f"w{i}" for i in range(WORDS))
-LOSS = fg.WordErrorRate(ABC)
+LOSS = fg.WordErrorRate(fg.Alphabet(f"w{i}" for i in range(WORDS)))
 
 
-def corpus(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, list[np.ndarray]]:
+def corpus(count: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Return inputs (count, 2 * LENGTH), WORDS as padding, and references."""
-    inputs, references = np.full((count, 2 * LENGTH), WORDS), []
-    for row in inputs:
-        references.append(rng.integers(WORDS, size=LENGTH))
-        heard = np.repeat(references[-1], rng.integers(1, 3, size=LENGTH))
+    inputs = np.full((count, 2 * LENGTH), WORDS)
+    references = rng.integers(WORDS, size=(count, LENGTH))
+    for row, reference in zip(inputs, references, strict=True):
+        heard = np.repeat(reference, rng.integers(1, 3, size=LENGTH))
         heard = np.where(rng.random(len(heard)) < 0.1, rng.integers(WORDS, size=len(heard)), heard)
         row[: len(heard)] = heard
-    return torch.as_tensor(inputs), references
+    return torch.as_tensor(inputs), torch.as_tensor(references)
 
 
 class Corrector(torch.nn.Module):
@@ -55,31 +52,28 @@ def beam(log_probs: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor
     return chosen.masked_fill(chosen == DROP, -100), total
 
 
-def error_rate(model: Corrector, inputs: torch.Tensor, references: list[np.ndarray]) -> float:
+def error_rate(model: Corrector, inputs: torch.Tensor, references: torch.Tensor) -> float:
     """Return the mean word error rate of the best outputs."""
-    with torch.no_grad():
-        rows = zip(model(inputs).argmax(dim=-1).numpy(), references, strict=True)
-    return float(np.mean([LOSS(row[row != DROP], reference) for row, reference in rows]))
+    best = model(inputs).argmax(dim=-1).numpy()
+    return float(LOSS.pairwise([y[y != DROP] for y in best], references.numpy()).mean())
 
 
-def main(steps: int = 150) -> tuple[float, float]:
+def main(steps: int = 150) -> dict[str, float]:
     """Train; return the word error rate on new inputs before and after."""
     rng, _ = np.random.default_rng(0), torch.manual_seed(0)
     model, new = Corrector(), corpus(100, rng)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    before = error_rate(model, *new)
+    rates = {"before": error_rate(model, *new)}
     for _ in range(steps):
         inputs, references = corpus(32, rng)
         hypotheses, log_probs = beam(model(inputs), size=8)
         optimizer.zero_grad()
         fgt.nbest_risk(log_probs, hypotheses, references, LOSS).backward()
         optimizer.step()
-    print(f"word error rate before {before:.3f}, after {(after := error_rate(model, *new)):.3f}")
-    return before, after
+    rates["after"] = error_rate(model, *new)
+    print("word error rate before {before:.3f}, after {after:.3f}".format(**rates))
+    return rates
 
 
 if __name__ == "__main__":
-    before, after = main()
-    figure = fg.plot.bars(
-        {"": {"before": before, "after": after}}, xlabel="word error rate", log=False
-    )
+    figure = fg.plot.bars(main(), xlabel="word error rate", log=False)

@@ -75,7 +75,5 @@ def main(count: int = 40, steps: int = 30) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    before, after = main()
-    figure = fg.plot.bars(
-        {"": {"before": before, "after": after}}, xlabel="word error rate", log=False
-    )
+    rates = dict(zip(("before", "after"), main(), strict=True))
+    figure = fg.plot.bars(rates, xlabel="word error rate", log=False)

@@ -1,7 +1,7 @@
 """Lines and bars: benchmarks, epochs of training, bounds of caps."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -152,13 +152,17 @@ def bounds(
 
 
 def bars(
-    groups: Mapping[str, Mapping[str, float]], *, xlabel: str, log: bool = True, dark: bool = False
+    groups: Mapping[str, Mapping[str, float]] | Mapping[str, float],
+    *,
+    xlabel: str,
+    log: bool = True,
+    dark: bool = False,
 ) -> "Figure":
     """Return horizontal bars in groups, for instance seconds of every library by task.
 
     Parameters
     ----------
-    groups : {group: {name: value}}
+    groups : {group: {name: value}}, or {name: value} for one group
         A name has the same colour in all groups; values above 0.
 
     Examples
@@ -168,15 +172,17 @@ def bars(
     >>> len(figure.axes[0].patches)
     2
     """
-    if not any(groups.values()):
-        raise InvalidInputError("groups is empty; give at least one group with a value")
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    single = {name: value for name, value in groups.items() if not isinstance(value, Mapping)}
+    grouped = {"": single} if single else cast(Mapping[str, Mapping[str, float]], groups)
+    if not any(grouped.values()) or 0 < len(single) < len(groups):
+        raise InvalidInputError("groups is empty or mixed; give {group: {name: value}}")
+    names = list(dict.fromkeys(name for group in grouped.values() for name in group))
     chosen = look(dark)
-    count = sum(map(len, groups.values()))
-    figure = blank(7.0, 0.9 + 0.25 * count + 0.25 * len(groups), chosen)
+    count = sum(map(len, grouped.values()))
+    figure = blank(7.0, 0.9 + 0.25 * count + 0.25 * len(grouped), chosen)
     axes = figure.add_subplot()
     place, ticks = 0.0, []
-    for title, group in groups.items():
+    for title, group in grouped.items():
         start = place
         for name, value in group.items():
             axes.barh(place, value, 0.85, color=chosen.color(names.index(name)))

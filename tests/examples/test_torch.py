@@ -37,17 +37,17 @@ def test_pixels():
 
 
 def test_minimum_word_errors_on_lists():
-    before, after = load("torch_mwer").main(steps=40)
+    before, after = load("torch_mwer").main(steps=40).values()
     assert after < before - 0.1
 
 
 def test_minimum_word_errors_on_ctc_lattices():
-    by_ctc, by_risk = load("torch_ctc_lattice").main(ctc_steps=30, risk_steps=15)
+    by_ctc, by_risk = load("torch_ctc_lattice").main(ctc_steps=30, risk_steps=15).values()
     assert by_risk < by_ctc
 
 
 def test_costs_of_rare_tags():
-    plain, costly = load("torch_rare_tags").main(train=100, epochs=8)
+    plain, costly = load("torch_rare_tags").main(train=100, epochs=8).values()
     assert costly > plain
 
 
@@ -73,4 +73,4 @@ def test_two_processes():
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("torch_*.py")), ids=lambda p: p.stem)
 def test_examples_are_short(path):
-    assert len(path.read_text().splitlines()) < 90
+    assert len(path.read_text().splitlines()) < 80

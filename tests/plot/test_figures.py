@@ -228,3 +228,12 @@ def test_subpackages_are_loaded_on_use():
         "fstgrad.plot.curves; assert 'fstgrad.plot' in sys.modules"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bars_of_one_group_need_no_name():
+    named = plot.bars({"": {"before": 1.0, "after": 2.0}}, xlabel="errors", log=False)
+    plain = plot.bars({"before": 1.0, "after": 2.0}, xlabel="errors", log=False)
+    widths = [[bar.get_width() for bar in f.axes[0].patches] for f in (named, plain)]
+    assert widths == [[1.0, 2.0]] * 2
+    with pytest.raises(fg.InvalidInputError, match="groups is empty or mixed"):
+        plot.bars({"before": 1.0, "more": {"after": 2.0}}, xlabel="errors")
