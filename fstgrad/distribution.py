@@ -24,6 +24,7 @@ from fstgrad.summary import summary
 
 Table = TypeVar("Table")
 _ROUNDING = 1e-10
+FAR = 1e5  # nats: a difference of scores beyond it is off by more than 1e-11
 Scalar = Any  # float, or a float64 array of the batch shape in batched families
 
 

@@ -1,7 +1,7 @@
 """Lattices from FSTs, text, n-best lists, confusion networks: arcs, checked, ordered, trimmed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -318,3 +318,32 @@ def fst_arrays(
         input_symbols=symbols,
         output_symbols=symbols,
     )
+
+
+class Given(NamedTuple):
+    """The arcs of a lattice in the order in which they were given; see `Lattice`."""
+
+    graph: Graph
+    label: IntArray
+    origin: IntArray
+    ends: BoolArray
+
+    def scatter(self, scores: Any, default: FloatArray) -> Any:
+        """Return scores (A,) of the arcs from those given (G,), an array or a tensor."""
+        shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
+        if len(shape) != 1 or ((given := shape[0]) <= arcs.max() and not self._is_nbest(given)):
+            raise InvalidInputError(
+                f"scores has the shape {shape}; give one score for each arc that the "
+                f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
+            )
+        places = np.flatnonzero(~self.ends & (self.origin < given))
+        is_tensor = hasattr(scores, "new_tensor")
+        result = scores.new_tensor(default) if is_tensor else np.array(default)
+        result[places] = scores[self.origin[places]]
+        return result
+
+    def _is_nbest(self, count: int) -> bool:
+        """Whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
+        first = self.graph.source == 0
+        origins = np.sort(self.origin[first])
+        return bool((self.label[first] == EPSILON).all()) and origins.tolist() == [*range(count)]

@@ -17,10 +17,12 @@ from functools import cached_property
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray, RenamedAttribute
+from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 
+PUSHES = 3
 EPSILON = -1  # the label of an arc that reads nothing
 
 
@@ -97,6 +99,28 @@ class Graph:
         beta = np.zeros(self.num_states)
         kernels.sums.log_sums_ahead(beta, self.first_out, self.nextstate, weight)
         return beta
+
+    def pushed(self, weight: FloatArray) -> tuple[FloatArray, float]:
+        """Return log-weights (A,) near zero, and by how much the sums of all paths have changed.
+
+        Where all paths have large sums, the weight of an arc from s to s' becomes w + beta(s') -
+        beta(s) (weight pushing; Mohri 2009, section 5), so that digits survive where every path
+        needs an arc that is masked by a large finite number; what rounding leaves of several masks
+        in a row is pushed again.  Other weights are returned as they are.
+        """
+        offset = 0.0
+        for push in range(PUSHES):
+            if not ((np.abs(weight) > FAR) & (weight > -np.inf)).any():
+                break
+            beta = self.beta(weight)
+            if beta[0] == -np.inf or (push == 0 and abs(beta[0]) <= FAR):
+                break  # no path at all, or one that needs no large weight
+            behind = np.where(beta > -np.inf, beta, 0.0)[self.source]
+            ahead = beta[self.nextstate]
+            larger = np.abs(weight) > np.abs(ahead)  # is taken from beta(s) first: these two cancel
+            first, second = np.where(larger, weight, ahead), np.where(larger, ahead, weight)
+            weight, offset = (first - behind) + second, offset + float(beta[0])
+        return weight, offset
 
 
 def sums_by(index: IntArray, values: FloatArray, size: int) -> FloatArray:

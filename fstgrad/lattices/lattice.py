@@ -227,26 +227,8 @@ class Lattice(ArrayDistribution):
         >>> lattice.scatter(np.array([5.0, 3.0]))
         array([3., 5.])
         """
-        shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
-        if len(shape) != 1 or ((given := shape[0]) <= arcs.max() and not self._is_nbest(given)):
-            raise InvalidInputError(
-                f"scores has the shape {shape}; give one score for each arc that the "
-                f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
-            )
-        places = np.flatnonzero(~self.ends & (self.origin < given))
-        result = (
-            scores.new_tensor(self.scores)
-            if hasattr(scores, "new_tensor")
-            else np.array(self.scores)
-        )
-        result[places] = scores[self.origin[places]]
-        return result
-
-    def _is_nbest(self, count: int) -> bool:
-        """Whether the arcs from the start are the epsilon arcs of `count` hypotheses."""
-        first = self.graph.source == 0
-        origins = np.sort(self.origin[first])
-        return bool((self.label[first] == EPSILON).all()) and origins.tolist() == [*range(count)]
+        given = build.Given(self.graph, self.label, self.origin, self.ends)
+        return given.scatter(scores, self.scores)
 
     def compile(
         self,
@@ -287,9 +269,15 @@ class Lattice(ArrayDistribution):
         limits: dict[str, Any] = {"cap": cap, "band": band, "max_states": max_states}
         return compose(self.graph, self.label, loss, target, **limits)
 
+    @cached_property
+    def near(self) -> "Lattice":
+        """The same distribution by pushed scores where large ones cost digits, else itself."""
+        scores, _ = self._pushed
+        return self if scores is self.scores else self.with_scores(scores)
+
     def log_partition(self) -> float:
         """Return log Z in nats, the log of the sum over all paths."""
-        return self._flow.log_z
+        return self._flow.log_z + self._pushed[1]
 
     def marginals(self) -> FloatArray:
         """Return the arc posteriors (A,): the probability that a path passes each arc."""
@@ -297,8 +285,8 @@ class Lattice(ArrayDistribution):
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p of a string in nats, the sum over its paths; -inf if it has none."""
-        total = search.log_sum_of_string(self.graph, self.label, self.scores, self._ids(structure))
-        return total - self.log_partition()
+        ids, scores = self._ids(structure), self.near.scores
+        return search.log_sum_of_string(self.graph, self.label, scores, ids) - self._flow.log_z
 
     def parts(self, structure: SequenceLike) -> FloatArray:
         """Return the posteriors of the arcs given a string (A,): zeros and ones if it has one path.
@@ -309,13 +297,13 @@ class Lattice(ArrayDistribution):
             The string is not in the lattice.
         """
         return search.posterior_of_string(
-            self.graph, self.label, self.scores, self._ids(structure)
+            self.graph, self.label, self.near.scores, self._ids(structure)
         )[1]
 
     def expected_loss(self, b: LatticeLoss) -> float:
         """Return E[L] in nats; strings with L = +inf are left out."""
         checks.instance("b", b, LatticeLoss, "what compile returns")
-        return b.risk(self.graph, self.scores)[0]
+        return b.risk(self.graph, self.near.scores)[0]
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
         """Return the derivative of the posteriors along a change of the scores."""
@@ -336,7 +324,8 @@ class Lattice(ArrayDistribution):
                 "cross entropy and KL are between lattices with the same arcs: make the other one "
                 "by with_scores"
             )
-        return float(super().cross_entropy(other))
+        near = other.near
+        return near._flow.log_z - float(self.inner(self.marginals(), near.scores))
 
     def sample(self, k: int, rng: Seed = None) -> list[IntArray]:
         """Return k independent strings, each an array of ids."""
@@ -370,14 +359,13 @@ class Lattice(ArrayDistribution):
         StateLimitError
         """
         positive_integer("k", k)
-        found = search.kbest(self.graph, self.label, self.scores, k, max_states=max_states)
-        log_z = self.log_partition()
-        return [(ids, float(total - log_z)) for ids, total in found]
+        found = search.kbest(self.graph, self.label, self.near.scores, k, max_states=max_states)
+        return [(ids, float(total - self._flow.log_z)) for ids, total in found]
 
     def best_path(self) -> tuple[IntArray, float]:
         """Return the path of the highest probability as (arcs, log_prob)."""
-        path, total = search.best_path(self.graph, self.scores)
-        return path, total - self.log_partition()
+        path, total = search.best_path(self.graph, self.near.scores)
+        return path, total - self._flow.log_z
 
     def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
         """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.
@@ -393,8 +381,12 @@ class Lattice(ArrayDistribution):
         return from_arrays(build.fst_arrays(self.graph, self.label, self.ends, values, symbols))
 
     @cached_property
+    def _pushed(self) -> tuple[FloatArray, float]:
+        return self.graph.pushed(self.scores)
+
+    @cached_property
     def _flow(self) -> Flow:
-        return Flow.of(self.graph, self.scores)
+        return Flow.of(self.graph, self.near.scores)
 
     def _ids(self, structure: SequenceLike) -> IntArray:
         return self.alphabet.encode(structure, name="structure")

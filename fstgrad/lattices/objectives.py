@@ -37,6 +37,7 @@ def lattice_softmax_margin(
     F = log sum over paths of exp(L + score) - log sum over the paths that read `gold` of
     exp(score), in nats; the gradient is the difference of the two sets of arc posteriors.
     """
+    lattice = lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     if loss is None:
         return lattice.log_partition() - of_gold, lattice.marginals() - gold_posterior
@@ -50,13 +51,13 @@ def lattice_risk(
 ) -> tuple[float, FloatArray]:
     """Return E[L] over the paths of a lattice and its gradient (A,), Cov[L, arc]."""
     if isinstance(target, LatticeLoss):
-        return target.risk(lattice.graph, lattice.scores)
+        return target.risk(lattice.graph, lattice.near.scores)
     if loss is None:
         raise InvalidInputError(
             "loss is missing; give risk(lattice, target, loss), or a loss compiled for the "
             "lattice: risk(lattice, lattice.compile(loss, target))"
         )
-    return lattice.compile(loss, target).risk(lattice.graph, lattice.scores)
+    return lattice.compile(loss, target).risk(lattice.graph, lattice.near.scores)
 
 
 def lattice_hinge(
@@ -67,6 +68,7 @@ def lattice_hinge(
     max over paths of (L + score) - max over the paths of `gold` of score: the softmax margin of a
     lattice at temperature 0; a subgradient where each string has one path.
     """
+    lattice = lattice.near
     ids, _, _ = gold_paths(lattice, gold)
     b = loss if isinstance(loss, LatticeLoss) else lattice.compile(loss, ids)
     worst, value, _ = b.best(lattice.graph, lattice.scores)
@@ -78,6 +80,7 @@ def lattice_raml(
     lattice: Lattice, loss: LatticeLoss, temperature: float
 ) -> tuple[float, FloatArray]:
     """Return -E_r[log p] over the paths, r = e^{-L / temperature} / Z_r, and p - r (A,)."""
+    lattice = lattice.near
     reward = loss.reward(lattice.graph, temperature)
     # an arc that is forbidden counts where some path of r takes it
     taken = reward > 0
@@ -92,6 +95,7 @@ def lattice_direct_loss(
 
     Among the paths of a finite loss.
     """
+    lattice = lattice.near
     best, _, value = loss.best(lattice.graph, lattice.scores, 0.0)
     worse, _, _ = loss.best(lattice.graph, lattice.scores, epsilon)
     return value, (_counts(lattice, worse) - _counts(lattice, best)) / epsilon

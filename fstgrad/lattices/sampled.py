@@ -111,7 +111,7 @@ def lattice_sampled_softmax_margin(
 ) -> SampledObjective:
     """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`."""
     positive_integer("samples", samples, minimum=2)
-    random = generator(rng)
+    random, lattice = generator(rng), lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     against = loss.against(ids) if isinstance(loss, Loss) else loss
     b, name = _band(lattice, against, band, choose, max_states, random)
@@ -153,7 +153,7 @@ def lattice_sampled_risk(
     is sampled.
     """
     positive_integer("samples", samples, minimum=2)
-    random = generator(rng)
+    random, lattice = generator(rng), lattice.near
     if isinstance(loss, Loss):
         if target is None:
             raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")

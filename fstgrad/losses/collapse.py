@@ -12,6 +12,7 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.collapse import ctc_machine, ended_machine, spelled_machine
 from fstgrad.automata.determinize import MAX_STATES
+from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.product import automaton_product
 from fstgrad.checks import FloatArray, IntArray, instance, items, one_of
@@ -66,6 +67,11 @@ class CollapsedLoss(Loss):
     ) -> None:
         instance("loss", loss, Loss, "a Loss")
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        if loss.semiring == "mixed":
+            raise NotSupportedError(
+                "loss is a sum with a rational loss, which has no machine of one semiring; "
+                "collapse each loss of .losses and add these up"
+            )
         self.loss = loss
         self.alphabet = alphabet
         self.semiring = loss.semiring
@@ -119,14 +125,6 @@ class CollapsedLoss(Loss):
             raise InvalidInputError("target collapses to the empty string; give one with a symbol")
         return read
 
-    def __call__(self, y: SequenceLike, target: Target) -> float:
-        """Return the loss of one latent string in nats; +inf where a symbol follows an end."""
-        if self.collapse == "end":
-            hidden = self.is_blank[self.alphabet.encode(y, name="y")]
-            if (np.diff(hidden.astype(np.int64)) < 0).any():
-                return np.inf
-        return super().__call__(y, target)
-
     def compile(
         self,
         target: Target,
@@ -141,14 +139,36 @@ class CollapsedLoss(Loss):
         b = super().compile(
             target, length, cap=cap, band=band, engine=engine, max_states=max_states
         )
+        ends = self._ends()
+        return (
+            b
+            if ends is None
+            else automaton_product(b, ends.compile(self._symbol, b.length), max_states=max_states)
+        )
+
+    def against(self, target: Target) -> TargetLoss | SumTargetLoss:
+        """Return the loss against one target, as `Loss.against`."""
+        whole, ends = super().against(target), self._ends()
+        return whole if ends is None else SumTargetLoss((whole, ends.against(self._symbol)))
+
+    def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
+        whole, ends = super()._unchecked(target), self._ends()
+        return whole if ends is None else SumTargetLoss((whole, ends._unchecked(self._symbol)))
+
+    def _ends(self) -> Loss | None:
+        """Return a loss that is +inf where a symbol follows an end, None if M knows of ends.
+
+        A sum over no path is a finite loss where there is smoothing, so that M cannot.
+        """
         if self.collapse != "end" or self.semiring == "tropical":
-            return b
-        # the sum over no path is a finite loss where there is smoothing, so ends are an automaton
-        # of their own
+            return None
         blank = [a for a, hidden in zip(self.alphabet, self.is_blank, strict=True) if hidden]
-        ends = CollapsedLoss(NoLoss(self.alphabet), self.alphabet, collapse="end", blank=blank)
-        symbol = np.flatnonzero(~self.is_blank)[:1]
-        return automaton_product(b, ends.compile(symbol, b.length), max_states=max_states)
+        return CollapsedLoss(NoLoss(self.alphabet), self.alphabet, collapse="end", blank=blank)
+
+    @property
+    def _symbol(self) -> IntArray:
+        """The string of one symbol that is no blank, where any target will do."""
+        return np.flatnonzero(~self.is_blank)[:1]
 
     def _machine(self, target: Target) -> TargetMachine:
         machine = spelled_machine(self.loss._machine(self._target(target)), self.words)

@@ -6,7 +6,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.machine import Arcs, TargetMachine, symbol_classes
+from fstgrad.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 from fstgrad.errors import NotSupportedError
@@ -32,15 +32,17 @@ class _Constraint(Loss):
     ) -> LossAutomaton:
         raise NotSupportedError(f"a {type(self).__name__} has no transducer; leave engine out")
 
-    def _acceptor(self, source: IntArray, label: IntArray, goal: IntArray) -> TargetMachine:
-        """Return the unweighted machine from state 0 to the last state."""
+    def _acceptor(
+        self, source: IntArray, label: IntArray, goal: IntArray, place: IntArray
+    ) -> TargetMachine:
+        """Return the unweighted machine from state 0 to the last state; `place` as it has."""
         arcs = Arcs(source, goal, np.zeros(len(label), dtype=np.int64))
         class_of, classes = symbol_classes(arcs, label, len(self.alphabet))
         size = int(goal.max(initial=0)) + 1
         initial, final = TROPICAL.full((size,)), TROPICAL.full((size,))
         initial[0] = final[-1] = 0
         none = Arcs(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
-        return TargetMachine(TROPICAL, class_of, classes, none, initial, final, 1.0)
+        return TargetMachine(TROPICAL, class_of, classes, none, initial, final, 1.0, place)
 
 
 class NoLoss(_Constraint):
@@ -58,7 +60,8 @@ class NoLoss(_Constraint):
 
     def _machine(self, target: Target) -> TargetMachine:
         every = np.arange(len(self.alphabet))
-        return self._acceptor(np.zeros_like(every), every, np.zeros_like(every))
+        anywhere = np.array([[[-ANYWHERE, ANYWHERE]]])  # nothing is aligned: every band has it
+        return self._acceptor(np.zeros_like(every), every, np.zeros_like(every), anywhere)
 
 
 class ExactMatch(_Constraint):
@@ -80,4 +83,5 @@ class ExactMatch(_Constraint):
             raise NotSupportedError("ExactMatch takes one target string, not an acceptor")
         ids = self.alphabet.encode(target, name="target")
         at = np.arange(len(ids))
-        return self._acceptor(at, ids, at + 1)
+        place = np.repeat(np.arange(len(ids) + 1), 2).reshape(-1, 1, 2)
+        return self._acceptor(at, ids, at + 1, place)

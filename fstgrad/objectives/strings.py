@@ -10,6 +10,7 @@ import numpy as np
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
@@ -125,6 +126,9 @@ class StringObjective(Objective):
                 return
             places = batch.gold_places(symbols[starts[low] : starts[high]])
             score = batch.score_of(places)
+            if np.abs(score).max() > FAR:
+                batch = batch.near()
+                score = batch.score_of(places)
             log_z, terms = batch.log_partitions()
             terms.reshape(-1)[places] -= 1.0
             found[low:high], slopes[own] = log_z - score, terms

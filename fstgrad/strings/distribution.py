@@ -20,13 +20,13 @@ from fstgrad.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.distribution import ArrayDistribution, Distribution
+from fstgrad.distribution import FAR, ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_weights
-from fstgrad.strings.solve import no_loss, solve
+from fstgrad.strings.solve import centred, no_loss, solve
 from fstgrad.strings.tangents import tangent
 
 SMALL = 5_000  # states x scores of a position: numpy takes a millisecond, and nothing is compiled
@@ -113,6 +113,24 @@ class StringDistribution(ArrayDistribution):
             return lower, upper
         rounding = ROUNDING * (self.length + 1) * max(1.0, abs(lower), abs(upper))
         return lower - rounding, upper + rounding
+
+    @cached_property
+    def near(self) -> "StringDistribution":
+        """The same distribution without the offsets of positions, where they would cost digits."""
+        highest = self.scores.max(axis=tuple(range(1, self.event_ndim)))
+        scores = centred(self.scores) if np.abs(highest).sum() > FAR else None
+        return self if scores is None else StringDistribution(scores, self.b)
+
+    def log_prob(self, structure: SequenceLike) -> float:
+        """Return log p(y) in nats; -inf for a string that is forbidden."""
+        near = self.near
+        return float(super().log_prob(structure) if near is self else near.log_prob(structure))
+
+    def cross_entropy(self, other: Distribution[FloatArray]) -> float:
+        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        if isinstance(other, StringDistribution) and other.near is not other:
+            return self.cross_entropy(other.near)
+        return float(super().cross_entropy(other))
 
     def bound(self, side: Literal["lower", "upper"]) -> "StringDistribution":
         """Return the distribution whose log Z bounds that of the loss without its cap."""
@@ -208,8 +226,9 @@ class StringDistribution(ArrayDistribution):
         O(k l n log(k l n)).
         """
         positive_integer("k", k)
-        log_z = self.log_partition()
-        return [(ids, score - log_z) for ids, score in search.kbest(self.scores, self._paths, k)]
+        near = self.near
+        found = search.kbest(near.scores, self._paths, k)
+        return [(ids, score - near.log_partition()) for ids, score in found]
 
     @cached_property
     def _paths(self) -> PathWeights:

@@ -42,7 +42,7 @@ def latent_softmax_margin(
     3.0
     """
     instance("gold", gold, LossAutomaton, "a LossAutomaton")
-    augmented = StringDistribution(scores, b)
+    augmented = StringDistribution(scores, b).near
     observed = StringDistribution(augmented.scores, gold)
     log_z, terms = solve(augmented.scores, augmented.automaton)
     log_gold, gold_terms = solve(observed.scores, observed.automaton)

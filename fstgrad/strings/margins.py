@@ -12,11 +12,13 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, positive_number
+from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
 from fstgrad.losses import Loss
 from fstgrad.strings.distribution import StringDistribution
+from fstgrad.strings.solve import centred
 
 
 @overload
@@ -71,6 +73,9 @@ def hinge(
     b = _of_strings(b)
     distribution = StringDistribution(scores, b)
     places, gold_score = distribution.gold(gold)
+    near = centred(distribution.scores) if abs(gold_score) > FAR else None
+    if near is not None:
+        return hinge(near, gold, b)
     best = distribution.mode()
     own, score = distribution.gold(best)
     table = np.zeros(distribution.scores.shape)
@@ -114,7 +119,7 @@ def raml(
     if isinstance(scores, Lattice):
         return lattice_raml(scores, _compiled(b), temperature)
     b = _of_strings(b)
-    model = StringDistribution(scores, None)
+    model = StringDistribution(scores, None).near
     reward = StringDistribution(np.zeros(model.scores.shape), b.scaled(-1.0 / temperature))
     weights = reward.marginals()
     return model.log_partition() - model.inner(weights, model.scores), model.marginals() - weights

@@ -352,7 +352,7 @@ def _control(
 def _checked(
     scores: npt.ArrayLike, target: Target | None, loss: Loss | TargetLoss | SumTargetLoss
 ) -> tuple[StringDistribution, TargetLoss | SumTargetLoss]:
-    distribution = StringDistribution(scores)
+    distribution = StringDistribution(scores).near
     instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
     n = distribution.scores.shape[-1]
     if len(loss.alphabet) != n:

@@ -88,6 +88,16 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
+def centred(scores: FloatArray) -> FloatArray | None:
+    """Return scores less the largest of each position, None where these are 0 already.
+
+    The distribution is the same, and so are all objectives, but where every string needs a large
+    finite mask, such as a position of padding with finfo.min, their values keep their digits.
+    """
+    weighed = score_table(scores)
+    return weighed.table.reshape(scores.shape) if weighed.highest.any() else None
+
+
 def score_table(scores: FloatArray) -> ScoreTable:
     """Return the table of scores (l, n), (l, n+1, n), ... float64, C-contiguous.
 

@@ -144,7 +144,9 @@ class ArcTable:
         if not self.labeled:
             return self.like_scores(regrets)
         logs = self.label_logs
-        return self.like_scores(np.where(logs > -np.inf, regrets[..., None] - logs, 0.0))
+        with np.errstate(over="ignore", invalid="ignore"):  # scores near the least float64
+            table = np.minimum(regrets[..., None] - logs, np.finfo(np.float64).max)
+        return self.like_scores(np.where(logs > -np.inf, table, 0.0))
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
         """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.

@@ -7,20 +7,11 @@ import pytest
 
 import fstgrad as fg
 from tests.oracles import strings as oracle
+from tests.oracles.losses import collapse
 from tests.strings.test_exact import KINDS, make_loss
 
 ABC = fg.Alphabet("ab_")
 COLLAPSES = ["blank", "ctc", "end"]
-
-
-def collapse(z, kind, blank=2):
-    """What ids z collapse to; None where a symbol follows an end."""
-    if kind == "ctc":
-        z = [a for i, a in enumerate(z) if i == 0 or a != z[i - 1]]
-    if kind == "end" and blank in z:
-        first = list(z).index(blank)
-        return tuple(z[:first]) if all(a == blank for a in z[first:]) else None
-    return tuple(a for a in z if a != blank)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,3 +137,29 @@ def test_bad_collapses_are_named():
         fg.CollapsedLoss(fg.EditDistance(abc), abc, blank="_").compile("__")
     with pytest.raises(fg.InfeasibleError):
         fg.CollapsedLoss(fg.ExactMatch(abc), abc, collapse="ctc", blank="_").compile("aa", 2)
+
+
+@pytest.mark.parametrize("kind", ["edit", "ngram-smooth", "user-probability"])
+def test_pairs_know_of_the_end_as_the_automaton_does(kind):
+    """A symbol after an end is +inf in __call__, pairwise, matrix, against and compile."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    inner, _ = make_loss(kind, rng, ABC, (0, 1))
+    loss = fg.CollapsedLoss(2.0 * inner, ABC, collapse="end", blank="_")
+    ids, target = np.array(oracle.all_strings(3, 3)), np.array([0, 1])
+    goes_on = [collapse(z, "end") is None for z in ids.tolist()]
+    losses = loss.matrix(list(ids), [target])[:, 0]
+    np.testing.assert_array_equal(losses == np.inf, goes_on)
+    others = {
+        "compile": loss.compile(target, 3).losses_of(ids),
+        "against": loss.against(target).losses_of(ids),
+        "pairwise": loss.pairwise(list(ids), [target] * len(ids)),
+        "call": np.array([loss(z, target) for z in ids]),
+    }
+    for name, found in others.items():
+        np.testing.assert_allclose(found, losses, atol=1e-10, err_msg=name)
+
+
+def test_a_sum_with_a_rational_loss_is_collapsed_by_parts():
+    total = fg.EditDistance(ABC) + fg.NGram(ABC, 1, smoothing=1.0)
+    with pytest.raises(fg.NotSupportedError, match=r"each loss of \.losses"):
+        fg.CollapsedLoss(total, ABC, blank="_")

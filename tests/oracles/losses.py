@@ -110,3 +110,13 @@ def mismatch_kernel(y, z, order, mismatches, n):
         )
 
     return sum(near(y, u) * near(z, u) for u in itertools.product(range(n), repeat=order))
+
+
+def collapse(z, kind, blank=2):
+    """What ids z collapse to; None where a symbol follows an end."""
+    if kind == "ctc":
+        z = [a for i, a in enumerate(z) if i == 0 or a != z[i - 1]]
+    if kind == "end" and blank in z:
+        first = list(z).index(blank)
+        return tuple(z[:first]) if all(a == blank for a in z[first:]) else None
+    return tuple(a for a in z if a != blank)

@@ -250,3 +250,15 @@ def test_intervals_of_values_hold_in_95_percent_of_1000_runs(kind, proposal):
             missed[1] += not r.interval[0] <= risk <= r.interval[1]
     assert (missed <= 50).all()
     assert np.mean(widths) < 1.0  # 0.05 to 0.91: they say something
+
+
+@pytest.mark.parametrize("constraint", [fg.NoLoss, fg.ExactMatch])
+def test_constraints_have_bands(constraint):
+    """Nothing is aligned without a loss; an exact match lies on the diagonal."""
+    loss = constraint(ABC) + fg.EditDistance(ABC)
+    ids = np.array(oracle.all_strings(3, 3))
+    exact = loss.compile("abc").losses_of(ids)
+    for band in (0, 1, 3):
+        losses = loss.compile("abc", band=band).losses_of(ids)
+        assert (losses >= exact - 1e-12).all()
+    np.testing.assert_allclose(losses, exact, atol=1e-12)

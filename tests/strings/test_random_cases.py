@@ -3,6 +3,8 @@
 10,000 cases in the slow suite, a few of them always.
 """
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from tests.oracles import strings as oracle
 from tests.strings.test_exact import make_loss
 
 ABC = fg.Alphabet("abc")
-TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine"]
-EXACT = ["hamming", "matrix", "wer"]
+TROPICAL = ["edit", "factored", "confusion", "smith-waterman", "osa", "lcs", "affine", "local"]
+EXACT = ["hamming", "matrix", "wer", "none", "exact"]
 KERNELS = ["ngram", "ngram-smooth", "ngram-linear", "ngram-sum", "gappy", "mismatch"]
 KINDS = [*TROPICAL, *EXACT, *KERNELS]
 CHUNK = 250
@@ -38,6 +40,22 @@ def random_part(kind, rng, target):
         return loss, lambda y: alignments.affine_cost(
             y, target, -matrix, gap_open=opening, gap_extend=extending
         )
+    if kind == "local":
+        matrix = rng.integers(-4, 5, size=(3, 3)) / 2
+        opening, extending = sorted(rng.integers(1, 9, size=2) / 4, reverse=True)
+        loss = fg.SmithWaterman(ABC, matrix=matrix, gap_open=opening, gap_extend=extending)
+        cost = functools.lru_cache(None)(
+            functools.partial(
+                alignments.affine_cost, costs=-matrix, gap_open=opening, gap_extend=extending
+            )
+        )
+        return loss, lambda y: min(
+            cost(u, v) for u in alignments.factors(y) for v in alignments.factors(target)
+        )
+    if kind == "none":
+        return fg.NoLoss(ABC), lambda y: 0.0
+    if kind == "exact":
+        return fg.ExactMatch(ABC), lambda y: 0.0 if tuple(y) == target else np.inf
     if kind == "matrix":
         table = rng.integers(0, 8, size=(3, 3)) / 4
         return (
@@ -79,9 +97,14 @@ def random_kernel(kind, rng, target):
     )
 
 
-def random_loss(rng, target):
-    """One to three parts, each with a scale of its own, and the oracle of their sum."""
+def random_loss(rng, target, *, collapsed=None):
+    """One to three parts, each with a scale of its own, and the oracle of their sum.
+
+    collapsed : how the strings collapse before they are compared, with the last symbol as blank.
+    """
     names = rng.choice(KINDS, size=int(rng.choice([1, 1, 2, 3])))
+    if collapsed and not set(names) <= {*TROPICAL, *EXACT}:
+        names = names[:1]  # a sum with a rational loss is collapsed part by part
     parts = [random_part(str(name), rng, target) for name in names]
     factors = rng.choice([1.0, 0.5, 3.0, 0.1, 1 / 3], size=len(parts))
     loss = None
@@ -92,15 +115,24 @@ def random_loss(rng, target):
     def by_hand(y):
         return sum(f * oracle_of(y) for f, (_, oracle_of) in zip(factors, parts, strict=True))
 
-    return loss, by_hand
+    if collapsed is None:
+        return loss, by_hand
+
+    def of_latent(z):
+        y = alignments.collapse(z, collapsed)
+        return np.inf if y is None else by_hand(y) if y else empty_loss(loss, target)
+
+    return fg.CollapsedLoss(loss, ABC, collapse=collapsed, blank="c"), of_latent
 
 
 def check_strings(seed):
-    """Losses, log Z, marginals, risk, bands and caps of one case."""
+    """Losses, log Z, marginals, all objectives, bands and caps of one case."""
     rng = np.random.default_rng(seed)
     length = int(rng.integers(1, 4))
-    target = tuple(int(i) for i in rng.integers(3, size=int(rng.integers(1, 4))))
-    loss, by_hand = random_loss(rng, target)
+    collapsed = str(rng.choice(["blank", "ctc", "end"])) if rng.random() < 0.2 else None
+    symbols = 2 if collapsed else 3
+    target = tuple(int(i) for i in rng.integers(symbols, size=int(rng.integers(1, 4))))
+    loss, by_hand = random_loss(rng, target, collapsed=collapsed)
     strings = oracle.all_strings(3, length)
     losses = np.array([by_hand(y) for y in strings])
     ids, gold = np.array(strings), np.array(target)
@@ -120,8 +152,44 @@ def check_strings(seed):
     table = np.array([oracle.parts(y, scores) for y in strings])
     expected = np.tensordot(np.exp(weights - log_z), table, axes=1)
     np.testing.assert_allclose(d.marginals(), expected, atol=1e-8, err_msg=f"seed {seed}")
+    check_objectives(rng, scores, b, ids, table, losses)
     if loss.semiring == "tropical":
         check_bounds(rng, loss, gold, ids, losses)
+
+
+def check_objectives(rng, scores, b, ids, table, losses):
+    """Softmax margin, hinge, risk, RAML and direct loss: values, and gradients or directions."""
+    kept = losses < np.inf
+    log_p = np.tensordot(table, scores, axes=scores.ndim)
+    log_p -= np.logaddexp.reduce(log_p)
+    every = np.tensordot(np.exp(log_p), table, axes=1)  # with the strings of infinite loss
+    mode, mode_loss = table[log_p.argmax()], losses[log_p.argmax()]
+    table, losses, gold = table[kept], losses[kept], int(rng.integers(kept.sum()))
+    ids = ids[kept]
+    totals = np.tensordot(table, scores, axes=scores.ndim)
+    own = totals - totals[gold]
+
+    def check(found, value, gradient):
+        assert found[0] == pytest.approx(value, rel=1e-10, abs=1e-9)
+        np.testing.assert_allclose(found[1], gradient, atol=1e-8)
+
+    def mean(log_weights):
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        return weights, np.tensordot(weights, table, axes=1)
+
+    _, expected = mean(own + losses)
+    value = np.logaddexp.reduce(own + losses)
+    check(fg.softmax_margin(scores, ids[gold], b), value, expected - table[gold])
+    p, expected = mean(own)
+    slope = np.tensordot(p * (losses - p @ losses), table, axes=1)
+    check(fg.risk(scores, b), p @ losses, slope)
+    temperature = float(rng.choice([0.5, 2.0]))
+    r, target = mean(-losses / temperature)
+    check(fg.raml(scores, b, temperature), -(r @ log_p[kept]), every - target)
+    best = table[(own + losses).argmax()]  # the scores are random: a tie is one of the same parts
+    check(fg.hinge(scores, ids[gold], b), (own + losses).max(), best - table[gold])
+    worse = table[(own + temperature * losses).argmax()]
+    check(fg.direct_loss(scores, b, temperature), mode_loss, (worse - mode) / temperature)
 
 
 def check_bounds(rng, loss, gold, ids, losses):

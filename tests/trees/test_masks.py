@@ -237,3 +237,21 @@ def test_divergence_from_a_masked_distribution_counts_the_masks(family, single_r
         for tree, x in logs[0].items()
     )
     assert first.kl(second) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [78, 191])
+@pytest.mark.parametrize("single_root", [True, False])
+def test_labels_masked_by_the_least_float_do_not_overflow(seed, single_root):
+    """The share of such a label has the log -1.8e308, and an arc that no tree needs may add it."""
+    rng = np.random.default_rng(seed + 9000)
+    n, labels = int(rng.integers(1, 5)), int(rng.integers(1, 3))
+    rng.random()
+    scores = rng.normal(size=(n + 1, n + 1, labels)) * rng.choice([1, 5, 50])
+    masked = rng.random(scores.shape) < 0.4
+    trees, forbidden = (
+        fg.SpanningTrees(np.where(masked, mask, scores), single_root=single_root, labeled=True)
+        for mask in (np.finfo(np.float64).min, -np.inf)
+    )
+    assert trees.kl(trees) == 0.0
+    assert trees.entropy() == pytest.approx(forbidden.entropy(), abs=1e-10)
+    assert trees.kl(forbidden) == pytest.approx(0.0, abs=1e-10)

@@ -42,16 +42,18 @@ def search(
         score[d, d] = -np.inf
         entry[d] = d
     parent[:] = -1
-    component = np.arange(n + 1)
-    position = np.full(2 * n + 1, -1)
-    done = np.zeros(2 * n + 1, dtype=np.bool_)
-    done[0] = True
     # a contraction joins two components or more: fewer than n of them, count <= 2 n + 1
-    path = np.empty(2 * n + 1, dtype=np.int64)
+    work = np.empty((4, 2 * n + 1), dtype=np.int64)  # one allocation: it counts where n is small
+    component, position, done, path = work[0, : n + 1], work[1], work[2], work[3]
+    for h in range(n + 1):
+        component[h] = h
+    position[:] = -1
+    done[:] = 0
+    done[0] = 1
     count = n + 1
     for start in range(1, n + 1):
         top = component[start]
-        if done[top]:
+        if done[top] == 1:
             continue
         size = 1
         path[0] = top
@@ -63,9 +65,9 @@ def search(
                 return 0
             chosen[top] = best
             source = component[best]
-            if done[source]:
+            if done[source] == 1:
                 for i in range(size):
-                    done[path[i]] = True
+                    done[path[i]] = 1
                 size = 0
             elif position[source] < 0:
                 position[source] = size
@@ -148,28 +150,27 @@ def expand(
 def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int:
     """Write every dependent's best head; return the root arcs if that is a tree, else -1."""
     largest = np.full(n + 1, -np.inf)
-    best = np.full(n + 1, -1)
+    heads[:n] = -1
     for h in range(1 if single else 0, n + 1):
         row = scores[h]
         for d in range(1, n + 1):
             if row[d] > largest[d] and d != h:
                 largest[d] = row[d]
-                best[d] = h
+                heads[d - 1] = h
     roots = 0
     for d in range(1, n + 1):
-        if best[d] < 0:
+        if heads[d - 1] < 0:
             if not (single and scores[0, d] > -np.inf):
                 return -1
-            best[d] = 0
-        roots += best[d] == 0
-        heads[d - 1] = best[d]
-    mark = np.zeros(n + 1, dtype=np.int64)
+            heads[d - 1] = 0
+        roots += heads[d - 1] == 0
     for start in range(1, n + 1):
         d = start
-        while d > 0 and mark[d] == 0:
-            mark[d] = start
-            d = best[d]
-        if d > 0 and mark[d] == start:
+        for _ in range(n):
+            d = heads[d - 1]
+            if d == 0:
+                break
+        if d > 0:
             return -1
     return roots
 
@@ -186,8 +187,8 @@ def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> tup
         return roots, 0.0
     score = np.empty((2 * n + 1, n + 1))
     entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
-    chosen = np.zeros(2 * n + 1, dtype=np.int64)
-    parent = np.empty(2 * n + 1, dtype=np.int64)
+    of_component = np.zeros((2, 2 * n + 1), dtype=np.int64)
+    chosen, parent = of_component[0], of_component[1]
     count = search(scores, n, single, score, entry, chosen, parent)
     if count == 0:
         return -1, 0.0
