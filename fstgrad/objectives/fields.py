@@ -12,7 +12,7 @@ from fstgrad.mrf.losses import UNKNOWN, item_options
 from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import Array, Arrays, Objective, zeros
 
 
 class FieldNll(Objective):
@@ -41,7 +41,7 @@ class FieldNll(Objective):
             for b, (node, edge, gold) in enumerate(zip(*scores, constants[0], strict=True))
         ]
         if not found:
-            return np.zeros(0), [np.zeros(table.shape) for table in scores]
+            return np.zeros(0), zeros(scores)
         losses = np.array([float(value) for value, _ in found])
         return losses, [np.stack([table[k] for _, table in found]) for k in (0, 1)]
 
@@ -58,6 +58,8 @@ class FieldNll(Objective):
                 f"{self.what} has no second derivative; take method 'exact', 'bp' or 'trw', or "
                 "first derivatives only"
             )
+        if len(scores[0]) == 0:
+            return zeros(scores)
         products = [
             self._covariances(self.graph.with_scores(node, edge), gold, Table(*direction))
             for node, edge, gold, *direction in zip(*scores, constants[0], *directions, strict=True)

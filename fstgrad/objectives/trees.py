@@ -6,7 +6,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.objectives.base import Array, Arrays, Objective
+from fstgrad.objectives.base import Array, Arrays, Objective, zeros
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
@@ -33,7 +33,7 @@ class TreeObjective(Objective):
     def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
         """Solve all items together."""
         if len(scores[0]) == 0:
-            return np.zeros(0), [np.zeros(table.shape) for table in scores]
+            return np.zeros(0), zeros(scores)
         lengths, *rest = constants
         trees = [self._trees(table, lengths) for table in scores]
         found, gradients = self._found(trees[0], [*trees[1:], *rest])
@@ -83,6 +83,8 @@ class TreeObjective(Objective):
         """Return the covariance, less that of the trees which agree, times the direction."""
         if not self.is_twice_differentiable():
             raise self.no_second_derivative()
+        if len(scores[0]) == 0:
+            return zeros(scores)
         trees = self._trees(scores[0], constants[0])
         product = self._product(trees, directions[0])
         if self.kind == "partial nll":

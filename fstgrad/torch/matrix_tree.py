@@ -55,6 +55,8 @@ def _solve(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and the marginals."""
+    if len(arcs) == 0:
+        return arcs.new_empty(0), torch.empty_like(arcs)
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.log_partition, dense.marginals
@@ -74,6 +76,8 @@ def _product(
 
     v counts where a marginal is above zero: it may hold scores, among them masks of any size.
     """
+    if len(arcs) == 0:
+        return torch.empty_like(arcs)
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.product(torch.where(dense.marginals > 0, v, 0.0))
@@ -101,7 +105,7 @@ def _third(
             "projective trees have no third derivative of log Z here, nor the second of entropies "
             "and risks; differentiate once less, or use projective=False"
         )
-    if arcs.shape[1] == 1:  # no words
+    if arcs.shape[1] == 1 or len(arcs) == 0:  # no words, no sentences
         return torch.zeros_like(arcs)
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
     result = dense.third(*(torch.where(dense.marginals > 0, x, 0.0) for x in (v, u)))
@@ -124,6 +128,8 @@ def _entropy(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> torch.Tensor:
     """Return the entropy (B,) in nats."""
+    if len(arcs) == 0:
+        return arcs.new_empty(0)
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is None:
         return like(array_trees(arcs, lengths, single_root, projective).entropy(), arcs)
@@ -136,6 +142,8 @@ def _divergence(
     p: torch.Tensor, q: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> torch.Tensor:
     """Return KL(p || q) (B,) in nats, +inf where q forbids an arc that p takes."""
+    if len(p) == 0:
+        return p.new_empty(0)
     of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))
     if of_p is None or of_q is None:
         first, second = (array_trees(x, lengths, single_root, projective) for x in (p, q))

@@ -89,7 +89,9 @@ def nbest_risk(
     if lengths is not None:
         counts = arguments.numbers("lengths", lengths, len(log_probs))
     losses = measured(keep(NbestLosses, loss), log_probs, [ids, golds, counts])
-    scores = widened(log_probs).to(torch.float64)
+    place = torch.arange(log_probs.shape[1], device=log_probs.device)
+    outside = place >= counts.to(log_probs.device)[:, None]
+    scores = widened(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
     finite = losses.isfinite()
     if not torch.compiler.is_compiling():
         if not bool((scores < torch.inf).all()):

@@ -238,7 +238,7 @@ def spanning_tree_generalized_expectation(
     wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
     sums = (*table.batch.shape[:1], *features.shape[-1:])
     arguments.shaped("target", arguments.tensor("target", target), sums)
-    flat = wide.reshape(len(table.batch), -1, features.shape[-1])
+    flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
     return table.values(0.5 * (expected - target.to(torch.float64)).square().sum(dim=-1))
 
@@ -317,6 +317,8 @@ def gold_parts(
     labeled: bool,
 ) -> torch.Tensor:
     """Return which entries of the scores the gold trees use; an error if they are no trees."""
+    if len(scores) == 0:
+        return torch.empty_like(scores, dtype=torch.bool)
     family = ProjectiveTrees if projective else SpanningTrees
     trees = family(
         to_numpy(scores), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=labeled
