@@ -1,7 +1,8 @@
 """What a loss costs a tagger: its step as a share of the step of a BiLSTM, beside other packages.
 
 The network is an embedding, a 2-layer BiLSTM-256 and a linear layer on batches of 64 sequences of
-length 20; "share" is the step (value and gradient) of the objective over that of the network.
+length 20 and 40 (--quick: 20); "share" is the step (value and gradient) of the objective over that
+of the network.
 "ratio" is the step of a package over that of the objective here on the same input.
 
     python benchmarks/torch_users.py [--quick] [--json FILE]
@@ -11,6 +12,7 @@ from _harness import interleaved_medians, one_thread, run
 
 one_thread()
 
+import itertools  # noqa: E402
 import warnings  # noqa: E402
 
 import torch  # noqa: E402
@@ -18,7 +20,7 @@ import torch  # noqa: E402
 import fstgrad as fg  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
 
-BATCH, LENGTH, BEAM = 64, 20, 8
+BATCH, BEAM = 64, 8
 
 
 class Tagger(torch.nn.Module):
@@ -44,21 +46,21 @@ def levenshtein(y, target):
     return row[-1]
 
 
-def inputs(labels):
+def inputs(labels, length):
     """Emissions that ask for gradients, transitions, tags, a beam for each item."""
     torch.manual_seed(0)
-    emissions = torch.randn(BATCH, LENGTH, labels, requires_grad=True)
+    emissions = torch.randn(BATCH, length, labels, requires_grad=True)
     transitions = torch.randn(labels, labels, requires_grad=True)
-    tags = torch.randint(labels, (BATCH, LENGTH))
+    tags = torch.randint(labels, (BATCH, length))
     beam = tags[:, None].repeat(1, BEAM, 1)
     wrong = torch.rand(beam.shape) < 0.15
     beam = torch.where(wrong, torch.randint(labels, beam.shape), beam)
     return emissions, transitions, tags, beam
 
 
-def objectives(labels):
+def objectives(labels, length):
     """The objectives of this package: name -> a step."""
-    emissions, transitions, tags, beam = inputs(labels)
+    emissions, transitions, tags, beam = inputs(labels, length)
     scores = torch.randn(BATCH, BEAM, requires_grad=True)
     edit = fg.EditDistance(fg.Alphabet(f"t{i}" for i in range(labels)))
     hamming = fg.Hamming(edit.alphabet)
@@ -80,9 +82,9 @@ def objectives(labels):
     }
 
 
-def competitors(labels):
+def competitors(labels, length):
     """Steps of others: name -> (the objective here, a step)."""
-    emissions, transitions, tags, beam = inputs(labels)
+    emissions, transitions, tags, beam = inputs(labels, length)
     scores = torch.randn(BATCH, BEAM, requires_grad=True)
     found = {}
 
@@ -116,19 +118,19 @@ def competitors(labels):
     def struct_step():
         emissions.grad = transitions.grad = None
         edges = emissions[:, 1:, :, None] + transitions.T
-        first = torch.nn.functional.pad(emissions[:, :1, None, :], (0, 0, 0, 0, 0, LENGTH - 2))
+        first = torch.nn.functional.pad(emissions[:, :1, None, :], (0, 0, 0, 0, 0, length - 2))
         chain = LinearChainCRF((edges + first).contiguous())
         parts = LinearChainCRF.struct.to_parts(tags, labels)
         (-chain.log_prob(parts.contiguous().type_as(emissions))).mean().backward()
 
-    if 8 * BATCH * LENGTH * labels**3 > 2**33:  # a chart of all triples of labels, in bytes
+    if 8 * BATCH * length * labels**3 > 2**33:  # a chart of all triples of labels, in bytes
         return found
     return found | {"torch-struct": ("CRF", struct_step)}
 
 
-def decoders(labels):
+def decoders(labels, length):
     """Decoding here, and by pytorch-crf where it is installed."""
-    emissions, transitions, *_ = (tensor.detach() for tensor in inputs(labels))
+    emissions, transitions, *_ = (tensor.detach() for tensor in inputs(labels, length))
     found = {"decode": lambda: fgt.CRF(emissions, transitions).decode()}
     try:
         from torchcrf import CRF
@@ -142,9 +144,11 @@ def decoders(labels):
     return found | {"decode, pytorch-crf": lambda: theirs.decode(emissions)}
 
 
-def row(labels, name, seconds, network, other=None, threads=1):
+def row(cell, name, seconds, network, other=None, threads=1):
+    labels, length = cell
     return {
         "labels": labels,
+        "length": length,
         "objective": name,
         "threads": threads,
         "seconds": seconds,
@@ -154,11 +158,12 @@ def row(labels, name, seconds, network, other=None, threads=1):
 
 
 def rows(quick):
-    repeat = 5 if quick else 15
-    for labels in (10, 40) if quick else (10, 40, 200):
+    repeat = 5 if quick else 11
+    cells = itertools.product((10, 40) if quick else (10, 40, 200), (20,) if quick else (20, 40))
+    for labels, length in cells:
         torch.set_num_threads(1)
-        network, words = Tagger(labels), torch.randint(1000, (BATCH, LENGTH))
-        tags = inputs(labels)[2]
+        network, words = Tagger(labels), torch.randint(1000, (BATCH, length))
+        tags, cell = inputs(labels, length)[2], (labels, length)
 
         def step(network=network, words=words, tags=tags):
             network.zero_grad()
@@ -166,21 +171,21 @@ def rows(quick):
                 network(words).flatten(0, 1), tags.flatten()
             ).backward()
 
-        ours, others, decoding = objectives(labels), competitors(labels), decoders(labels)
+        ours, others, decoding = (f(*cell) for f in (objectives, competitors, decoders))
         calls = {"BiLSTM": step} | ours | {name: call for name, (_, call) in others.items()}
         seconds = interleaved_medians(calls | decoding, repeat=repeat)
         whole = seconds["BiLSTM"]
         for name in ("BiLSTM", *ours):
-            yield row(labels, name, seconds[name], whole)
+            yield row(cell, name, seconds[name], whole)
         for name, (mine, _) in others.items():
-            yield row(labels, name, seconds[name], whole, seconds[mine])
+            yield row(cell, name, seconds[name], whole, seconds[mine])
         for name in decoding:
-            yield row(labels, name, seconds[name], whole, seconds["decode"])
+            yield row(cell, name, seconds[name], whole, seconds["decode"])
         torch.set_num_threads(2)
         double = interleaved_medians(ours | {"decode": decoding["decode"]}, repeat=repeat)
         for name, value in double.items():
-            yield row(labels, name, value, whole, seconds[name], threads=2)
+            yield row(cell, name, value, whole, seconds[name], threads=2)
 
 
 if __name__ == "__main__":
-    run("Losses of a tagger beside its BiLSTM, batch 64, length 20", rows)
+    run("Losses of a tagger beside its BiLSTM, batch 64", rows)

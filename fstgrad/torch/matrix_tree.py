@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import NotSupportedError
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstgradError, NotSupportedError
+from fstgrad.objectives.threads import slices
 from fstgrad.torch import dense_trees, functions
 from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
@@ -22,15 +23,44 @@ from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
+LARGE = 2**25  # operations of a batch, about, below which a thread costs more than it saves
+
 
 def array_trees(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> TreeDistribution:
     """Return the trees of unlabeled arcs as arrays."""
+    return _family(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
+
+
+def _family(
+    arcs: FloatArray, lengths: IntArray, single_root: bool, projective: bool
+) -> TreeDistribution:
     family = ProjectiveTrees if projective else SpanningTrees
-    return family(
-        to_numpy(arcs), single_root=single_root, lengths=lengths.cpu().numpy(), labeled=False
-    )
+    return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
+
+
+def _fill(
+    fill: Callable[[TreeDistribution, slice], None],
+    arcs: torch.Tensor,
+    lengths: torch.Tensor,
+    *family: bool,
+) -> None:
+    """Call fill(trees, place) for slices of the batch, in threads where the tables are large."""
+    table, sizes = to_numpy(arcs), lengths.cpu().numpy()
+
+    def run(low: int, high: int) -> None:
+        own = slice(low, high)
+        fill(_family(table[own], sizes[own], *family), own)
+
+    if arcs.numel() * arcs.shape[1] > LARGE:
+        try:
+            slices(len(table), run, torch.get_num_threads())
+        except FstgradError:
+            pass  # the whole batch knows the item by its number
+        else:
+            return
+    run(0, len(table))
 
 
 def _on_device(
@@ -60,8 +90,13 @@ def _solve(
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.log_partition, dense.marginals
-    trees = array_trees(arcs, lengths, single_root, projective)
-    return like(trees.log_partition(), arcs), like(trees.marginals(), arcs)
+    log_z, marginals = np.empty(len(arcs)), np.empty(tuple(arcs.shape))
+
+    def fill(trees: TreeDistribution, own: slice) -> None:
+        log_z[own], marginals[own] = trees.log_partition(), trees.marginals()
+
+    _fill(fill, arcs, lengths, single_root, projective)
+    return like(log_z, arcs), like(marginals, arcs)
 
 
 @torch.library.custom_op("fstgrad::tree_product", mutates_args=())
@@ -81,8 +116,13 @@ def _product(
     dense = _on_device(arcs, lengths, single_root, projective)
     if dense is not None:
         return dense.product(torch.where(dense.marginals > 0, v, 0.0))
-    trees = array_trees(arcs, lengths, single_root, projective)
-    return like(trees.covariance_product(_used(trees, v)), arcs)
+    found = np.empty(tuple(arcs.shape))
+
+    def fill(trees: TreeDistribution, own: slice) -> None:
+        found[own] = trees.covariance_product(_used(trees, v[own]))
+
+    _fill(fill, arcs, lengths, single_root, projective)
+    return like(found, arcs)
 
 
 def _used(trees: TreeDistribution, v: torch.Tensor) -> FloatArray:

@@ -327,3 +327,27 @@ def test_compiled_without_breaks():
     (other,) = torch.autograd.grad(value, scores)
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(other, slope)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+def test_threads_change_no_bit(projective, monkeypatch):
+    monkeypatch.setattr("fstgrad.torch.matrix_tree.LARGE", 0)
+    source = torch.Generator().manual_seed(0)
+    arcs = torch.randn(7, 5, 5, generator=source, dtype=torch.float64)
+    family = {"single_root": True, "projective": projective, "lengths": [4, 3, 4, 2, 1, 4, 4]}
+    known = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            scores = arcs.clone().requires_grad_()
+            value = fgt.spanning_tree_entropy(scores, **family)
+            value = value + fgt.spanning_tree_log_partition(scores, **family)
+            found.append((value, torch.autograd.grad(value.sum(), scores)[0]))
+        for other in found[1:]:
+            assert all(map(torch.equal, other, found[0]))
+        arcs[5, :, 2] = -torch.inf
+        with pytest.raises(fg.InfeasibleError, match="5"):
+            fgt.spanning_tree_log_partition(arcs, **family)
+    finally:
+        torch.set_num_threads(known)
