@@ -34,10 +34,13 @@ class Predictions:
 
     _all: Sequence[Any]  # with the methods mode, kbest and sample
 
-    def __init__(self, items: int, device: torch.device) -> None:
+    def __init__(
+        self, items: int, device: torch.device, shape: tuple[int, ...] | None = None
+    ) -> None:
+        """Keep what all families need; shape: of a padded structure, None for the longest found."""
         if items == 0:
             raise InvalidInputError("scores have no items; give a batch of at least one")
-        self.items, self.device = items, device
+        self.items, self.device, self.shape = items, device, shape
 
     @aside
     def decode(self) -> torch.Tensor:
@@ -89,8 +92,8 @@ class Predictions:
         """Return arrays, or up to k for each item, in one tensor."""
         lists = [[own] for own in found] if k is None else found
         every = [structure for own in lists for structure in own]
-        sizes = np.array([structure.shape for structure in every])
-        table = np.full((self.items, k or 1, *sizes.max(axis=0)), IGNORE_INDEX)
+        shape = self.shape or np.array([structure.shape for structure in every]).max(axis=0)
+        table = np.full((self.items, k or 1, *shape), IGNORE_INDEX)
         for i, own in enumerate(lists):
             for j, structure in enumerate(own):
                 # what a family marks by a negative number is padding too
@@ -143,7 +146,7 @@ class Strings(Predictions):
     def __init__(self, scores: torch.Tensor, lengths: Lengths = None) -> None:
         if arguments.floating("scores", scores).ndim < 3:
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
-        super().__init__(len(scores), scores.device)
+        super().__init__(len(scores), scores.device, tuple(scores.shape[1:2]))
         tables = to_numpy(scores)
         sizes = _sizes(lengths, len(tables), tables.shape[1])
         self._all = [
@@ -228,10 +231,11 @@ class Trees(Predictions):
         lengths: Lengths = None,
         labeled: bool = False,
     ) -> None:
-        super().__init__(len(arguments.floating("scores", scores)), scores.device)
+        if arguments.floating("scores", scores).ndim != (4 if labeled else 3):
+            raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
+        shape = (scores.shape[1] - 1, *([2] if labeled else []))
+        super().__init__(len(scores), scores.device, shape)
         tables = to_numpy(scores).astype(np.float64)
-        if tables.ndim != (4 if labeled else 3):
-            raise InvalidInputError(f"scores has the shape {tables.shape}; give a batch")
         sizes = _sizes(lengths, len(tables), tables.shape[1] - 1)
         self._all = [
             SpanningTrees(own[: size + 1, : size + 1], single_root=single_root, labeled=labeled)
@@ -251,11 +255,11 @@ class Trees(Predictions):
 
 
 class RandomFields(Predictions):
-    """Predictions (B, I) from node scores (B, I, C) and edge scores: see `mrf_nll`.
+    """Predictions (B, I) from node scores and edge scores, (B, H, W) for images: see `mrf_nll`.
 
     Parameters
     ----------
-    node_scores : (B, I, C) floating point
+    node_scores : (B, I, C), or images (B, C, H, W) floating point
     edge_scores : (C, C), (E, C, C) or (B, E, C, C)
     graph : PairwiseMRF
         Its scores are not used.
@@ -267,12 +271,27 @@ class RandomFields(Predictions):
         arguments.floating("node_scores", node_scores)
         arguments.floating("edge_scores", edge_scores)
         instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
-        super().__init__(len(node_scores), node_scores.device)
+        if node_scores.ndim not in (3, 4):
+            raise InvalidInputError(
+                f"node_scores has the shape {tuple(node_scores.shape)}; give (B, I, C), or images "
+                "(B, C, H, W)"
+            )
+        if node_scores.ndim == 4:
+            shape = tuple(node_scores.shape[2:])
+            node_scores = node_scores.flatten(2).transpose(1, 2)
+        else:
+            shape = tuple(node_scores.shape[1:2])
+        super().__init__(len(node_scores), node_scores.device, shape)
         nodes, edges = (to_numpy(t).astype(np.float64) for t in (node_scores, edge_scores))
         self._all = [
             graph.with_scores(own, edges[i] if edges.ndim == 4 else edges)
             for i, own in enumerate(nodes)
         ]
+
+    def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
+        if k is None:
+            return super()._padded([labels.reshape(self.shape) for labels in found])
+        return super()._padded([[y.reshape(self.shape) for y in own] for own in found], k)
 
     @aside
     def decode(self, method: str = "exact", **options: Any) -> torch.Tensor:

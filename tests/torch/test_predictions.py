@@ -81,6 +81,33 @@ def test_the_best_and_the_k_best(name):
         assert (own[len(best) :] == -100).all()
 
 
+def test_predictions_are_as_wide_as_the_scores():
+    """So that they can be compared with padded gold; lattices have no width."""
+    strings = fgt.Strings(normal(2, 5, 2), [3, 2])
+    assert strings.decode().shape == strings.mbr(EDIT).shape == (2, 5)
+    assert (strings.sample(4, rng=0)[:, :, 3:] == -100).all()
+    assert fgt.Trees(normal(2, 6, 6), single_root=True, lengths=[3, 2]).nbest(2)[0].shape == (
+        2,
+        2,
+        5,
+    )
+    labeled = fgt.Trees(normal(2, 6, 6, 2), single_root=True, lengths=[3, 2], labeled=True)
+    assert labeled.decode().shape == (2, 5, 2)
+
+
+def test_images():
+    grid = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.zeros((2, 2)))
+    images, edges = normal(2, 2, 2, 3), normal(2, 2)
+    flat = fgt.RandomFields(images.flatten(2).transpose(1, 2), edges, grid)
+    given = fgt.RandomFields(images, edges, grid)
+    assert torch.equal(given.decode(), flat.decode().reshape(2, 2, 3))
+    assert torch.equal(given.mbr(), flat.mbr().reshape(2, 2, 3))
+    assert torch.equal(given.nbest(3)[0], flat.nbest(3)[0].reshape(2, 3, 2, 3))
+    assert torch.equal(given.sample(3, rng=0), flat.sample(3, rng=0).reshape(2, 3, 2, 3))
+    with pytest.raises(fg.InvalidInputError, match="or images"):
+        fgt.RandomFields(images[0, 0], edges, grid)
+
+
 @EVERY
 def test_samples_are_drawn_from_the_distribution(name):
     predictions, distributions = (make() for make in FAMILIES[name])
