@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
@@ -126,7 +127,7 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
     gradient = np.zeros(scores.shape)
     for i, path in enumerate(own):
         places = order[i, : len(path)]
-        score = scores[i, places, path].astype(np.float64).sum()
+        score = chains.emissions[i, np.arange(len(path)), path].sum()
         score += steps[path[:-1], path[1:]].astype(np.float64).sum()
         if score == -np.inf:
             raise InfeasibleError(f"gold[{i}] has a score of -inf")
@@ -151,5 +152,8 @@ def _compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
     _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
     order = np.argsort(tags < 0, axis=1, kind="stable")
     own = [row[row >= 0] for row in tags]
-    moved = np.take_along_axis(emissions, order[..., None], axis=1)
+    moved = np.take_along_axis(emissions, order[..., None], axis=1).astype(np.float64)
+    largest = moved.max(axis=2)  # is an offset of differences, whose digits it would cost
+    with np.errstate(invalid="ignore"):
+        moved -= np.where((np.abs(largest) > FAR) & np.isfinite(largest), largest, 0.0)[..., None]
     return LinearChains(moved, transitions, np.array([len(path) for path in own])), order, own

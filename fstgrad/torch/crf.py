@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from fstgrad.checks import Seed, generator, one_of, positive_integer
+from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.strings.linear_chain import LinearChains, one_by_one
 from fstgrad.torch import arguments
@@ -81,7 +82,8 @@ class CRF:
 
     def log_partition(self) -> torch.Tensor:
         """Return log Z (B,) in nats; differentiable once."""
-        return self._log_partition(self._compact(self.mask)).to(self._dtype)
+        chain = self._compact(self.mask)
+        return (self._log_partition(chain) + chain.offset.double().sum(1)).to(self._dtype)
 
     def nll(
         self, gold: torch.Tensor, *, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
@@ -186,7 +188,11 @@ class CRF:
         if self.end is not None:
             last = place == lengths[:, None] - 1
             emissions = emissions + _where(last[..., None], widened(self.end))
-        return _Chain(emissions, lengths, inside, order)
+        offset = _offset(emissions.detach(), inside)
+        # differences keep their digits where a whole position is masked by finfo.min
+        if torch.compiler.is_compiling() or bool(offset.any()):
+            emissions = emissions - offset[..., None]
+        return _Chain(emissions, lengths, inside, order, offset)
 
     def _log_partition(self, chain: "_Chain") -> torch.Tensor:
         if not torch.compiler.is_compiling():
@@ -241,12 +247,16 @@ def linear_chain_nll(
 
 
 class _Chain(NamedTuple):
-    """Emissions (B, T, n) of which the first `lengths` count, and where they came from (B, T)."""
+    """Emissions (B, T, n) of which the first `lengths` count, and where they came from (B, T).
+
+    `offset` (B, T) was taken from all emissions of a position.
+    """
 
     emissions: torch.Tensor
     lengths: torch.Tensor
     inside: torch.Tensor
     order: torch.Tensor | None
+    offset: torch.Tensor
 
 
 def _chains(*given: torch.Tensor) -> LinearChains:
@@ -254,6 +264,13 @@ def _chains(*given: torch.Tensor) -> LinearChains:
     emissions, transitions, lengths = map(to_numpy, given)
     small = emissions.size * len(transitions) < SMALL
     return LinearChains(emissions, transitions, lengths, one_by_one if small else each)
+
+
+def _offset(emissions: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """Return the largest emission (B, T) of each position where it is beyond FAR, else 0."""
+    largest = emissions.amax(dim=2)
+    is_far = inside & (largest.abs() > FAR) & largest.isfinite()
+    return _where(is_far, largest)
 
 
 def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
