@@ -8,6 +8,7 @@
 - "trw" : sequential reweighted messages: a labeling and a bound on how far it is from the best
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -98,4 +99,6 @@ DECODERS: dict[str, Method[Decoded]] = {
 
 def decode(model: ScoredGraph, method: str = "exact", **options: Any) -> Decoded:
     """Return a labeling of high score; options are those of the method's function."""
-    return bound(DECODERS, method, options)(model)
+    near, offset = model.near
+    found = bound(DECODERS, method, options)(near)
+    return found if near is model else replace(found, score=found.score + offset)

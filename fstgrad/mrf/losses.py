@@ -292,6 +292,7 @@ def nll(
     "exact" and the estimates of log Z.
     """
     one_of("method", method, [*LOSSES, *ESTIMATES])
+    model, _ = model.near
     known = integers("gold", gold)
     if known.shape == (model.num_nodes,) and (known == UNKNOWN).any():
         return _partial_nll(model, known, method, options)

@@ -62,4 +62,5 @@ METHODS: dict[str, Method[Inference]] = {
 
 def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
     """Return what a method finds about `model`; options are those of the method's function."""
-    return bound(METHODS, method, options)(model)
+    near, offset = model.near
+    return bound(METHODS, method, options)(near).shifted(offset)

@@ -131,15 +131,22 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     def log_partition(self) -> float:
         """Return log Z in nats; O(I C^2) on forests, O(largest clique table) elsewhere."""
-        return exact(self).log_partition
+        near, offset = self.near
+        return exact(near).log_partition + offset
 
     def marginals(self) -> Table:
         """Return P(y_i = c) (I, C) and P(y_i = c, y_j = d) (E, C, C), read-only."""
-        return exact(self).marginals
+        return exact(self.near[0]).marginals
 
     def log_prob(self, structure: npt.ArrayLike) -> float:
         """Return log p(y) in nats; -inf for a labeling that is forbidden."""
-        return self.score(structure) - self.log_partition()
+        near = self.near[0]
+        return near.score(structure) - exact(near).log_partition
+
+    def cross_entropy(self, other: Distribution[Table]) -> float:
+        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        near = other.near[0] if isinstance(other, PairwiseMRF) else other
+        return float(super().cross_entropy(near))
 
     def covariance_product(self, direction: Table) -> Table:
         """Return the change of the marginals along `direction`, Cov[t] applied to it.
@@ -147,15 +154,16 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         By elimination with tangents on any graph that is narrow enough; two to three times the
         cost of `marginals`.
         """
-        return Elimination(self).tangents(self._like_scores("direction", direction, finite=True))
+        table = self._like_scores("direction", direction, finite=True)
+        return Elimination(self.near[0]).tangents(table)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k labelings (k, I) int64, independent and exact."""
-        return self.exact.sample(positive_integer("k", k, minimum=0), generator(rng))
+        return self.near[0].exact.sample(positive_integer("k", k, minimum=0), generator(rng))
 
     def mode(self) -> IntArray:
         """Return a labeling (I,) of the highest score, exact."""
-        return self.exact.mode()
+        return self.near[0].exact.mode()
 
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
         """Return up to k best labelings (I,) and log p in nats, best first; exact.
@@ -168,7 +176,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         >>> [(labels.tolist(), round(p, 4)) for labels, p in m.kbest(2)]
         [([1, 0], -0.4402), ([1, 1], -1.4402)]
         """
-        log_z, found = self.log_partition(), best_labelings(self)
+        near = self.near[0]
+        log_z, found = exact(near).log_partition, best_labelings(near)
         return [(y, score - log_z) for y, score in islice(found, positive_integer("k", k))]
 
     def infer(self, method: str = "exact", **options: Any) -> Inference:

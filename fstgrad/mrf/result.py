@@ -1,9 +1,9 @@
 """The one result type of all inference methods."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ Kind = Literal[
 EdgeSource = Callable[[int, int], FloatArray]
 
 CHUNK_CELLS = 1 << 20
+
+Found = TypeVar("Found", bound="Inference")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +76,13 @@ class Inference:
     r_hat: float = float("nan")
 
     __repr__ = short_repr
+
+    def shifted(self: Found, offset: float) -> Found:
+        """Return the result for scores to which a constant is added."""
+        if offset == 0.0:
+            return self
+        names = ("log_partition", "lower", "upper")
+        return replace(self, **{k: vars(self)[k] + offset for k in names if k in vars(self)})
 
     @cached_property
     def edge(self) -> FloatArray:

@@ -17,6 +17,7 @@ from fstgrad.checks import (
     integers,
     log_weights,
 )
+from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
@@ -184,6 +185,20 @@ class ScoredGraph:
                 f"{self.labels_per_node[nodes[k]] - 1}"
             )
         return array
+
+    @cached_property
+    def near(self: Scored) -> tuple[Scored, float]:
+        """The model without the offsets of nodes that would cost digits, and their sum in nats.
+
+        A node whose labels are all masked by a large finite number, such as padding of an image,
+        has one: it is part of every score, and of no difference of scores.
+        """
+        largest = self.scores.node.max(axis=1)
+        offset = np.where((np.abs(largest) > FAR) & (largest > -np.inf), largest, 0.0)
+        if not offset.any():
+            return self, 0.0
+        node = self.scores.node - offset[:, None]
+        return self.with_scores(node, self.scores.edge), float(offset.sum())
 
     def score(self, structure: npt.ArrayLike) -> float:
         """Return s(y) in nats, -inf for a forbidden labeling."""

@@ -69,3 +69,41 @@ def test_masks_in_larger_factors():
     assert model.infer("trw").log_partition >= log_z - 1e-9
     found = model.infer("bounds", max_cells=0, max_parts=2)
     assert found.lower - 1e-9 <= log_z <= found.upper + 1e-9
+
+
+@pytest.mark.parametrize("mask", [-1e9, -1e30, float(np.finfo(np.float32).min), 1e12])
+@pytest.mark.parametrize("edges", [[(0, 1), (1, 2), (2, 3)], [(0, 1), (1, 2), (2, 3), (0, 3)]])
+def test_a_node_that_is_masked_whole_is_an_offset(mask, edges):
+    """Padding of an image: every difference of scores is the same as without the offset."""
+    rng = np.random.default_rng(len(edges))
+    node, edge = rng.normal(size=(4, 3)), rng.normal(size=(len(edges), 3, 3))
+    node[1] = 0.0
+    masked = node.copy()
+    masked[1] = mask
+    p, q = (fg.PairwiseMRF(table, edge, edges) for table in (masked, node))
+    y = np.array([0, 1, 2, 0])
+    assert p.log_partition() == pytest.approx(q.log_partition() + mask, rel=1e-12)
+    assert p.entropy() == pytest.approx(q.entropy(), abs=1e-12)
+    assert p.log_prob(y) == pytest.approx(q.log_prob(y), abs=1e-12)
+    other = [fg.PairwiseMRF(table, 0.5 * edge, edges) for table in (masked, node)]
+    assert p.kl(other[0]) == pytest.approx(q.kl(other[1]), abs=1e-12)
+    np.testing.assert_array_equal(p.mode(), q.mode())
+    np.testing.assert_array_equal(p.sample(5, rng=0), q.sample(5, rng=0))
+    for (labels, log_p), (expected, log_q) in zip(p.kbest(6), q.kbest(6), strict=True):
+        np.testing.assert_array_equal(labels, expected)
+        assert log_p == pytest.approx(log_q, abs=1e-12)
+    for method in ("exact", "bp", "trw", "mean_field", "bounds"):
+        found, expected = p.infer(method), q.infer(method)
+        np.testing.assert_allclose(found.node, expected.node, atol=1e-12)
+        assert found.log_partition == pytest.approx(expected.log_partition + mask, rel=1e-12)
+    for method in ("exact", "max_product", "trw", "icm"):
+        found, expected = p.decode(method), q.decode(method)
+        np.testing.assert_array_equal(found.labels, expected.labels)
+        assert found.score == pytest.approx(expected.score + mask, rel=1e-12)
+    for method in ("exact", "bp", "trw", "mean_field", "pseudolikelihood"):
+        value, gradient = p.nll(y, method)
+        expected, slope = q.nll(y, method)
+        assert value == pytest.approx(expected, abs=1e-12)
+        np.testing.assert_allclose(gradient.node, slope.node, atol=1e-12)
+    batch = fg.PairwiseMRFBatch(q, np.stack([masked, node]), edge)
+    np.testing.assert_allclose(batch.nll(np.stack([y, y]))[0], q.nll(y)[0], atol=1e-12)
