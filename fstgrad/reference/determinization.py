@@ -182,5 +182,5 @@ def too_many(states: int, limit: int) -> StateLimitError:
         states,
         limit,
         where="determinization in OpenFst",
-        remedy="Give cap= (edit-like losses) or a larger max_states=.",
+        remedy="Give cap= (edit-like losses) or a larger max_states=, up to half of the memory.",
     )

@@ -19,3 +19,10 @@ def test_a_loss_automaton_is_no_source_of_costs():
 def test_bands_beyond_all_lengths_are_all_alignments(band):
     y = np.array([0, 1, 1])
     assert EDIT.compile("ab", 3, band=band).loss(y) == EDIT(y, "ab")
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_a_sentence_of_one_word_has_one_tree_without_replacement(single_root):
+    trees = fg.SpanningTrees(np.array([[0.0, 1.5], [0.0, 0.0]]), single_root=single_root)
+    ((heads, log_p),) = trees.sample_without_replacement(3, 0)
+    assert (heads.tolist(), log_p) == ([0], 0.0)
