@@ -82,7 +82,7 @@ bench: $(VENV)/.dev
 # The tables behind the numbers of the README, in full, also as JSON in build/bench.
 bench-readme: $(VENV)/.dev
 	mkdir -p build/bench
-	for name in compile engines chain risk trees grid torch_overhead; do \
+	for name in compile engines chain risk trees grid torch_overhead torch_users; do \
 	    $(BIN)/python benchmarks/$$name.py --json build/bench/$$name.json || exit 1; done
 
 # The learning experiments of docs/performance/learning.md.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.beside import cores
-from fstgrad.errors import FstgradError
+from fstgrad.errors import FstgradError, NotSupportedError
 from fstgrad.objectives.base import Array, Objective
 
 
@@ -110,6 +110,17 @@ def _outputs_forward(bound: _Bound, scores: Any, constants: Any) -> Any:
 def _outputs_backward(bound: _Bound, kept: Any, upstream: Any) -> Any:
     tables, scores, constants = kept
     by_value, directions = upstream
+    products = _products(bound, scores, constants, directions)
+    total = [a + b for a, b in zip(_scaled(by_value, tables), products, strict=True)]
+    return tuple(total), tuple(map(no_tangent, constants))
+
+
+_outputs.defvjp(_outputs_forward, _outputs_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _products(bound: _Bound, scores: Any, constants: Any, directions: Any) -> tuple[Any, ...]:
+    """Return the Hessian products, which have no derivative."""
     many, fixed = len(scores), len(constants)
 
     def host(*arrays: Array) -> Sequence[Array]:
@@ -119,12 +130,15 @@ def _outputs_backward(bound: _Bound, kept: Any, upstream: Any) -> Any:
         )
 
     shapes = [shape_of(table.shape, table.dtype) for table in scores]
-    products = called(host, shapes, (*scores, *constants, *directions))
-    total = [a + b for a, b in zip(_scaled(by_value, tables), products, strict=True)]
-    return tuple(total), tuple(map(no_tangent, constants))
+    found: tuple[Any, ...] = tuple(called(host, shapes, (*scores, *constants, *directions)))
+    return found
 
 
-_outputs.defvjp(_outputs_forward, _outputs_backward)
+def _no_further_derivative(bound: _Bound, *_: Any) -> Any:
+    raise NotSupportedError(f"{bound.objective.what} has no further derivative here")
+
+
+_products.defvjp(_no_further_derivative, _no_further_derivative)
 
 
 def _scaled(upstream: jax.Array, tables: Sequence[jax.Array]) -> list[jax.Array]:

@@ -166,13 +166,16 @@ def spanning_tree_risk(
 ) -> jax.Array:
     """Return E[sum of the costs of the arcs], (B,).
 
-    costs : like the scores; a constant.  Other parameters as in `spanning_tree_log_partition`.
+    costs : like the scores; their gradient is the marginals.  Other parameters as in
+    `spanning_tree_log_partition`.
     """
     table = _table("scores", scores, labeled)
     known = _like("costs", arguments.constant(costs), table.shape)
     if isinstance(known, np.ndarray) and not np.isfinite(known).all():
         raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
-    return _objective("risk", [table], lengths, [known], (single_root, labeled, projective))
+    family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
+    shares = spanning_tree_marginals(table, single_root=single_root, **family)
+    return (shares * jnp.asarray(known, shares.dtype)).reshape(len(table), -1).sum(axis=1)
 
 
 def spanning_tree_generalized_expectation(
@@ -187,14 +190,17 @@ def spanning_tree_generalized_expectation(
 ) -> jax.Array:
     """Return 1/2 |E f - target|^2, (B,).
 
-    features : scores.shape + (F,); target : (F,) or (B, F); constants.  Other parameters as in
+    features : scores.shape + (F,); target : (F,) or (B, F).  Other parameters as in
     `spanning_tree_log_partition`.
     """
     table, known = _table("scores", scores, labeled), arguments.constant(features)
     known = _like("features", known, (*table.shape, *known.shape[-1:]))
     goal = _like("target", arguments.constant(target), (len(table), known.shape[-1]))
-    family = (single_root, labeled, projective)
-    return _objective("generalized expectation", [table], lengths, [known, goal], family)
+    family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
+    shares = spanning_tree_marginals(table, single_root=single_root, **family)
+    parts = shares[..., None] * jnp.asarray(known, shares.dtype)
+    gap = parts.sum(axis=tuple(range(1, table.ndim))) - jnp.asarray(goal, shares.dtype)
+    return 0.5 * jnp.square(gap).sum(axis=1)
 
 
 def _objective(

@@ -11,9 +11,7 @@ from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
-TreeKind = Literal[
-    "log partition", "nll", "partial nll", "entropy", "kl", "risk", "generalized expectation"
-]
+TreeKind = Literal["log partition", "nll", "partial nll", "entropy", "kl"]
 Found = tuple[Array, list[Array]]
 
 
@@ -21,8 +19,7 @@ class TreeObjective(Objective):
     """One objective of each item; constants are the lengths (B,) and what the kind asks for.
 
     nll : gold trees (B, n) or (B, n, 2).  partial nll : partial trees, or a bool table like the
-    scores.  kl : scores of p and of q.  risk : costs like the scores.  generalized expectation :
-    features, scores.shape + (F,), and targets (B, F).
+    scores.  kl : scores of p and of q.
     """
 
     def __init__(self, kind: TreeKind, single_root: bool, labeled: bool, projective: bool) -> None:
@@ -61,15 +58,6 @@ class TreeObjective(Objective):
             case "kl", [TreeDistribution() as other]:
                 by_p = self._product(trees, _centered(trees) - _centered(other))
                 return trees.kl(other), [by_p, other.marginals() - trees.marginals()]
-            case "risk", [np.ndarray() as costs]:
-                value = (trees.marginals() * costs).reshape(len(costs), -1).sum(axis=1)
-                return value, [self._product(trees, costs)]
-            case "generalized expectation", [np.ndarray() as features, np.ndarray() as targets]:
-                flat = features.reshape(len(features), -1, features.shape[-1])
-                expected = (trees.marginals().reshape(len(flat), 1, -1) @ flat)[:, 0]
-                gap = expected - targets
-                along = (flat @ gap[..., None]).reshape(trees.scores.shape)
-                return 0.5 * np.square(gap).sum(axis=1), [self._product(trees, along)]
         raise InvalidInputError(f"{self.what} got {len(rest)} constants")
 
     def _product(self, trees: TreeDistribution, along: FloatArray) -> FloatArray:

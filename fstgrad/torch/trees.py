@@ -206,13 +206,13 @@ def spanning_tree_risk(
     labeled: bool = False,
     projective: bool = False,
 ) -> torch.Tensor:
-    """Return E[sum of the costs of the arcs], () or (B,); twice differentiable in the scores.
+    """Return E[sum of the costs of the arcs], () or (B,); twice differentiable.
 
-    costs : like the scores; a constant.
+    costs : like the scores; their gradient is the marginals.
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.tensor("costs", costs).to(torch.float64).detach()
+    wide = arguments.tensor("costs", costs).to(torch.float64)
     if not torch.compiler.is_compiling() and not bool(wide.isfinite().all()):
         raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
     wide = arguments.shaped("costs", wide, scores.shape).reshape(table.batch.shape)
