@@ -318,3 +318,10 @@ def renamed_arguments(
 def warn_renamed(old: str, new: str) -> None:
     """Warn the caller of the caller that a public name has changed."""
     warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)
+
+
+def flag(name: str, given: Any) -> bool:
+    """Return a bool; InvalidInputError for anything else."""
+    if not isinstance(given, bool):
+        raise InvalidInputError(f"{name} is {given!r}; give True or False")
+    return given

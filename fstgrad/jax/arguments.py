@@ -32,6 +32,16 @@ def constant(given: Any) -> Any:
     return given if isinstance(given, jax.core.Tracer) else np.asarray(given)
 
 
+def real(name: str, given: Any) -> Any:
+    """Return a constant of real numbers or booleans."""
+    known = constant(given)
+    if not (jnp.issubdtype(known.dtype, jnp.number) or known.dtype == bool) or (
+        jnp.issubdtype(known.dtype, jnp.complexfloating)
+    ):
+        raise InvalidInputError(f"{name} holds {known.dtype}; give real numbers")
+    return known
+
+
 def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
     """Return integers of a shape, in which None is any size."""
     known = constant(given)
@@ -50,7 +60,14 @@ def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -
     """Return ids of a shape, `IGNORED` where there is no symbol."""
     known = integers(name, given, shape)
     where = np.where if isinstance(known, np.ndarray) else jnp.where
-    return where(known == ignore_index, IGNORED, where(known < 0, IGNORED - 1, known))
+    return where(is_ignored(known, ignore_index), IGNORED, where(known < 0, IGNORED - 1, known))
+
+
+def is_ignored(known: Any, ignore_index: int) -> Any:
+    """Return where ids are `ignore_index`."""
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
+    return known == ignore_index
 
 
 def lengths(given: Any, items: int, least: int, most: int) -> Any:

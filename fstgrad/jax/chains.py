@@ -54,7 +54,7 @@ def linear_chain_nll(
     if steps.shape != (n, n):
         raise InvalidInputError(f"transitions has the shape {steps.shape}; give {(n, n)}")
     ids = arguments.integers("gold", gold, scores.shape[:2])
-    kept = ids != ignore_index
+    kept = ~arguments.is_ignored(ids, ignore_index)
     if mask is not None:
         kept = arguments.constant(mask)
         if kept.shape != ids.shape or kept.dtype != bool:

@@ -61,7 +61,7 @@ def mrf_nll(
         known = known.reshape(len(known), -1)
     known = arguments.integers("gold", known, nodes.shape[:2])
     where = np.where if isinstance(known, np.ndarray) else jnp.where
-    labels = where(known == ignore_index, UNKNOWN, known)
+    labels = where(arguments.is_ignored(known, ignore_index), UNKNOWN, known)
     return values(FieldNll(graph, method, options), [nodes, edges], [labels])
 
 

@@ -33,9 +33,16 @@ class _Bound:
             self.objective.check([np.zeros(s.shape, s.dtype) for s in scores], self.known)
 
 
-@lru_cache(maxsize=512)
 def kept(make: Callable[..., Any], *settings: Any) -> Any:
     """Return `make(*settings)`, the same object for the same settings."""
+    try:
+        return _kept(make, *settings)
+    except TypeError:  # what has no hash is no right setting either: say so where it is used
+        return make(*settings)
+
+
+@lru_cache(maxsize=512)
+def _kept(make: Callable[..., Any], *settings: Any) -> Any:
     return make(*settings)
 
 

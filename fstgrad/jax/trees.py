@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, flag
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import gradients, kept, values
@@ -97,7 +97,7 @@ def spanning_tree_partial_nll(
     allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
     unknown head (or label).  Other parameters as in `spanning_tree_log_partition`.
     """
-    table, known = _table("scores", scores, labeled), arguments.constant(allowed)
+    table, known = _table("scores", scores, labeled), arguments.real("allowed", allowed)
     if known.dtype == bool:
         known = _like("allowed", known, table.shape)
     else:
@@ -120,7 +120,7 @@ def spanning_tree_marginals(
     Parameters as in `spanning_tree_log_partition`.
     """
     table = _table("scores", scores, labeled)
-    objective = kept(TreeObjective, "log partition", single_root, labeled, projective)
+    objective = _family("log partition", single_root, labeled, projective)
     return gradients(objective, [table], [_lengths(lengths, table)])[0]
 
 
@@ -170,7 +170,7 @@ def spanning_tree_risk(
     `spanning_tree_log_partition`.
     """
     table = _table("scores", scores, labeled)
-    known = _like("costs", arguments.constant(costs), table.shape)
+    known = _like("costs", arguments.real("costs", costs), table.shape)
     if isinstance(known, np.ndarray) and not np.isfinite(known).all():
         raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
@@ -193,9 +193,11 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).  Other parameters as in
     `spanning_tree_log_partition`.
     """
-    table, known = _table("scores", scores, labeled), arguments.constant(features)
+    table, known = _table("scores", scores, labeled), arguments.real("features", features)
+    if known.ndim == 0:
+        raise InvalidInputError(f"features has the shape (); give {(*table.shape, 'F')}")
     known = _like("features", known, (*table.shape, *known.shape[-1:]))
-    goal = _like("target", arguments.constant(target), (len(table), known.shape[-1]))
+    goal = _like("target", arguments.real("target", target), (len(table), known.shape[-1]))
     family: dict[str, Any] = {"labeled": labeled, "projective": projective, "lengths": lengths}
     shares = spanning_tree_marginals(table, single_root=single_root, **family)
     parts = shares[..., None] * jnp.asarray(known, shares.dtype)
@@ -211,12 +213,19 @@ def _objective(
     family: tuple[bool, bool, bool],
 ) -> jax.Array:
     tables = [_table("scores", table, family[1]) for table in scores]
-    objective = kept(TreeObjective, kind, *family)
+    objective = _family(kind, *family)
     return values(objective, tables, [_lengths(lengths, tables[0]), *constants])
 
 
+def _family(kind: TreeKind, *flags: bool) -> TreeObjective:
+    for name, given in zip(("single_root", "labeled", "projective"), flags, strict=True):
+        flag(name, given)
+    found: TreeObjective = kept(TreeObjective, kind, *flags)
+    return found
+
+
 def _table(name: str, scores: Any, labeled: bool) -> jax.Array:
-    axes = "(B, n+1, n+1, y)" if labeled else "(B, n+1, n+1)"
+    axes = "(B, n+1, n+1, y)" if flag("labeled", labeled) else "(B, n+1, n+1)"
     table = arguments.table(name, scores, 4 if labeled else 3, axes=axes)
     if table.shape[1] != table.shape[2] or table.shape[1] == 0:
         raise InvalidInputError(f"{name} has the shape {table.shape}; give {axes}")

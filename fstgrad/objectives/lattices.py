@@ -22,7 +22,7 @@ Kind = Literal["softmax margin", "risk"]
 AUTO_STATES = 50_000  # up to which method="auto" is exact
 
 # Shared by all calls: what was compiled for a lattice goes when the lattice goes.
-_Key = tuple[str, bytes, float | None, Band | None]
+_Key = tuple[str, bytes, str, str]
 _COMPILED: WeakKeyDictionary[Lattice, dict[_Key, LatticeLoss]] = WeakKeyDictionary()
 
 
@@ -148,7 +148,7 @@ def _compiled(
     **limits: int,
 ) -> LatticeLoss:
     known = _COMPILED.setdefault(lattice, {})
-    key = (loss.fingerprint, ids.tobytes(), cap, band)
+    key = (loss.fingerprint, ids.tobytes(), repr(cap), repr(band))
     if key not in known:
         known[key] = lattice.compile(loss, ids, cap=cap, band=band, **limits)
     return known[key]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fstgrad.checks import float_array
+from fstgrad.checks import float_array, instance
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, MARKERS, blank, look
 
@@ -172,6 +172,7 @@ def bars(
     >>> len(figure.axes[0].patches)
     2
     """
+    instance("groups", groups, Mapping, "a dictionary")
     single = {name: value for name, value in groups.items() if not isinstance(value, Mapping)}
     grouped = {"": single} if single else cast(Mapping[str, Mapping[str, float]], groups)
     if not any(grouped.values()) or 0 < len(single) < len(groups):

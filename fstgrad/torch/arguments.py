@@ -74,10 +74,3 @@ def shaped(name: str, given: torch.Tensor, shape: tuple[int, ...]) -> torch.Tens
         raise InvalidInputError(
             f"{name} has the shape {tuple(given.shape)}; give {tuple(shape)}"
         ) from error
-
-
-def flag(name: str, given: Any) -> bool:
-    """Return a bool; InvalidInputError for anything else."""
-    if not isinstance(given, bool):
-        raise InvalidInputError(f"{name} is {given!r}; give True or False")
-    return given

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from fstgrad.checks import flag
 from fstgrad.errors import InvalidInputError
 from fstgrad.torch import arguments, matrix_tree
 from fstgrad.torch.dense_trees import finite
@@ -235,6 +236,8 @@ def spanning_tree_generalized_expectation(
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     wide = arguments.tensor("features", features).to(torch.float64)
+    if wide.ndim == 0:
+        raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
     wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
     sums = (*table.batch.shape[:1], *features.shape[-1:])
     arguments.shaped("target", arguments.tensor("target", target), sums)
@@ -259,8 +262,8 @@ class _Table:
     ) -> None:
         arguments.floating("scores", scores)
         for name, given in (("single_root", single_root), ("projective", projective)):
-            arguments.flag(name, given)
-        event = 3 if arguments.flag("labeled", labeled) else 2
+            flag(name, given)
+        event = 3 if flag("labeled", labeled) else 2
         if scores.ndim not in (event, event + 1):
             axes = "(n+1, n+1, y)" if labeled else "(n+1, n+1)"
             raise InvalidInputError(

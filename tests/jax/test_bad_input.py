@@ -1,5 +1,8 @@
 """What is wrong is an error of fstgrad: at once, while jit traces, or when the compiled runs."""
 
+import contextlib
+import inspect
+
 import numpy as np
 import pytest
 
@@ -103,3 +106,50 @@ def test_scores_of_no_kind():
 def test_an_alphabet_of_another_size():
     with pytest.raises(fg.FstgradError):
         fgj.risk(jnp.zeros((2, 4, 5)), GOLD, fg.EditDistance(ABC))
+
+
+# every function with right arguments; each is replaced by what is wrong
+RIGHT = {
+    "softmax_margin": {"scores": S, "gold": GOLD, "loss": EDIT},
+    "risk": {"scores": S, "gold": GOLD, "loss": EDIT},
+    "crf_nll": {"scores": S, "gold": GOLD},
+    "ctc_nll": {"scores": S, "gold": WRITTEN},
+    "ctc_softmax_margin": {"scores": S, "gold": WRITTEN, "loss": EDIT},
+    "ctc_risk": {"scores": S, "gold": WRITTEN, "loss": EDIT},
+    "linear_chain_nll": {"emissions": S, "transitions": np.zeros((3, 3)), "gold": GOLD},
+    "nbest_risk": {"log_probs": np.zeros((2, 2)), "hypotheses": HYPOTHESES, "references": GOLD,
+                   "loss": EDIT},
+    "lattice_softmax_margin": {"scores": np.zeros((2, ARCS)), "lattice": LATTICES, "gold": TEXTS,
+                               "loss": EDIT},
+    "lattice_risk": {"scores": np.zeros((2, ARCS)), "lattice": LATTICES, "gold": TEXTS,
+                     "loss": EDIT},
+    "lattice_crf_nll": {"scores": np.zeros((2, ARCS)), "lattice": LATTICES, "gold": TEXTS},
+    "spanning_tree_log_partition": {"scores": T, **ROOT},
+    "spanning_tree_marginals": {"scores": T, **ROOT},
+    "spanning_tree_entropy": {"scores": T, **ROOT},
+    "spanning_tree_nll": {"scores": T, "heads": HEADS, **ROOT},
+    "spanning_tree_partial_nll": {"scores": T, "allowed": HEADS, **ROOT},
+    "spanning_tree_kl": {"p_scores": T, "q_scores": T, **ROOT},
+    "spanning_tree_risk": {"scores": T, "costs": T, **ROOT},
+    "spanning_tree_generalized_expectation": {"scores": T, "features": T[..., None],
+                                              "target": np.zeros(1), **ROOT},
+    "mrf_nll": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)), "gold": HEADS,
+                "graph": GRAPH},
+    "mrf_log_partition": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),
+                          "graph": GRAPH},
+    "mrf_marginals": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),
+                      "graph": GRAPH},
+}  # fmt: skip
+JUNK = [None, -1, 2.5, "ab", [], {}, np.zeros(0), np.full((2, 4, 3), np.nan), T == 0, object(),
+        np.zeros((2, 4), complex), np.array([["a", "b"]]), np.full((2, 4), 2**40)]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")  # some of it is right, but large or unreliable
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_argument_wrong_in_every_way(name):
+    assert set(RIGHT) == set(fgj.__all__) - {"Estimate", "Sampling"}
+    function = getattr(fgj, name)
+    for parameter in inspect.signature(function).parameters.values():
+        for wrong in JUNK if parameter.kind is not parameter.VAR_KEYWORD else ():
+            with contextlib.suppress(fg.FstgradError):  # anything else is a failure
+                function(**{**RIGHT[name], parameter.name: wrong})

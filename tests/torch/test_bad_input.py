@@ -83,6 +83,10 @@ OTHERS = {
     "costs": (lambda: tree("risk", TREES, torch.zeros(2, 3)), r"costs has .*give \(2, 4, 4\)"),
     "nan costs": (lambda: tree("risk", TREES, TREES * NAN), "costs holds NaN"),
     "features": (lambda: tree("generalized_expectation", TREES, TREES, GOLD), "features has the"),
+    "features of no axis": (
+        lambda: tree("generalized_expectation", TREES, torch.tensor(1.0), GOLD),
+        "features has the",
+    ),
     "target": (
         lambda: tree("generalized_expectation", TREES, cases.FEATURES, torch.zeros(5)),
         r"target has the shape \(5,\); give \(2, 2\)",
