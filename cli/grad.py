@@ -76,8 +76,8 @@ def grad(
     """Gradient of the mean objective of the pairs in the weights of q-gram counts.
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  One JSON
-    line for each pair goes to standard output as soon as its block of 16 is done; the largest
-    entries of the gradient go to standard error.
+    line for each pair goes to standard output, the first one at once, others in blocks of 16; the
+    largest entries of the gradient go to standard error.
 
     With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
     scores of the arcs of each lattice.

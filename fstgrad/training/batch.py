@@ -141,7 +141,8 @@ class Batch:
         Parameters
         ----------
         first : int
-            The index of the first pair.  Chunks end at the multiples of 16.
+            The index of the first pair.  Chunks end at 1, whose result is seen at once, and at the
+            multiples of 16.
         """
         return self.numbered(w, _chunked(pairs, first))
 
@@ -283,9 +284,9 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 
 
 def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
-    """Yield (index of the first item, items), cut at the multiples of the chunk size."""
+    """Yield (index of the first item, items), cut at 1 and at the multiples of the chunk size."""
     iterator = iter(items)
-    while chunk := list(islice(iterator, CHUNK - first % CHUNK)):
+    while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         yield first, chunk
         first += len(chunk)
 

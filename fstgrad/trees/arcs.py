@@ -73,6 +73,10 @@ class ArcTable:
                 f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
                 "finite, or -inf to forbid"
             )
+        if bad == -2:
+            least = kernels.matrix_tree.LEAST
+            array, flat = (np.where(x > -np.inf, np.maximum(x, least), x) for x in (array, flat))
+            return cls(array, flat, sizes, batch, is_labeled)
         return table
 
     @property

@@ -191,7 +191,7 @@ def test_masks_of_the_least_float_may_be_scaled(family, single_root, factor):
     least = np.full((5, 5), np.finfo(np.float64).min)
     least[0, 1] = least[1, 2] = least[2, 3] = least[3, 4] = 0.0
     two_masks = family(least, single_root=single_root).log_prob([0, 1, 1, 1])
-    assert two_masks == -np.inf  # their sum has no float
+    assert two_masks == -2e300  # each counts as -1e300
 
 
 @pytest.mark.parametrize("single_root", [True, False])
@@ -255,3 +255,26 @@ def test_labels_masked_by_the_least_float_do_not_overflow(seed, single_root):
     assert trees.kl(trees) == 0.0
     assert trees.entropy() == pytest.approx(forbidden.entropy(), abs=1e-10)
     assert trees.kl(forbidden) == pytest.approx(0.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("single_root", [True, False])
+def test_masks_of_the_least_float_in_third_derivatives_and_lists(single_root):
+    """Scores below -1e300 count as -1e300, whose sums stay finite."""
+    rng = np.random.default_rng(17)
+    scores = rng.normal(size=(5, 5))
+    scores[3, 2] = scores[2, 3] = 30.0
+    masked = rng.random((5, 5)) < 0.3
+    masked[0, 1] = masked[1, 2] = masked[3, 2] = masked[2, 3] = masked[1, 4] = False
+    v, u = rng.normal(size=(2, 5, 5))
+    trees, forbidden = (
+        fg.SpanningTrees(np.where(masked, mask, scores), single_root=single_root)
+        for mask in (np.finfo(np.float64).min, -np.inf)
+    )
+    np.testing.assert_allclose(trees.third_order(v, u), forbidden.third_order(v, u), atol=1e-10)
+    best = forbidden.kbest(200)
+    for (heads, log_p), (expected, log_q) in zip(trees.kbest(len(best)), best, strict=True):
+        np.testing.assert_array_equal(heads, expected)
+        assert log_p == pytest.approx(log_q, abs=1e-9)
+    assert len(trees.kbest(len(best) + 1)) == len(best) + 1  # one that needs a mask
+    one = fg.SpanningTrees([[-1e300, 26.8], [-1e300, -1e300]], single_root=single_root)
+    assert one.sample_without_replacement(2, rng=0)[0][0].tolist() == [0]

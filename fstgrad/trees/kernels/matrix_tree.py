@@ -22,12 +22,18 @@ SECOND_LIMIT = 1e4
 # the scores be lost.
 ROOT_LIMIT = 1e4
 
+# Scores between this and -inf are raised to it: sums of them stay finite.
+LEAST = -1e300
+
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y), or -1."""
+    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y).
+
+    Where there is none, -1, or -2 if a finite score is below LEAST.
+    """
     size, width = scores.shape[1:]
-    labels = width // size
+    labels, low = width // size, 0
     for item in range(len(lengths)):
         count = (lengths[item] + 1) * labels
         for i in range(lengths[item] + 1):
@@ -35,11 +41,12 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
             bad = 0
             for k in range(count):
                 bad += not row[k] < np.inf
+                low += (row[k] < LEAST) & (row[k] > -np.inf)
             if bad > 0:
                 for k in range(count):
                     if not row[k] < np.inf:
                         return int((item * size + i) * width + k)
-    return -1
+    return -1 if low == 0 else -2
 
 
 @kernel

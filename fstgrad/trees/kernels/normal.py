@@ -23,13 +23,12 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
+from fstgrad.trees.kernels.matrix_tree import LEAST
 
 # The weight below which arcs and second entries do not count, next to all trees: exp(-50).
 MARGIN = 50.0
 # Scores beyond this may have hidden others: a best tree is then looked for in the normal form.
 LARGE = 1e5
-# Scores between this and -inf are raised to it: sums of them stay finite.
-LEAST = -1e300
 
 
 @kernel
