@@ -24,6 +24,7 @@ AUTO_STATES = 50_000  # up to which method="auto" is exact
 # Shared by all calls: what was compiled for a lattice goes when the lattice goes.
 _Key = tuple[str, bytes, str, str]
 _COMPILED: WeakKeyDictionary[Lattice, dict[_Key, LatticeLoss]] = WeakKeyDictionary()
+_TOO_LARGE: WeakKeyDictionary[Lattice, set[tuple[str, bytes]]] = WeakKeyDictionary()
 
 
 class Item(NamedTuple):
@@ -130,12 +131,20 @@ def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
         raise InvalidInputError(
             "cap goes with method='exact' on lattices; proposals of samples have bands"
         )
-    if method == "auto":
-        try:
-            return Item(lattice, gold, _compiled(lattice, loss, ids, max_states=AUTO_STATES))
-        except StateLimitError:
-            pass
-    return Item(lattice, ids, loss)
+    small = _compiled_if_small(lattice, loss, ids) if method == "auto" else None
+    return Item(lattice, ids, loss if small is None else small)
+
+
+def _compiled_if_small(lattice: Lattice, loss: Loss, ids: Any) -> LatticeLoss | None:
+    """Return the exact loss, None where it has too many states; that is found out once."""
+    known, key = _TOO_LARGE.setdefault(lattice, set()), (loss.fingerprint, ids.tobytes())
+    if key in known:
+        return None
+    try:
+        return _compiled(lattice, loss, ids, max_states=AUTO_STATES)
+    except StateLimitError:
+        known.add(key)
+        return None
 
 
 def _compiled(

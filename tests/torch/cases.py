@@ -83,6 +83,9 @@ MODULES = {
                                  lambda m, s: m(arcs(s), LATTICES, TEXTS)),
     "LatticeRiskLoss": ([(2, max(SIZES))], lambda: fgt.LatticeRiskLoss(EDIT),
                         lambda m, s: m(arcs(s), LATTICES, TEXTS)),
+    "LatticeRiskLoss band": (
+        [(2, max(SIZES))], lambda: fgt.LatticeRiskLoss(EDIT, band=1, method="auto"),
+        lambda m, s: m(arcs(s), LATTICES, TEXTS)),
     "LatticeCRFLoss": ([(2, max(SIZES))], lambda: fgt.LatticeCRFLoss(),
                        lambda m, s: m(arcs(s), LATTICES, TEXTS)),
     "SpanningTreeLoss": ([(2, 4, 4)], lambda: fgt.SpanningTreeLoss(single_root=True),

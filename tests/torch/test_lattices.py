@@ -152,6 +152,8 @@ def test_sampled_lattices_are_those_of_the_arrays(kind, monkeypatch):
     auto = module(edit, method="auto", sampling=fgt.Sampling(samples=500, rng=4), band=1)
     auto(arcs(), fresh, "ab")
     assert auto.last[0] == drawn.last[0]
+    monkeypatch.setattr(fg.Lattice, "compile", None)  # its size is not found out again
+    auto(arcs(), fresh, "ab")
 
 
 def test_banded_lattices():
