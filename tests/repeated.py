@@ -1,9 +1,18 @@
-"""The commands whose results are the same to the last bit in every run; `faults` runs them."""
+"""The commands whose results are the same to the last bit in every run; `faults` runs them.
 
+python -m tests.repeated FOLDER NUMBER ...    # runs some, one after another, in one process
+"""
+
+import contextlib
+import io
+import os
 import pathlib
 import re
+import sys
 
 import numpy as np
+
+from fstgrad.cli.main import main
 
 FIELD = "MARKOV\n3\n2 2 2\n3\n1 0\n2 0 1\n2 1 2\n\n2\n0.4 0.6\n\n4\n1 2 3 4\n\n4\n2 1 1 2\n"
 SENTENCE = (
@@ -13,7 +22,7 @@ LINES = "".join(f"x{i}\t{a}{b}{c}\n" for i, (a, b, c) in enumerate(
     (a, b, c) for a in "abcd" for b in "abcd" for c in "abcd"))  # fmt: skip
 SECONDS = re.compile(rb'"seconds": [0-9.e-]+|in [0-9.]+ m?s\b|[0-9.]+ seconds')
 _TRAIN = "train pairs.tsv --epochs 2 --window 1"
-_RULES = "grammar new x.rules --template edit"
+_RULES = "grammar new mine --template edit"
 # a name and the command lines of one run
 REPEATED = (
     *((f"grad --order {q}", f"grad pairs.tsv --order {q} --random-weights 1 -o o.npz")
@@ -23,19 +32,19 @@ REPEATED = (
     ("grad --engine openfst", "grad pairs.tsv --engine openfst -o o.npz"),
     ("grad --jobs 2", "grad pairs.tsv --jobs 2 -o o.npz"),
     ("risk", "risk pairs.tsv"), ("loss", "loss pairs.tsv --loss osa --align"),
-    ("marginals", "marginals pairs.tsv -o o.npz"), ("align", "align pairs.tsv --iterations 3"),
+    ("marginals", "marginals pairs.tsv -o o.npz --plot o.svg"), ("align", "align pairs.tsv --iterations 3"),
     ("train, predict", f"{_TRAIN} -o m.npz", "predict m.npz x.txt --nbest 2"),
     ("evaluate", f"{_TRAIN} --order 1 -o m.npz", "evaluate m.npz pairs.tsv"),
     ("compare", f"{_TRAIN} -o a.npz", f"{_TRAIN} --order 1 -o b.npz",
      "compare a.npz b.npz pairs.tsv --resamples 20"),
     # a page of a sequence model shows the seconds of each epoch
     ("report", "grm fit counts.csv --alpha 0.1 --jobs 1 --quiet -o r.npz",
-     "marginals pairs.tsv -o o.npz --plot o.svg", "report r.npz o.npz -o r.html"),
+     "grad pairs.tsv -o o.npz", "report r.npz o.npz -o r.html"),
     ("completion, doctor", "completion bash", "doctor"),
     ("grammar list, show, test", "grammar list", "grammar show caseless", "grammar test caseless"),
-    ("grammar new, draw", _RULES, "grammar draw x.rules -o x.dot"),
+    ("grammar draw", "grammar draw caseless --symbols abAB -o x.dot"),
     ("grammar build", "grammar build caseless --symbols abAB -o g.far"),
-    ("grammar explain", _RULES, "grammar explain x.rules a b -k 2"),
+    ("grammar explain", _RULES, "grammar explain mine.py a b -k 2"),
     ("grammar fit", "grammar fit edit pairs.tsv --iterations 3 --held-out 0 -o l.tsv"),
     ("grammar compare", "grammar fit edit pairs.tsv --iterations 3 --held-out 0 -o l.far",
      "grammar compare edit l.far pairs.tsv --candidates 3"),
@@ -68,3 +77,27 @@ def write_inputs(place: pathlib.Path) -> None:
     np.savez(place / "u.npz", s=rng.normal(size=(6, 6)))
     np.savez(place / "s.npz", s=rng.normal(size=(3, 3)))
     Image.fromarray(rng.integers(0, 255, size=(6, 7)).astype(np.uint8)).save(place / "i.png")
+
+
+def run_commands(folder: pathlib.Path, number: int) -> None:
+    """Run the command lines of an entry in a folder of its own; out.txt is what they printed."""
+    place = folder / str(number)
+    place.mkdir(parents=True)
+    write_inputs(place)
+    os.chdir(place)
+    name, *lines = REPEATED[number]
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with contextlib.redirect_stdout(out):
+        for line in lines:
+            try:
+                main(line.split())
+            except SystemExit as stop:
+                if stop.code:
+                    raise RuntimeError(f"{name}: {line} gave {stop.code}") from stop
+    out.flush()
+    (place / "out.txt").write_bytes(out.buffer.getvalue())  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    for one in sys.argv[2:]:
+        run_commands(pathlib.Path(sys.argv[1]).resolve(), int(one))
