@@ -74,7 +74,9 @@ def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None
 
 
 def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as a float64 array, whatever it holds."""
+    """Return `values` as a float64 array, whatever real numbers it holds."""
+    if isinstance(values, np.ndarray | np.generic) and values.dtype.kind == "c":
+        raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")
     try:
         array = np.asarray(values, dtype=np.float64)
     except Exception as error:  # whatever __array__ of a stranger raises

@@ -41,7 +41,7 @@ _ARRAYS = {
     "cost": Field("float", ("arcs",)),
     "checksum": Field("text"),
 }
-_SMALL = 1_000  # bytes counted for an entry besides its arrays
+_SMALL = 3_500  # bytes counted for an entry besides its arrays: what its Python objects take
 
 
 class AutomatonCache:

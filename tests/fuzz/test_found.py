@@ -26,3 +26,11 @@ def test_a_sentence_of_one_word_has_one_tree_without_replacement(single_root):
     trees = fg.SpanningTrees(np.array([[0.0, 1.5], [0.0, 0.0]]), single_root=single_root)
     ((heads, log_p),) = trees.sample_without_replacement(3, 0)
     assert (heads.tolist(), log_p) == ([0], 0.0)
+
+
+def test_complex_scores_are_refused_instead_of_cut():
+    scores = np.full((4, 4), 1j)
+    with pytest.raises(fg.InvalidInputError, match="complex numbers"):
+        fg.SpanningTrees(scores, single_root=True)
+    with pytest.raises(fg.InvalidInputError, match="complex numbers"):
+        fg.StringDistribution(scores)
