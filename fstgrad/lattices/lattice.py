@@ -271,7 +271,14 @@ class Lattice(ArrayDistribution):
 
     @cached_property
     def near(self) -> "Lattice":
-        """The same distribution by pushed scores where large ones cost digits, else itself."""
+        """The same distribution by pushed scores where large ones cost digits, else itself.
+
+        Examples
+        --------
+        >>> p = Lattice.from_arcs([0, 1], [1, 2], [0, 1], [-1e30, 0.5], Alphabet("ab"), final=[2])
+        >>> p.near.scores.tolist()
+        [0.5, 0.0]
+        """
         scores, _ = self._pushed
         return self if scores is self.scores else self.with_scores(scores)
 

@@ -144,7 +144,14 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return near.score(structure) - exact(near).log_partition
 
     def cross_entropy(self, other: Distribution[Table]) -> float:
-        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows.
+
+        Examples
+        --------
+        >>> m = PairwiseMRF(np.zeros((2, 2)), np.eye(2), [(0, 1)])
+        >>> m.cross_entropy(m) == m.entropy()
+        True
+        """
         near = other.near[0] if isinstance(other, PairwiseMRF) else other
         return float(super().cross_entropy(near))
 

@@ -192,6 +192,13 @@ class ScoredGraph:
 
         A node whose labels are all masked by a large finite number, such as padding of an image,
         has one: it is part of every score, and of no difference of scores.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> m = fg.PairwiseMRF([[0.0, 1.0], [-1e30, -1e30]], np.eye(2), [(0, 1)])
+        >>> m.near[0].scores.node.tolist(), m.near[1]
+        ([[0.0, 1.0], [0.0, 0.0]], -1e+30)
         """
         largest = self.scores.node.max(axis=1)
         offset = np.where((np.abs(largest) > FAR) & (largest > -np.inf), largest, 0.0)

@@ -116,7 +116,14 @@ class StringDistribution(ArrayDistribution):
 
     @cached_property
     def near(self) -> "StringDistribution":
-        """The same distribution without the offsets of positions, where they would cost digits."""
+        """The same distribution without the offsets of positions, where they would cost digits.
+
+        Examples
+        --------
+        >>> d = StringDistribution([[-1e30, -1e30], [0.0, 1.0]])  # the first position is masked
+        >>> d.near.scores.tolist(), d.near.log_prob([0, 1]) == d.log_prob([0, 1])
+        ([[0.0, 0.0], [-1.0, 0.0]], True)
+        """
         highest = self.scores.max(axis=tuple(range(1, self.event_ndim)))
         scores = centred(self.scores) if np.abs(highest).sum() > FAR else None
         return self if scores is None else StringDistribution(scores, self.b)
