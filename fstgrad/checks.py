@@ -127,6 +127,9 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
     try:
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
+            # scipy looks at no pointer where the last one is 0
+            if hasattr(matrix, "indptr") and (np.diff(matrix.indptr) < 0).any():
+                raise ValueError("its pointers descend")
         elif matrix.format == "coo":
             for axis, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
                 index_array("an index", axis, size)

@@ -117,6 +117,18 @@ def test_columns_that_are_not_there(tmp_path, matrix, fitted):
         read_table(path)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_pointers_that_end_in_zero(tmp_path, form):
+    """scipy takes the matrix for empty and looks at no pointer, then reads where they say."""
+    made = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix}[form]
+    parts = {"data": np.ones(1), "indices": np.zeros(1, int), "indptr": np.array([0, 10**9, 0])}
+    path = write(tmp_path / "x.npz", {**parts, "shape": [2, 2], "format": np.array(form.encode())})
+    with pytest.raises(fg.InvalidInputError, match="pointers descend"):
+        read_table(path)
+    with pytest.raises(fg.InvalidInputError, match="pointers descend"):
+        fg.GeneralizedRootModel(k=2).fit(made(tuple(parts.values()), shape=(2, 2)))
+
+
 @pytest.mark.parametrize(
     "text, message",
     [
