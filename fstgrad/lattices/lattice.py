@@ -269,7 +269,7 @@ class Lattice(ArrayDistribution):
         limits: dict[str, Any] = {"cap": cap, "band": band, "max_states": max_states}
         return compose(self.graph, self.label, loss, target, **limits)
 
-    @cached_property
+    @property
     def near(self) -> "Lattice":
         """The same distribution by pushed scores where large ones cost digits, else itself.
 
@@ -279,8 +279,7 @@ class Lattice(ArrayDistribution):
         >>> p.near.scores.tolist()
         [0.5, 0.0]
         """
-        scores, _ = self._pushed
-        return self if scores is self.scores else self.with_scores(scores)
+        return self._pushed[0]
 
     def log_partition(self) -> float:
         """Return log Z in nats, the log of the sum over all paths."""
@@ -388,8 +387,9 @@ class Lattice(ArrayDistribution):
         return from_arrays(build.fst_arrays(self.graph, self.label, self.ends, values, symbols))
 
     @cached_property
-    def _pushed(self) -> tuple[FloatArray, float]:
-        return self.graph.pushed(self.scores)
+    def _pushed(self) -> tuple["Lattice", float]:
+        scores, offset = self.graph.pushed(self.scores)
+        return (self if scores is self.scores else self.with_scores(scores)), offset
 
     @cached_property
     def _flow(self) -> Flow:

@@ -186,7 +186,7 @@ class ScoredGraph:
             )
         return array
 
-    @cached_property
+    @property
     def near(self: Scored) -> tuple[Scored, float]:
         """The model without the offsets of nodes that would cost digits, and their sum in nats.
 
@@ -200,6 +200,12 @@ class ScoredGraph:
         >>> m.near[0].scores.node.tolist(), m.near[1]
         ([[0.0, 1.0], [0.0, 0.0]], -1e+30)
         """
+        if "near" not in self.cache:
+            self.cache["near"] = self._without_offsets()
+        found: tuple[Scored, float] = self.cache["near"]
+        return found
+
+    def _without_offsets(self: Scored) -> tuple[Scored, float]:
         largest = self.scores.node.max(axis=1)
         offset = np.where((np.abs(largest) > FAR) & (largest > -np.inf), largest, 0.0)
         if not offset.any():

@@ -51,6 +51,7 @@ def add_word_graph(axes: "Axes", drawn: Any, *, dark: bool = False, seed: int = 
     axes.set_axis_off()
     if not drawn.number_of_nodes():
         return
+    drawn = _in_order(networkx, drawn)
     place = _layout(networkx, drawn, seed)
     weights = [abs(data["weight"]) for *_, data in drawn.edges(data=True)]
     largest = max(weights, default=0.0) or 1.0
@@ -89,9 +90,19 @@ _SAID = {
 }
 
 
+def _in_order(networkx: Any, graph: Any) -> Any:
+    """Return a copy whose words and pairs are sorted: views of networkx go by hashes of words."""
+    copy = networkx.Graph()
+    copy.add_nodes_from(sorted(graph, key=str))
+    pairs = ((*sorted(pair[:2], key=str), pair[2]) for pair in graph.edges(data=True))
+    copy.add_edges_from(sorted(pairs, key=lambda pair: (str(pair[0]), str(pair[1]))))
+    return copy
+
+
 def _layout(networkx: Any, graph: Any, seed: int) -> dict[Any, Any]:
     """Lay out the components on their own and put them on a grid, the largest first."""
-    parts = sorted(networkx.connected_components(graph), key=len, reverse=True)
+    found = networkx.connected_components(graph)
+    parts = sorted(found, key=lambda part: (-len(part), min(map(str, part))))
     columns = max(1, round(len(parts) ** 0.5))
     place, x, y, row_height = {}, 0.0, 0.0, 0.0
     for number, part in enumerate(parts):
@@ -99,7 +110,11 @@ def _layout(networkx: Any, graph: Any, seed: int) -> dict[Any, Any]:
             x, y, row_height = 0.0, y - row_height, 0.0
         width = 0.6 + len(part) ** 0.5
         near = networkx.spring_layout(
-            graph.subgraph(part), seed=seed, weight=None, k=2.2 / len(part) ** 0.5, iterations=200
+            _in_order(networkx, graph.subgraph(part)),
+            seed=seed,
+            weight=None,
+            k=2.2 / len(part) ** 0.5,
+            iterations=200,
         )
         for word, (dx, dy) in near.items():
             place[word] = (x + width * (1 + dx) / 2, y - width * (1 - dy) / 2)

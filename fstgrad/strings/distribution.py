@@ -114,7 +114,7 @@ class StringDistribution(ArrayDistribution):
         rounding = ROUNDING * (self.length + 1) * max(1.0, abs(lower), abs(upper))
         return lower - rounding, upper + rounding
 
-    @cached_property
+    @property
     def near(self) -> "StringDistribution":
         """The same distribution without the offsets of positions, where they would cost digits.
 
@@ -124,9 +124,7 @@ class StringDistribution(ArrayDistribution):
         >>> d.near.scores.tolist(), d.near.log_prob([0, 1]) == d.log_prob([0, 1])
         ([[0.0, 0.0], [-1.0, 0.0]], True)
         """
-        highest = self.scores.max(axis=tuple(range(1, self.event_ndim)))
-        scores = centred(self.scores) if np.abs(highest).sum() > FAR else None
-        return self if scores is None else StringDistribution(scores, self.b)
+        return self._near
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p(y) in nats; -inf for a string that is forbidden."""
@@ -236,6 +234,12 @@ class StringDistribution(ArrayDistribution):
         near = self.near
         found = search.kbest(near.scores, self._paths, k)
         return [(ids, score - near.log_partition()) for ids, score in found]
+
+    @cached_property
+    def _near(self) -> "StringDistribution":
+        highest = self.scores.max(axis=tuple(range(1, self.event_ndim)))
+        scores = centred(self.scores) if FAR < np.abs(highest).sum() < np.inf else None
+        return self if scores is None else StringDistribution(scores, self.b)
 
     @cached_property
     def _paths(self) -> PathWeights:
