@@ -24,7 +24,7 @@ from fstgrad.summary import summary
 
 Table = TypeVar("Table")
 _ROUNDING = 1e-10
-FAR = 1e5  # nats: a difference of scores beyond it is off by more than 1e-11
+FAR = 1e5  # nats: scores beyond it come from masks, and their differences are off by over 1e-11
 Scalar = Any  # float, or a float64 array of the batch shape in batched families
 
 
@@ -118,6 +118,14 @@ class Distribution(ABC, Generic[Table]):
 
 
 _SHOWN = ("b", "alphabet", "single_root", "labeled", "graph")  # in a repr, where there are such
+
+
+def offsets(largest: FloatArray) -> FloatArray:
+    """Return the largest scores of positions or nodes where they are offsets that cost digits.
+
+    Finite ones beyond `FAR` in absolute value, and 0 elsewhere; of the shape of `largest`, in nats.
+    """
+    return np.where((np.abs(largest) > FAR) & np.isfinite(largest), largest, 0.0)
 
 
 class ArrayDistribution(Distribution[FloatArray]):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.distribution import FAR
+from fstgrad.distribution import offsets
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
@@ -153,7 +153,5 @@ def _compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
     order = np.argsort(tags < 0, axis=1, kind="stable")
     own = [row[row >= 0] for row in tags]
     moved = np.take_along_axis(emissions, order[..., None], axis=1).astype(np.float64)
-    largest = moved.max(axis=2)  # is an offset of differences, whose digits it would cost
-    with np.errstate(invalid="ignore"):
-        moved -= np.where((np.abs(largest) > FAR) & np.isfinite(largest), largest, 0.0)[..., None]
+    moved -= offsets(moved.max(axis=2))[..., None]
     return LinearChains(moved, transitions, np.array([len(path) for path in own])), order, own

@@ -103,23 +103,24 @@ class Graph:
     def pushed(self, weight: FloatArray) -> tuple[FloatArray, float]:
         """Return log-weights (A,) near zero, and by how much the sums of all paths have changed.
 
-        Where all paths have large sums, the weight of an arc from s to s' becomes w + beta(s') -
-        beta(s) (weight pushing; Mohri 2009, section 5), so that digits survive where every path
-        needs an arc that is masked by a large finite number; what rounding leaves of several masks
-        in a row is pushed again.  Other weights are returned as they are.
+        Where all ways from some state have large sums, the weight of an arc from s to s' becomes
+        w + beta(s') - beta(s) (weight pushing; Mohri 2009, section 5), so that digits survive where
+        every path needs an arc that is masked by a large finite number; what rounding leaves of
+        several masks in a row is pushed again.  Other weights are returned as they are.
         """
         offset = 0.0
         for push in range(PUSHES):
             if not ((np.abs(weight) > FAR) & (weight > -np.inf)).any():
                 break
             beta = self.beta(weight)
-            if beta[0] == -np.inf or (push == 0 and abs(beta[0]) <= FAR):
-                break  # no path at all, or one that needs no large weight
+            # no path at all, or none that needs a large weight
+            if beta[0] == -np.inf or (push == 0 and np.abs(beta[beta > -np.inf]).max() <= FAR):
+                break
             behind = np.where(beta > -np.inf, beta, 0.0)[self.source]
-            ahead = beta[self.nextstate]
-            larger = np.abs(weight) > np.abs(ahead)  # is taken from beta(s) first: these two cancel
-            first, second = np.where(larger, weight, ahead), np.where(larger, ahead, weight)
-            weight, offset = (first - behind) + second, offset + float(beta[0])
+            terms = np.stack([weight, beta[self.nextstate], -behind])
+            largest_first = np.argsort(-np.abs(terms), axis=0)  # the large ones cancel exactly
+            first, second, third = np.take_along_axis(terms, largest_first, axis=0)
+            weight, offset = (first + second) + third, offset + float(beta[0])
         return weight, offset
 
 

@@ -17,7 +17,7 @@ from fstgrad.checks import (
     integers,
     log_weights,
 )
-from fstgrad.distribution import FAR
+from fstgrad.distribution import offsets
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.mrf.arrays import Factors, Pieces, Potentials
 from fstgrad.mrf.graph import Graph
@@ -206,8 +206,7 @@ class ScoredGraph:
         return found
 
     def _without_offsets(self: Scored) -> tuple[Scored, float]:
-        largest = self.scores.node.max(axis=1)
-        offset = np.where((np.abs(largest) > FAR) & (largest > -np.inf), largest, 0.0)
+        offset = offsets(self.scores.node.max(axis=1))
         if not offset.any():
             return self, 0.0
         node = self.scores.node - offset[:, None]

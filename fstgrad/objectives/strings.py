@@ -10,7 +10,6 @@ import numpy as np
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
@@ -121,14 +120,12 @@ class StringObjective(Objective):
             scores = source[own].astype(np.float64, copy=False)
             batch = Strings(scores, starts[low : high + 1] - starts[low], automata[low:high], low)
             batch.check()
+            batch = batch.near()
             if self.kind == "risk":
                 found[low:high], slopes[own] = batch.risks()
                 return
             places = batch.gold_places(symbols[starts[low] : starts[high]])
             score = batch.score_of(places)
-            if np.abs(score).max() > FAR:
-                batch = batch.near()
-                score = batch.score_of(places)
             log_z, terms = batch.log_partitions()
             terms.reshape(-1)[places] -= 1.0
             found[low:high], slopes[own] = log_z - score, terms

@@ -15,7 +15,7 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
 from fstgrad.strings.kernels.arrays import Dual, Walks
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, centred, solve, used_contexts
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, is_far, near, solve, used_contexts
 from fstgrad.strings.tangents import tangent
 
 BLOCK = 2**24  # arcs of the automata of one call, whose arrays are copied behind one another
@@ -87,10 +87,11 @@ class Strings(NamedTuple):
         return _joined([self.part(*block)._risks() for block in self._blocks()])
 
     def near(self) -> "Strings":
-        """Return the strings with scores less the largest of each position, as `centred` does."""
-        parts = [centred(own) for own in map(self.item, range(len(self.automata)))]
-        kept = [self.item(i) if part is None else part for i, part in enumerate(parts)]
-        return self._replace(scores=np.concatenate(kept))
+        """Return the strings without the offsets of positions that would cost digits."""
+        if not is_far(self.scores):
+            return self
+        items = [near(self.item(i)) for i in range(len(self.automata))]
+        return self._replace(scores=np.concatenate(items))
 
     def gold_places(self, symbols: IntArray) -> IntArray:
         """Return the places (N,) in the flat scores that the strings `symbols` (N,) use."""

@@ -20,13 +20,13 @@ from fstgrad.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.distribution import FAR, ArrayDistribution, Distribution
+from fstgrad.distribution import ArrayDistribution, Distribution
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
 from fstgrad.strings.passes import Passes
 from fstgrad.strings.paths import PathWeights, beyond, loss_weights, product_weights
-from fstgrad.strings.solve import centred, no_loss, solve
+from fstgrad.strings.solve import near, no_loss, solve
 from fstgrad.strings.tangents import tangent
 
 SMALL = 5_000  # states x scores of a position: numpy takes a millisecond, and nothing is compiled
@@ -122,14 +122,15 @@ class StringDistribution(ArrayDistribution):
         --------
         >>> d = StringDistribution([[-1e30, -1e30], [0.0, 1.0]])  # the first position is masked
         >>> d.near.scores.tolist(), d.near.log_prob([0, 1]) == d.log_prob([0, 1])
-        ([[0.0, 0.0], [-1.0, 0.0]], True)
+        ([[0.0, 0.0], [0.0, 1.0]], True)
         """
         return self._near
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p(y) in nats; -inf for a string that is forbidden."""
-        near = self.near
-        return float(super().log_prob(structure) if near is self else near.log_prob(structure))
+        if self.near is not self:
+            return self.near.log_prob(structure)
+        return float(super().log_prob(structure))
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> float:
         """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
@@ -237,9 +238,8 @@ class StringDistribution(ArrayDistribution):
 
     @cached_property
     def _near(self) -> "StringDistribution":
-        highest = self.scores.max(axis=tuple(range(1, self.event_ndim)))
-        scores = centred(self.scores) if FAR < np.abs(highest).sum() < np.inf else None
-        return self if scores is None else StringDistribution(scores, self.b)
+        scores = near(self.scores)
+        return self if scores is self.scores else StringDistribution(scores, self.b)
 
     @cached_property
     def _paths(self) -> PathWeights:

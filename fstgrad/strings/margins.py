@@ -12,13 +12,11 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, positive_number
-from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_direct_loss, lattice_hinge, lattice_raml
 from fstgrad.losses import Loss
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.solve import centred
 
 
 @overload
@@ -71,11 +69,8 @@ def hinge(
     if isinstance(scores, Lattice):
         return lattice_hinge(scores, gold, _of_lattice(b))
     b = _of_strings(b)
-    distribution = StringDistribution(scores, b)
+    distribution = StringDistribution(scores, b).near
     places, gold_score = distribution.gold(gold)
-    near = centred(distribution.scores) if abs(gold_score) > FAR else None
-    if near is not None:
-        return hinge(near, gold, b)
     best = distribution.mode()
     own, score = distribution.gold(best)
     table = np.zeros(distribution.scores.shape)

@@ -10,14 +10,13 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
-from fstgrad.distribution import FAR
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_risk, lattice_softmax_margin
 from fstgrad.losses import Loss, Target
 from fstgrad.reference import gradient_terms
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.solve import centred, solve
+from fstgrad.strings.solve import solve
 from fstgrad.strings.tangents import tangent
 
 _NOT_COMPILED = "b is a {}; scores of Delta^l take loss.compile(target, length)"
@@ -88,11 +87,8 @@ def softmax_margin(
         return lattice_softmax_margin(scores, gold, b)
     if isinstance(b, Loss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
-    distribution = StringDistribution(scores, b)
+    distribution = StringDistribution(scores, b).near
     places, score = distribution.gold(gold)
-    near = centred(distribution.scores) if abs(score) > FAR else None
-    if near is not None:
-        return softmax_margin(near, gold, b, engine=engine)
     automaton = distribution.automaton
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
         log_z, terms = solve(distribution.scores, automaton)

@@ -8,6 +8,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.distribution import FAR, offsets
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 
@@ -88,14 +89,26 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     return total + shift + b.initial, table.reshape(scores.shape)
 
 
-def centred(scores: FloatArray) -> FloatArray | None:
-    """Return scores less the largest of each position, None where these are 0 already.
+def near(scores: FloatArray) -> FloatArray:
+    """Return scores without the offsets of positions, as they are where none costs digits.
 
-    The distribution is the same, and so are all objectives, but where every string needs a large
-    finite mask, such as a position of padding with finfo.min, their values keep their digits.
+    The distribution is the same, and so are all objectives, but where a whole position is masked by
+    a large finite number, as padding is by finfo.min, their values keep their digits.
     """
-    weighed = score_table(scores)
-    return weighed.table.reshape(scores.shape) if weighed.highest.any() else None
+    if not is_far(scores):
+        return scores
+    try:
+        offset = offsets(score_table(scores).highest)
+    except InfeasibleError:  # is said where log Z is asked for
+        return scores
+    if not offset.any():
+        return scores
+    return scores - offset.reshape(-1, *(1,) * (scores.ndim - 1))
+
+
+def is_far(scores: FloatArray) -> bool:
+    """Return whether a score may be an offset that costs digits: a look at all in a microsecond."""
+    return bool(scores.size) and not (scores.min() >= -FAR and scores.max() <= FAR)
 
 
 def score_table(scores: FloatArray) -> ScoreTable:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from fstgrad import checks, plot
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.distribution import Distribution, Scalar
+from fstgrad.distribution import FAR, Distribution, Scalar
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.trees import partial, structures, support
 from fstgrad.trees.arcs import ArcTable
@@ -20,8 +20,6 @@ from fstgrad.trees.solution import Solved
 
 Self = TypeVar("Self", bound="TreeDistribution")
 
-# Scores and log Z beyond this come from masks, next to which other scores have no digits to spare.
-FAR = 1e5
 TRUTH = bool | np.bool_
 
 

@@ -23,6 +23,20 @@ def both(order, mask, seed=0):
     return masked, scores
 
 
+def cancelling(order, mask):
+    """Scores of which position 0 has the offset mask and position 2 -mask, and without the offsets.
+
+    Only contexts that a string of the position can have bear the offset, the others stay at 0.
+    """
+    scores = np.random.default_rng(1).normal(size=(4, *(4,) * (order - 1), 3))
+    masked = scores.copy()
+    for i, offset in ((0, mask), (2, -mask)):
+        start = min(i, order - 1)  # the symbols before it that are no padding
+        used = (i, *(3,) * (order - 1 - start), *(slice(0, 3),) * start)
+        masked[used], scores[used] = offset, 0.0
+    return masked, scores
+
+
 def same(found, expected):
     """Compare values, and arrays entry by entry."""
     for one, other in zip(found, expected, strict=True):
@@ -31,9 +45,10 @@ def same(found, expected):
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_values_of_strings_with_masked_positions(order, mask):
+@pytest.mark.parametrize("tables", [both, cancelling])
+def test_values_of_strings_with_masked_positions(tables, order, mask):
     b, gold = LOSS.compile("abca"), np.array([0, 1, 2, 0])
-    masked, scores = both(order, mask)
+    masked, scores = tables(order, mask)
     for objective in (
         lambda s: fg.softmax_margin(s, gold, b),
         lambda s: fg.softmax_margin(s, gold),
@@ -58,11 +73,12 @@ def test_values_of_strings_with_masked_positions(order, mask):
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("order", [1, 2])
-def test_sampled_latent_and_batched_values(order, mask):
+@pytest.mark.parametrize("tables", [both, cancelling])
+def test_sampled_latent_and_batched_values(tables, order, mask):
     torch = pytest.importorskip("torch")
     from fstgrad import torch as fgt
 
-    masked, scores = both(order, mask)
+    masked, scores = tables(order, mask)
     gold = np.array([0, 1, 2, 0])
     one, other = (fg.sampled_softmax_margin(s, gold, LOSS, samples=50) for s in (masked, scores))
     same([one.value, one.gradient, one.interval], [other.value, other.gradient, other.interval])
@@ -79,19 +95,30 @@ def test_sampled_latent_and_batched_values(order, mask):
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("slots", [(0,), (1,), (3,), (0, 2), (0, 1, 2, 3)])
-def test_values_of_lattices_with_masked_slots(slots, mask):
-    """A confusion network in which all arcs of some slots have the score of the mask."""
+@pytest.mark.parametrize(
+    ("slots", "cancel"),
+    [
+        *(((0,), False), ((1,), False), ((3,), False), ((0, 2), False), ((0, 1, 2, 3), False)),
+        *(((0, 1), True), ((1, 2), True), ((0, 3), True), ((0, 1, 2, 3), True)),
+    ],
+)
+def test_values_of_lattices_with_masked_slots(slots, cancel, mask):
+    """A confusion network in which all arcs of some slots have the score of the mask.
+
+    Where `cancel`, the slots of odd number have minus that score, and all paths small sums.
+    """
     rng = np.random.default_rng(len(slots))
     source = np.repeat(np.arange(4), 3)
     label, scores = np.tile(np.arange(3), 4), rng.normal(size=12)
     scores[np.isin(source, slots)] = 0.0
-    with_mask = np.where(np.isin(source, slots), mask, scores)
+    sign = np.where(cancel & (source % 2 == 1), -1.0, 1.0)
+    with_mask = np.where(np.isin(source, slots), mask * sign, scores)
     p, q = (
         fg.Lattice.from_arcs(source, source + 1, label, s, ABC, final=[4])
         for s in (with_mask, scores)
     )
-    assert p.log_partition() == pytest.approx(q.log_partition() + len(slots) * mask, rel=1e-12)
+    offset = sum(mask * (-1 if cancel and s % 2 else 1) for s in slots)
+    assert p.log_partition() == pytest.approx(q.log_partition() + offset, rel=1e-12, abs=1e-10)
     for objective in (
         lambda lattice: fg.softmax_margin(lattice, "abca", LOSS),
         lambda lattice: fg.softmax_margin(lattice, "abca"),
@@ -105,7 +132,7 @@ def test_values_of_lattices_with_masked_slots(slots, mask):
         lambda lattice: lattice.kbest(1)[0],
     ):
         same(objective(p), objective(q))
-    other = p.with_scores(np.where(np.isin(source, slots), mask, scores[::-1]))
+    other = p.with_scores(np.where(np.isin(source, slots), mask * sign, scores[::-1]))
     plain = q.with_scores(np.where(np.isin(source, slots), 0.0, scores[::-1]))
     same([p.kl(other), p.cross_entropy(other)], [q.kl(plain), q.cross_entropy(plain)])
 
