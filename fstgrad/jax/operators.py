@@ -17,6 +17,7 @@ import numpy as np
 from fstgrad.beside import cores
 from fstgrad.errors import FstgradError, NotSupportedError
 from fstgrad.objectives.base import Array, Objective
+from fstgrad.objectives.threads import Team
 
 
 class _Bound:
@@ -166,7 +167,7 @@ def _evaluated(bound: _Bound, scores: Sequence[jax.Array], constants: Sequence[A
     count = len(scores)
 
     def host(*arrays: Array) -> Sequence[Array]:
-        found, tables = bound.objective.evaluate(arrays[:count], arrays[count:], cores())
+        found, tables = bound.objective.evaluate(arrays[:count], arrays[count:], Team(cores()))
         return found, *tables
 
     shapes = [shape_of(array.shape, array.dtype) for array in scores]

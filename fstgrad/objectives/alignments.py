@@ -12,7 +12,7 @@ from fstgrad.losses import CollapsedLoss, ExactMatch, Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
-from fstgrad.objectives.threads import each
+from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk as array_risk
 from fstgrad.strings.latent import latent_softmax_margin
 
@@ -42,7 +42,9 @@ class CTCObjective(Objective):
         if loss is not None:
             self.loss = CollapsedLoss(loss, abc, collapse="ctc", blank=hidden)
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Run the passes of each item."""
         (table,), (ids, *rest) = scores, constants
         sizes = rest[0] if rest else np.full(len(table), table.shape[1])
@@ -56,7 +58,7 @@ class CTCObjective(Objective):
             own = table[i, : sizes[i]]
             found[i], gradient[i, : sizes[i]] = self._one(own, gold, b)
 
-        each(len(table), run, threads)
+        team.each(len(table), run)
         return found, [gradient]
 
     def _check(self, targets: list[IntArray]) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.errors import NotSupportedError
+from fstgrad.objectives.threads import ALONE, Team
 
 Array = npt.NDArray[Any]
 Arrays = Sequence[Array]
@@ -21,15 +22,17 @@ class Objective:
         """Whether there is a Hessian product."""
         return False
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Return the values (B,) float64, and for each array of scores the gradients, its shape.
 
         Parameters
         ----------
         scores : arrays (B, ...), float32 or float64, read only
         constants : arrays (B, ...) of any dtype, read only
-        threads : int
-            At most so many; no bit depends on it.
+        team : Team
+            The threads to use; no bit depends on their number.
         """
         raise NotImplementedError
 

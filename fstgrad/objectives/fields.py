@@ -13,6 +13,7 @@ from fstgrad.mrf.messages.linear_response import RUNS, linear_response
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.mrf.table import Table
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
+from fstgrad.objectives.threads import ALONE, Team
 
 
 class FieldNll(Objective):
@@ -33,7 +34,9 @@ class FieldNll(Objective):
         if self.method == "exact":
             super().check(scores, constants)
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Return the losses (B,) and their gradients."""
         items = len(scores[0])
         found = [

@@ -15,7 +15,7 @@ from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
-from fstgrad.objectives.threads import each
+from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import risk, sampled_risk, sampled_softmax_margin, softmax_margin
 
 Kind = Literal["softmax margin", "risk"]
@@ -46,7 +46,9 @@ class LatticeObjective(Objective):
         self.sampling = self.options.sampling or Sampling()
         self.what = f"{kind} of a lattice"
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Run both passes for each lattice."""
         (table,), (places,) = scores, constants
         found, gradient = np.empty(len(table)), np.zeros(table.shape)
@@ -59,7 +61,7 @@ class LatticeObjective(Objective):
             estimates[i], gradient[i, own] = self._one(scored, item, i)
             found[i] = estimates[i].value
 
-        each(len(table), run, threads)
+        team.each(len(table), run)
         if self.options.sampling is not None:
             self.sampling.keep([estimates[i] for i in range(len(table))])
         return found, [gradient]

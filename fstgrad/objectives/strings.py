@@ -15,7 +15,7 @@ from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.sampling import Estimate, Options, Sampling, computed, sampled
-from fstgrad.objectives.threads import each, slices
+from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.strings import StringDistribution, sampled_risk, sampled_softmax_margin
 from fstgrad.strings.batches import Strings
 from fstgrad.strings.budget import Budget, exact_within
@@ -55,6 +55,7 @@ class StringObjective(Objective):
     ) -> None:
         self.kind, self.loss, self.options = kind, loss, Options(*options)
         self.sampling = self.options.sampling or Sampling()
+        self._to_compile = loss if isinstance(loss, Loss) else None
         # what the cache holds, by target, without a look at its keys
         self._known: WeakValueDictionary[bytes, LossAutomaton] = WeakValueDictionary()
         self.what = f"{kind} with method={self.options.method!r}"
@@ -63,17 +64,18 @@ class StringObjective(Objective):
         """Whether it is exact, and the risk only of no loss."""
         return self.options.method == "exact" and self.kind != "risk"
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Run both passes for each item."""
         (table,) = scores
         items = self.items(table, *constants)
         gradient = np.zeros(table.shape, dtype=table.dtype)
-        exact = [i for i, item in enumerate(items) if not self._is_drawn(item)]
-        found = np.empty(len(items))
+        found, estimates = np.empty(len(items)), dict[int, Estimate]()
+        drawn = [i for i, item in enumerate(items) if self._to_compile and item.automaton is None]
+        exact = sorted(set(range(len(items))) - set(drawn))
         if exact:
-            found[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, threads)
-        estimates: dict[int, Estimate] = {}
-        drawn = [i for i, item in enumerate(items) if self._is_drawn(item)]
+            found[exact] = self._exact(table, [items[i] for i in exact], exact, gradient, team)
 
         def run(k: int) -> None:
             i = drawn[k]
@@ -82,7 +84,7 @@ class StringObjective(Objective):
             )
             found[i] = estimates[i].value
 
-        each(len(drawn), run, threads)
+        team.each(len(drawn), run)
         if self.options.sampling is not None:
             cap, band, *_ = self.options
             for i in exact:
@@ -97,44 +99,36 @@ class StringObjective(Objective):
         chosen: Sequence[Item],
         which: Sequence[int],
         gradient: Array,
-        threads: int,
+        team: Team,
     ) -> FloatArray:
-        """Return the values of some items and write their gradients, a slice in each thread."""
+        """Return the values of some items and write their gradients."""
         n, length = table.shape[-1], table.shape[1]
-        sizes = [len(item.gold) for item in chosen]
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        every = np.arange(length)
-        rows = np.concatenate(
-            [i * length + every[own.positions] for i, own in zip(which, chosen, strict=True)]
-        )
+        starts = np.cumsum([0, *(len(item.gold) for item in chosen)])
+        inside = np.zeros((len(table), length), dtype=np.bool_)
+        for i, item in zip(which, chosen, strict=True):
+            inside[i, item.positions] = True
+        rows = np.flatnonzero(inside)
         symbols = np.concatenate([item.gold for item in chosen])
         automata = [
             no_loss(n, len(item.gold)) if item.automaton is None else item.automaton
             for item in chosen
         ]
         source = table.reshape(-1, *table.shape[2:])
-        slopes, found = gradient.reshape(source.shape), np.empty(len(chosen))
-
-        def run(low: int, high: int) -> None:
-            own = _as_slice(rows[starts[low] : starts[high]])
-            scores = source[own].astype(np.float64, copy=False)
-            batch = Strings(scores, starts[low : high + 1] - starts[low], automata[low:high], low)
-            batch.check()
-            batch = batch.near()
-            if self.kind == "risk":
-                found[low:high], slopes[own] = batch.risks()
-                return
-            places = batch.gold_places(symbols[starts[low] : starts[high]])
-            score = batch.score_of(places)
-            log_z, terms = batch.log_partitions()
-            terms.reshape(-1)[places] -= 1.0
-            found[low:high], slopes[own] = log_z - score, terms
-
-        slices(len(chosen), run, threads if len(rows) * table[0, 0].size > SMALL else 1)
-        return found
-
-    def _is_drawn(self, item: Item) -> bool:
-        return isinstance(self.loss, Loss) and item.automaton is None
+        slopes = gradient.reshape(source.shape)
+        own = _as_slice(rows)
+        batch = Strings(source[own].astype(np.float64, copy=False), starts, automata)
+        batch.check()
+        batch = batch.near()
+        share = team if batch.scores.size > SMALL else ALONE
+        if self.kind == "risk":
+            found, slopes[own] = batch.risks(share.slices)
+            return found
+        places = batch.gold_places(symbols)
+        score = batch.score_of(places)
+        log_z, terms = batch.log_partitions(share.slices)
+        terms.reshape(-1)[places] -= 1.0
+        slopes[own] = terms
+        return log_z - score
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
@@ -211,20 +205,21 @@ class StringObjective(Objective):
         return items
 
     def _automaton(self, target: IntArray, i: int, scores: Array) -> LossAutomaton | None:
-        if not isinstance(self.loss, Loss):
-            return self.loss[i] if self.loss is not None else None
+        loss = self._to_compile
+        if loss is None:
+            return None if self.loss is None else cast(tuple[LossAutomaton, ...], self.loss)[i]
         cap, band, method, _ = self.options
         if method == "exact":
             key = target.tobytes()
             known = self._known.get(key)
             if known is None:
-                known = _AUTOMATA.automaton(self.loss, target, cap=cap, band=band)
+                known = _AUTOMATA.automaton(loss, target, cap=cap, band=band)
                 self._known[key] = known
             return known
         if method == "auto":
             budget = self.sampling.samples
             limit = budget.states(scores) if isinstance(budget, Budget) else AUTO_STATES
-            return exact_within(_from_cache(self.loss, target), limit)
+            return exact_within(_from_cache(loss, target), limit)
         return None
 
 

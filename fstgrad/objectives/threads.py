@@ -4,22 +4,32 @@ from collections.abc import Callable
 
 from fstgrad.mrf.threads import Bands
 
+Range = tuple[int, int]
 
-def each(items: int, run: Callable[[int], None], threads: int) -> None:
-    """Call run(i) for every item.
 
-    What an item writes is its own, so that the results do not depend on the number of threads.
+class Team:
+    """Threads that share the items of a batch; what an item writes is its own.
+
+    The results do not depend on the number of threads.
     """
 
-    def band(low: int, high: int) -> None:
-        for i in range(low, high):
-            run(i)
+    def __init__(self, size: int) -> None:
+        self.size = size
 
-    slices(items, band, threads)
+    def each(self, items: int, run: Callable[[int], None]) -> None:
+        """Call run(i) for every item."""
+
+        def piece(low: int, high: int) -> None:
+            for i in range(low, high):
+                run(i)
+
+        self.slices(items, piece)
+
+    def slices(self, items: int, run: Callable[[int, int], None]) -> None:
+        """Call run(low, high) for slices that make up 0 .. items - 1, one in each thread."""
+        if items:
+            with Bands(items, self.size) as bands:
+                bands(run)
 
 
-def slices(items: int, run: Callable[[int, int], None], threads: int) -> None:
-    """Call run(low, high) for slices that make up 0 .. items - 1, as `each` does for items."""
-    if items:
-        with Bands(items, threads) as bands:
-            bands(run)
+ALONE = Team(1)

@@ -7,6 +7,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.objectives.base import Array, Arrays, Objective, zeros
+from fstgrad.objectives.threads import ALONE, Team
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
@@ -27,7 +28,9 @@ class TreeObjective(Objective):
         self.labeled, self.projective = labeled, projective
         self.what = f"{kind} of trees"
 
-    def evaluate(self, scores: Arrays, constants: Arrays, threads: int = 1) -> tuple[Array, Arrays]:
+    def evaluate(
+        self, scores: Arrays, constants: Arrays, team: Team = ALONE
+    ) -> tuple[Array, Arrays]:
         """Solve all items together."""
         if len(scores[0]) == 0:
             return np.zeros(0), zeros(scores)

@@ -4,7 +4,7 @@ The passes are those of `solve` and `tangents`; what an item gives depends on it
 batch may be cut anywhere, for instance for threads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,14 @@ from fstgrad.strings.kernels.arrays import Dual, Walks
 from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, is_far, near, solve, used_contexts
 from fstgrad.strings.tangents import tangent
 
+Run = Callable[[int, int], None]
+Slices = Callable[[int, Run], None]  # calls run(low, high) for slices of 0 .. items - 1
 BLOCK = 2**24  # arcs of the automata of one call, whose arrays are copied behind one another
+
+
+def together(items: int, run: Run) -> None:
+    """Run all items in one slice."""
+    run(0, items)
 
 
 class Strings(NamedTuple):
@@ -64,15 +71,17 @@ class Strings(NamedTuple):
                 f"scores at {self._where(place[0])} hold {self.scores[place]}; scores are "
                 "log-weights in nats: finite, or -inf to forbid"
             )
-        for i, (b, length) in enumerate(zip(self.automata, np.diff(self.starts), strict=True)):
-            if (b.length, len(b.alphabet)) != (length, n):
+        for i, (b, length) in enumerate(
+            zip(self.automata, np.diff(self.starts).tolist(), strict=True)
+        ):
+            if b.length != length or len(b.alphabet) != n:
                 raise InvalidInputError(
                     f"scores of item {self.first + i} are for {length} positions and {n} symbols; "
                     f"its automaton was compiled for {b.length} positions and {len(b.alphabet)} "
                     "symbols"
                 )
 
-    def log_partitions(self) -> tuple[FloatArray, FloatArray]:
+    def log_partitions(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
         """Return log Z (B,) in nats and the marginals, like the scores.
 
         Raises
@@ -80,11 +89,11 @@ class Strings(NamedTuple):
         InfeasibleError
             No string of an item has a finite score and a finite loss.
         """
-        return _joined([self.part(*block)._log_partitions() for block in self._blocks()])
+        return _joined([self.part(*block)._log_partitions(slices) for block in self._blocks()])
 
-    def risks(self) -> tuple[FloatArray, FloatArray]:
+    def risks(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
         """Return E[L] (B,) in nats and their gradients, like the scores; errors as above."""
-        return _joined([self.part(*block)._risks() for block in self._blocks()])
+        return _joined([self.part(*block)._risks(slices) for block in self._blocks()])
 
     def near(self) -> "Strings":
         """Return the strings without the offsets of positions that would cost digits."""
@@ -130,77 +139,92 @@ class Strings(NamedTuple):
         if low < len(self.automata):
             yield low, len(self.automata)
 
-    def _log_partitions(self) -> tuple[FloatArray, FloatArray]:
+    def _log_partitions(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
-        table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]))
+        table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
         weight = np.concatenate([own.weight.reshape(-1) for own in layouts])
         final = np.concatenate([own.final for own in layouts])
-        kernels.batches.real_passes(
-            table, self.starts, _walks(layouts), weight, final, order, fits, total
-        )
-        marginals = table.reshape(self.scores.shape)
-        total += shift + [own.shift + b.initial for own, b in self._pairs(layouts)]
-        for i in np.flatnonzero(~fits).tolist():
-            rows = slice(self.starts[i], self.starts[i + 1])
-            total[i], marginals[rows] = solve(self.item(i), self.automata[i])
+        walks, marginals = _walks(layouts), table.reshape(self.scores.shape)
+        shift += [own.shift + b.initial for own, b in zip(layouts, self.automata, strict=True)]
+
+        def run(low: int, high: int) -> None:
+            kernels.batches.real_passes(
+                table, self.starts, walks, weight, final, order, fits, total, low, high
+            )
+            total[low:high] += shift[low:high]
+            for i in (low + np.flatnonzero(~fits[low:high])).tolist():
+                rows = slice(self.starts[i], self.starts[i + 1])
+                total[i], marginals[rows] = solve(self.item(i), self.automata[i])
+
+        slices(len(total), run)
         self._check_feasible(total)
         return total, marginals
 
-    def _risks(self) -> tuple[FloatArray, FloatArray]:
+    def _risks(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
-        table, _, fits = self._weighed(np.zeros(len(total)))
+        table, _, fits = self._weighed(np.zeros(len(total)), slices)
         layouts, slopes = self._layouts(), np.empty(len(total))
         weight = np.concatenate([own.unweighted.reshape(-1) for own in layouts])
         cost = np.concatenate([own.cost.reshape(-1) for own in layouts])
         final_cost = np.concatenate([own.final_cost for own in layouts])
-        moved = np.zeros(table.shape)
-        kernels.batches.tangent_passes(
-            Dual(table, moved), self.starts, _walks(layouts), Dual(weight, cost),
-            Dual(np.ones(len(final_cost)), final_cost), order, fits, total, slopes,
-        )  # fmt: skip
-        change = moved.reshape(self.scores.shape)
-        slopes += [b.initial for b in self.automata]
-        for i in np.flatnonzero(~fits).tolist():
-            rows = slice(self.starts[i], self.starts[i + 1])
-            found = tangent(self.item(i), self.automata[i], scale=0, slope=1)
-            total[i], slopes[i], change[rows] = found.log_partition, found.slope, found.change
+        walks, moved = _walks(layouts), np.zeros(table.shape)
+        change, free = moved.reshape(self.scores.shape), np.ones(len(final_cost))
+        initial = np.array([b.initial for b in self.automata])
+
+        def run(low: int, high: int) -> None:
+            kernels.batches.tangent_passes(
+                Dual(table, moved), self.starts, walks, Dual(weight, cost),
+                Dual(free, final_cost), order, fits, total, slopes, low, high,
+            )  # fmt: skip
+            slopes[low:high] += initial[low:high]
+            for i in (low + np.flatnonzero(~fits[low:high])).tolist():
+                rows = slice(self.starts[i], self.starts[i + 1])
+                found = tangent(self.item(i), self.automata[i], scale=0, slope=1)
+                total[i], slopes[i], change[rows] = found.log_partition, found.slope, found.change
+
+        slices(len(total), run)
         self._check_feasible(total)
         return slopes, change
 
-    def _weighed(self, spread: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    def _weighed(
+        self, spread: FloatArray, slices: Slices
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Return exp(scores) as in `ScoreTable`, what was divided out, and which items fit."""
         n, order = self.scores.shape[-1], self.scores.ndim - 1
         rows = self.scores.reshape(len(self.scores), -1, n)
         rows.flags.writeable = False  # a view of its own: one signature of the kernel
         table, highest = np.empty(rows.shape), np.empty(len(rows))
         tally = np.zeros((len(self.automata), 3 + order))
-        row = kernels.batches.shift_items(
-            rows, self.starts, used_contexts(order, n), table, highest, tally
-        )
-        if row >= 0:
-            raise InfeasibleError(
-                f"scores forbid every symbol at {self._where(row)}: no string is left (Z = 0); "
-                "allow at least one symbol"
-            )
+        used, forbidden = used_contexts(order, n), []
         complete = np.array([b.is_complete for b in self.automata])
-        exchange = np.where(complete & (tally[:, 1] < np.inf), tally[:, 1], tally[:, 2])
-        fits = exchange + spread <= SAFE_RANGE
-        if fits.all():
-            np.exp(table, out=table)
-        else:
-            for i in np.flatnonzero(fits):
-                part = table[self.starts[i] : self.starts[i + 1]]
-                np.exp(part, out=part)
+        fits = np.empty(len(spread), dtype=np.bool_)
+
+        def run(low: int, high: int) -> None:
+            row = kernels.batches.shift_items(
+                rows, self.starts, used, table, highest, tally, low, high
+            )
+            if row >= 0:
+                forbidden.append(row)
+                return
+            _, least, other = tally[low:high].T[:3]
+            exchange = np.where(complete[low:high] & (least < np.inf), least, other)
+            fits[low:high] = exchange + spread[low:high] <= SAFE_RANGE
+            part = table[self.starts[low] : self.starts[high]]
+            np.exp(part, out=part)  # for items that do not fit, too: they are solved anew
+
+        slices(len(spread), run)
+        if forbidden:
+            raise InfeasibleError(
+                f"scores forbid every symbol at {self._where(min(forbidden))}: no string is left "
+                "(Z = 0); allow at least one symbol"
+            )
         return table, tally[:, 0], fits
 
     def _layouts(self) -> list[Layout]:
         if self.scores.ndim == 3:
             return [b.bigram_layout for b in self.automata]
         return [b.plain_layout for b in self.automata]
-
-    def _pairs(self, layouts: Sequence[Layout]) -> Iterator[tuple[Layout, LossAutomaton]]:
-        return zip(layouts, self.automata, strict=True)
 
     def _check_feasible(self, total: FloatArray) -> None:
         if np.isneginf(total).any():

@@ -133,22 +133,14 @@ class LinearChains:
 
     def pair_sums(self, solved: Solved, weights: FloatArray) -> FloatArray:
         """Return sum_i weights[i] E[number of steps from x to y in item i], (n, n)."""
-        return self.step_sums(solved.before, solved.after, solved.is_wide, weights)
+        factors = solved.before, solved.after
+        return step_sums(self.transitions, *factors, weights, self.each) + self.wide_sums(
+            solved.is_wide, weights
+        )
 
-    def step_sums(
-        self, before: FloatArray, after: FloatArray, is_wide: BoolArray, weights: FloatArray
-    ) -> FloatArray:
-        """Return `pair_sums` from the factors of the pair marginals."""
-        n = len(self.transitions)
-        left = np.ascontiguousarray((before[:-1] * weights[:, None]).reshape(-1, n).T)
-        right, total = after[1:].reshape(-1, n), np.zeros((n, n))
-
-        def run(block: int) -> None:
-            part = slice(block * BLOCK, (block + 1) * BLOCK)
-            kernels.linear_chain.add_product(left[part], right, total[part])
-
-        self.each(-(-n // BLOCK), run)
-        total *= np.exp(self.transitions - _finite(self._steepest))
+    def wide_sums(self, is_wide: BoolArray, weights: FloatArray) -> FloatArray:
+        """Return what the items of `pair_sums` add whose factors are no use, (n, n)."""
+        total = np.zeros_like(self.transitions)
         for i in np.flatnonzero(is_wide):
             total += weights[i] * self._solve_wide(int(i))[2]
         return total
@@ -251,6 +243,27 @@ class LinearChains:
             f"item {i} has no string of finite score (Z = 0): allow more symbols in emissions or "
             "more steps in transitions"
         )
+
+
+def step_sums(
+    transitions: FloatArray,
+    before: FloatArray,
+    after: FloatArray,
+    weights: FloatArray,
+    each: Each = one_by_one,
+) -> FloatArray:
+    """Return `LinearChains.pair_sums` from the factors of the pair marginals."""
+    n = len(transitions)
+    right, total = after[1:].reshape(-1, n), np.zeros((n, n))
+
+    def run(block: int) -> None:
+        part = slice(block * BLOCK, (block + 1) * BLOCK)
+        left = (before[:-1, :, part] * weights[:, None]).reshape(len(right), -1)
+        kernels.linear_chain.add_product(np.ascontiguousarray(left.T), right, total[part])
+
+    each(-(-n // BLOCK), run)
+    total *= np.exp(transitions - _finite(transitions.max()))
+    return total
 
 
 def _finite(values: npt.ArrayLike) -> FloatArray:

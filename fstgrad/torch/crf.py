@@ -9,7 +9,8 @@ import torch
 from fstgrad.checks import Seed, generator, one_of, positive_integer
 from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
-from fstgrad.strings.linear_chain import LinearChains, one_by_one
+from fstgrad.objectives.base import Array
+from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     aside,
@@ -20,7 +21,7 @@ from fstgrad.torch.operators import (
 )
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
-from fstgrad.torch.threads import each
+from fstgrad.torch.threads import team
 
 SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
 
@@ -262,8 +263,12 @@ class _Chain(NamedTuple):
 def _chains(*given: torch.Tensor) -> LinearChains:
     """Return the chains of emissions, transitions and lengths."""
     emissions, transitions, lengths = map(to_numpy, given)
-    small = emissions.size * len(transitions) < SMALL
-    return LinearChains(emissions, transitions, lengths, one_by_one if small else each)
+    return LinearChains(emissions, transitions, lengths, _each(emissions))
+
+
+def _each(emissions: Array) -> Each:
+    """Return how to go through blocks of a batch: in threads, unless they cost more than it."""
+    return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
 def _offset(emissions: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
@@ -325,9 +330,12 @@ def _step_sums(
     weights: torch.Tensor,
 ) -> torch.Tensor:
     """Return sum_i weights[i] E[steps from x to y], like the transitions."""
-    chains = _chains(emissions, transitions, lengths)
-    parts = map(to_numpy, (before, after, is_wide, weights))
-    return from_host(chains.step_sums(*parts), transitions)
+    left, right, wide, weight = map(to_numpy, (before, after, is_wide, weights))
+    steps = np.asarray(to_numpy(transitions), dtype=np.float64)
+    total = step_sums(steps, left, right, weight, _each(to_numpy(emissions)))
+    if wide.any():
+        total += _chains(emissions, transitions, lengths).wide_sums(wide, weight)
+    return from_host(total, transitions)
 
 
 @_step_sums.register_fake

@@ -15,10 +15,10 @@ import torch
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstgradError, NotSupportedError
-from fstgrad.objectives.threads import slices
 from fstgrad.torch import dense_trees, functions
 from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
+from fstgrad.torch.threads import team
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
@@ -55,7 +55,7 @@ def _fill(
 
     if arcs.numel() * arcs.shape[1] > LARGE:
         try:
-            slices(len(table), run, torch.get_num_threads())
+            team().slices(len(table), run)
         except FstgradError:
             pass  # the whole batch knows the item by its number
         else:

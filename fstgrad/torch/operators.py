@@ -30,6 +30,7 @@ import torch
 from fstgrad.errors import NotSupportedError
 from fstgrad.objectives.base import Array, Objective
 from fstgrad.torch import arguments
+from fstgrad.torch.threads import team
 
 _KEPT: dict[str, Objective] = {}
 _LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
@@ -214,7 +215,7 @@ def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
-    found, gradients = _objective(key).evaluate(arrays, fixed, torch.get_num_threads())
+    found, gradients = _objective(key).evaluate(arrays, fixed, team())
     tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
     return [from_host(found, scores[0]), *tables]
 

@@ -23,7 +23,7 @@ from fstgrad.torch.operators import (
     to_numpy,
 )
 from fstgrad.torch.strings import IGNORE_INDEX, Lengths
-from fstgrad.torch.threads import each
+from fstgrad.torch.threads import team
 from fstgrad.trees.spanning import SpanningTrees
 
 Ranked = list[tuple[IntArray, float]]
@@ -74,7 +74,7 @@ class Predictions:
         def run(i: int) -> None:
             results[i] = task(i)
 
-        each(self.items, run)
+        team().each(self.items, run)
         return results
 
     def _best(self, i: int) -> IntArray:

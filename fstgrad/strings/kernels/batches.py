@@ -20,9 +20,11 @@ def shift_items(
     table: FloatArray,
     highest: FloatArray,
     tally: FloatArray,
+    low: int,
+    high: int,
 ) -> int:
-    """Do `shift_scores` for each item; return -1, or a row where no symbol is allowed."""
-    for i in range(len(starts) - 1):
+    """Do `shift_scores` for items low .. high - 1; return -1, or a row without allowed symbol."""
+    for i in range(low, high):
         lo, hi = starts[i], starts[i + 1]
         position = shift_scores(scores[lo:hi], used, table[lo:hi], highest[lo:hi], tally[i])
         if position >= 0:
@@ -40,9 +42,11 @@ def real_passes(
     order: int,
     fits: BoolArray,
     totals: FloatArray,
+    low: int,
+    high: int,
 ) -> None:
-    """Write the result of `real_pass`, or of `chain_pass`, for each item that fits."""
-    for i in range(len(totals)):
+    """Write what `real_pass` or `chain_pass` gives for each of low .. high - 1 that fits."""
+    for i in range(low, high):
         if not fits[i]:
             continue
         own, walk = table[starts[i] : starts[i + 1]], _walk(walks, starts, i)
@@ -65,9 +69,11 @@ def tangent_passes(
     fits: BoolArray,
     totals: FloatArray,
     slopes: FloatArray,
+    low: int,
+    high: int,
 ) -> None:
-    """Write the result of `tangent_pass` along the losses for each item that fits."""
-    for i in range(len(totals)):
+    """Write what `tangent_pass` gives along the losses for each of low .. high - 1 that fits."""
+    for i in range(low, high):
         if not fits[i]:
             continue
         lo, hi, first, last = starts[i], starts[i + 1], walks.arcs[i], walks.arcs[i + 1]
