@@ -11,17 +11,39 @@ from fstgrad.losses import Loss
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
-    """Return a tensor; InvalidInputError for anything else."""
+    """Return a dense tensor that holds numbers; InvalidInputError for anything else."""
     if not isinstance(given, torch.Tensor):
         raise InvalidInputError(f"{name} is a {type(given).__name__}; give {what}")
+    if given.is_nested:
+        raise InvalidInputError(
+            f"{name} is a nested tensor; give a padded one, as torch.nested.to_padded_tensor makes "
+            "it, and say by lengths, mask or ignore_index what is padding"
+        )
+    if given.layout != torch.strided:
+        raise InvalidInputError(f"{name} has the layout {given.layout}; give {name}.to_dense()")
+    if given.is_quantized:
+        raise InvalidInputError(f"{name} is quantized; give {name}.dequantize()")
+    if given.device.type == "meta":
+        raise InvalidInputError(
+            f"{name} is on the device meta, which holds no numbers; give it on a real device"
+        )
     return given
 
 
 def floating(name: str, given: Any) -> torch.Tensor:
     """Return a tensor of real floating-point numbers; InvalidInputError for anything else."""
-    what = "a floating-point tensor"
-    if not tensor(name, given, what).dtype.is_floating_point:
-        raise InvalidInputError(f"{name} is {given.dtype}; give {what}")
+    dtype = tensor(name, given, "a floating-point tensor").dtype
+    if not dtype.is_floating_point or dtype.itemsize < 2:
+        kinds = "a floating-point tensor: float64, float32, bfloat16 or float16"
+        raise InvalidInputError(f"{name} is {dtype}; give {kinds}")
+    known: torch.Tensor = given
+    return known
+
+
+def real(name: str, given: Any) -> torch.Tensor:
+    """Return a tensor of real numbers or booleans; InvalidInputError for anything else."""
+    if tensor(name, given).dtype.is_complex:
+        raise InvalidInputError(f"{name} is {given.dtype}; give real numbers")
     known: torch.Tensor = given
     return known
 
@@ -37,6 +59,8 @@ def integers(name: str, given: Any) -> torch.Tensor:
 
 def numbers(name: str, given: Any, items: int) -> torch.Tensor:
     """Return integers (B,), one for each of `items`, of a tensor or a sequence."""
+    if isinstance(given, torch.Tensor):
+        tensor(name, given)
     try:
         known = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -57,12 +57,12 @@ def mrf_dense_marginals(
     """
     positive_integer("iterations", iterations)
     arguments.floating("node_scores", node_scores)
-    arguments.tensor("image", image)
+    arguments.real("image", image)
     for i, kernel in enumerate(kernels):
         instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
     for name, given in (("weights", weights), ("compatibility", compatibility)):
         if given is not None:
-            arguments.tensor(name, given)
+            arguments.real(name, given)
     single = node_scores.ndim == 3
     nodes = (node_scores[None] if single else node_scores).double()
     images = image[None] if image.ndim == 2 else image

@@ -141,8 +141,10 @@ def _evaluated(
     single = isinstance(lattice, Lattice)
     batch: Any = [lattice] if single else lattice
     golds, losses = ([given[0]], given[1]) if single else given
-    if isinstance(golds, list | tuple | torch.Tensor):
-        golds = [g.detach().cpu().numpy() if isinstance(g, torch.Tensor) else g for g in golds]
+    if isinstance(golds, torch.Tensor):
+        golds = list(arguments.integers("gold", golds))
+    if isinstance(golds, list | tuple):
+        golds = [_as_array(f"gold[{i}]", own) for i, own in enumerate(golds)]
     items = lattice_items(batch, golds, losses, options)
     rows: Any = [scores] if single else sequence("scores", scores)
     if len(rows) != len(items):
@@ -159,3 +161,10 @@ def _evaluated(
     places = torch.arange(len(items))
     found = values(LatticeObjective(kind, items, options), [padded], [places])
     return found[0] if single else reduced(found, reduction)
+
+
+def _as_array(name: str, gold: Any) -> Any:
+    """Return a string; a tensor of ids as an array."""
+    if not isinstance(gold, torch.Tensor):
+        return gold
+    return arguments.integers(name, gold).detach().cpu().numpy()

@@ -116,6 +116,7 @@ def _as_table(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ids (B, N, L), `IGNORED` where there is nothing, and numbers of hypotheses (B,)."""
     if isinstance(hypotheses, torch.Tensor):
+        arguments.integers("hypotheses", hypotheses)
         if hypotheses.shape[:2] != log_probs.shape or hypotheses.ndim != 3:
             raise InvalidInputError(
                 f"hypotheses has the shape {tuple(hypotheses.shape)}, log_probs "

@@ -247,7 +247,7 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
 def _encoded(gold: object, one: Loss | LossAutomaton | None, name: str) -> IntArray:
     """Return the ids of one string."""
     if isinstance(gold, torch.Tensor):
-        gold = gold.detach().cpu().numpy()
+        gold = arguments.integers(name, gold).detach().cpu().numpy()
     if one is not None:
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
     ids = np.asarray(gold)

@@ -123,7 +123,7 @@ def spanning_tree_partial_nll(
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
-        arguments.integers("allowed", allowed)
+        allowed = arguments.integers("allowed", allowed).long()  # -1 is no byte
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     mask = given if given.dtype == torch.bool else _within(given, table.batch.shape, labeled)
     mask = arguments.shaped("allowed, as arcs,", mask, table.batch.shape)
@@ -213,7 +213,7 @@ def spanning_tree_risk(
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.tensor("costs", costs).to(torch.float64)
+    wide = arguments.real("costs", costs).to(torch.float64)
     if not torch.compiler.is_compiling() and not bool(wide.isfinite().all()):
         raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
     wide = arguments.shaped("costs", wide, scores.shape).reshape(table.batch.shape)
@@ -235,12 +235,12 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.tensor("features", features).to(torch.float64)
+    wide = arguments.real("features", features).to(torch.float64)
     if wide.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
     wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
     sums = (*table.batch.shape[:1], *features.shape[-1:])
-    arguments.shaped("target", arguments.tensor("target", target), sums)
+    arguments.shaped("target", arguments.real("target", target), sums)
     flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
     return table.values(0.5 * (expected - target.to(torch.float64)).square().sum(dim=-1))

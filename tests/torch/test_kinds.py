@@ -1,0 +1,135 @@
+"""Tensors that are not dense tables of real numbers: each is an error that names the remedy."""
+
+import pytest
+
+import fstgrad as fg
+
+torch = pytest.importorskip("torch")
+import fstgrad.torch as fgt  # noqa: E402
+from fstgrad.mrf.dense import Kernel  # noqa: E402
+from tests.torch import cases  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is experimental
+
+KINDS = {
+    "sparse": (lambda t: t.to_sparse(), r"torch\.sparse_coo; give .*\.to_dense\(\)"),
+    "nested": (
+        lambda t: torch.nested.nested_tensor(list(t)),
+        r"is a nested tensor; give a padded one",
+    ),
+    "jagged": (
+        lambda t: torch.nested.nested_tensor(list(t), layout=torch.jagged),
+        r"is a nested tensor; give a padded one",
+    ),
+    "meta": (lambda t: t.to("meta"), "is on the device meta, which holds no numbers"),
+    "complex": (lambda t: t.to(torch.complex64), "is torch.complex64.*; give"),
+}
+RAGGED = ("nested", "jagged")
+SCORES_ALONE = {
+    "quantized": (
+        lambda t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.qint8),
+        r"is quantized; give .*\.dequantize\(\)",
+    ),
+    "float8": (lambda t: t.float().to(torch.float8_e4m3fn), "is torch.float8_e4m3fn; give"),
+    "integers": (lambda t: t.long(), "is torch.int64; give a floating-point tensor"),
+}
+# the rows of lattices slice their scores, those of costs and dense weights compute with them
+ROWS = [n for n in cases.MODULES if not n.startswith(("Lattice", "Transducer", "mrf_dense"))]
+
+
+@pytest.mark.parametrize("kind", KINDS | SCORES_ALONE)
+@pytest.mark.parametrize("name", ROWS)
+def test_scores(name, kind):
+    make, said = (KINDS | SCORES_ALONE)[kind]
+    for place in range(len(cases.MODULES[name][0])):
+        scores = [tensor.detach() for tensor in cases.scores_of(name)]
+        if scores[place].ndim == 1 and kind in RAGGED:
+            continue
+        scores[place] = make(scores[place])
+        with pytest.raises(fg.InvalidInputError, match=said):
+            cases.value(name, scores)
+
+
+def tree(function, *given, **options):
+    return getattr(fgt, f"spanning_tree_{function}")(*given, single_root=True, **options)
+
+
+SCORES, FRAMES, TREES = torch.zeros(2, 4, 3), torch.zeros(2, 5, 3), torch.zeros(2, 4, 4)
+STEPS, LISTS, SIZES, LINE = torch.zeros(3, 3), torch.zeros(2, 2), torch.tensor([3, 2]), torch.zeros
+EDGES, PIXELS, KERNELS = torch.zeros(2, 2), torch.zeros(2, 2, 3, 3), [Kernel(0.5, 1.0)]
+ARCS = [torch.zeros(size) for size in cases.SIZES]
+EDIT, GOLD, BEAM, GRAPH = cases.EDIT, cases.GOLD, cases.HYPOTHESES, cases.GRAPH
+# what is given beside scores, and what takes it
+OTHERS = {
+    "gold": (GOLD, lambda t: fgt.crf_nll(SCORES, t)),
+    "gold of edits": (GOLD, lambda t: fgt.risk(SCORES, t, EDIT)),
+    "rows of gold": (GOLD[0], lambda t: fgt.crf_nll(SCORES, [t, t])),
+    "lengths": (SIZES, lambda t: fgt.crf_nll(SCORES, GOLD, lengths=t)),
+    "tags": (GOLD, lambda t: fgt.linear_chain_nll(SCORES, STEPS, t)),
+    "mask": (GOLD >= 0, lambda t: fgt.CRF(SCORES, STEPS, t)),
+    "written": (cases.WRITTEN, lambda t: fgt.ctc_nll(FRAMES, t)),
+    "frames": (SIZES, lambda t: fgt.ctc_nll(FRAMES, cases.WRITTEN, lengths=t)),
+    "hypotheses": (BEAM, lambda t: fgt.nbest_risk(LISTS, t, GOLD, EDIT)),
+    "references": (GOLD, lambda t: fgt.nbest_risk(LISTS, BEAM, t, EDIT)),
+    "numbers": (SIZES - 1, lambda t: fgt.nbest_risk(LISTS, BEAM, GOLD, EDIT, t)),
+    "strings of lattices": (
+        torch.tensor([0, 1]),
+        lambda t: fgt.lattice_crf_nll(ARCS, cases.LATTICES, [t, t]),
+    ),
+    "arcs": (ARCS[0], lambda t: fgt.lattice_crf_nll(t, cases.LATTICES[0], "ab")),
+    "heads": (cases.HEADS, lambda t: tree("nll", TREES, t)),
+    "words": (SIZES, lambda t: tree("nll", TREES, cases.HEADS, lengths=t)),
+    "known": (cases.KNOWN, lambda t: tree("partial_nll", TREES, t)),
+    "costs": (cases.COSTS, lambda t: tree("risk", TREES, t)),
+    "features": (
+        cases.FEATURES,
+        lambda t: tree("generalized_expectation", TREES, t, torch.zeros(2)),
+    ),
+    "target": (
+        torch.zeros(2, 2),
+        lambda t: tree("generalized_expectation", TREES, cases.FEATURES, t),
+    ),
+    "labels": (cases.LABELS, lambda t: fgt.mrf_nll(torch.zeros(2, 3, 2), EDGES, t, GRAPH)),
+    "pixels": (PIXELS, lambda t: fgt.mrf_dense_marginals(t, cases.PICTURES, KERNELS)),
+    "image": (cases.PICTURES, lambda t: fgt.mrf_dense_marginals(PIXELS, t, KERNELS)),
+    "weights": (
+        torch.ones(1),
+        lambda t: fgt.mrf_dense_marginals(PIXELS, cases.PICTURES, KERNELS, t),
+    ),
+    "compatibility": (
+        EDGES,
+        lambda t: fgt.mrf_dense_marginals(PIXELS, cases.PICTURES, KERNELS, compatibility=t),
+    ),
+    "strings": (SCORES, lambda t: fgt.Strings(t)),
+    "trees": (TREES, lambda t: fgt.Trees(t, single_root=True)),
+    "fields": (torch.zeros(2, 3, 2), lambda t: fgt.RandomFields(t, EDGES, GRAPH)),
+    "lattices": (ARCS[0], lambda t: fgt.LatticeStrings([t], cases.LATTICES[:1])),
+}
+
+
+# a nested tensor has rows
+PAIRED = [(n, k) for n in OTHERS for k in KINDS if OTHERS[n][0].ndim > 1 or k not in RAGGED]
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRED)
+def test_what_is_given_beside_scores(name, kind):
+    given, call = OTHERS[name]
+    make, said = KINDS[kind]
+    with pytest.raises(fg.InvalidInputError, match=said):
+        call(make(given))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_integers_of_every_width(dtype):
+    gold, heads = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]]), torch.tensor([[0, 1, 2], [2, 0, 1]])
+    calls = {
+        "crf": lambda t: fgt.crf_nll(SCORES, t(gold)),
+        "risk": lambda t: fgt.risk(SCORES, t(gold), EDIT, lengths=t(SIZES)),
+        "chain": lambda t: fgt.linear_chain_nll(SCORES, STEPS, t(gold)),
+        "ctc": lambda t: fgt.ctc_nll(FRAMES, t(gold[:, 1:2]), lengths=t(SIZES)),
+        "tree": lambda t: tree("nll", TREES, t(heads), lengths=t(SIZES)).mean(),
+        "partial": lambda t: tree("partial_nll", TREES, t(heads)).mean(),
+        "field": lambda t: fgt.mrf_nll(torch.zeros(2, 3, 2), EDGES, t(cases.LABELS), GRAPH),
+    }
+    for call in calls.values():
+        assert call(lambda t: t.to(dtype)) == call(lambda t: t)
