@@ -13,7 +13,7 @@ from fstgrad.costs.source import Source
 from fstgrad.costs.ties import Tie, Ties
 from fstgrad.errors import NotSupportedError
 from fstgrad.torch.functions import to_numpy
-from fstgrad.torch.operators import aside, from_host, refuse_transforms, widened
+from fstgrad.torch.operators import aside, from_host, no_vmap, refuse_transforms, widened
 
 
 class TransducerCosts(torch.nn.Module):
@@ -67,6 +67,7 @@ class TransducerCosts(torch.nn.Module):
     @aside
     def _losses(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         refuse_transforms([self.costs])
+        no_vmap([self.costs])
         encoded = Pairs.encode(self.pair_transducer.alphabet, pairs)
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
         result: torch.Tensor = _Losses.apply(widened(self.costs), problem)  # type: ignore[no-untyped-call]

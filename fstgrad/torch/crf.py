@@ -15,6 +15,7 @@ from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     aside,
     from_host,
+    no_vmap,
     refuse_transforms,
     to_numpy,
     widened,
@@ -64,7 +65,7 @@ class CRF:
     ) -> None:
         arguments.floating("emissions", emissions)
         arguments.floating("transitions", transitions)
-        if emissions.ndim != 3:
+        if emissions.ndim != 3 or emissions.shape[2] == 0:
             raise InvalidInputError(
                 f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
             )
@@ -78,6 +79,8 @@ class CRF:
                 f"mask is {mask.dtype} {tuple(mask.shape)}; give a bool tensor "
                 f"{tuple(emissions.shape[:2])}, True where a position belongs to its sequence"
             )
+        given = (emissions, transitions, mask, start, end)
+        no_vmap([tensor for tensor in given if tensor is not None])
         self.emissions, self.transitions, self.mask = emissions, transitions, mask
         self.start, self.end = start, end
 
@@ -101,6 +104,7 @@ class CRF:
         """
         one_of("reduction", reduction, REDUCTIONS)
         gold = arguments.integers("gold", gold).long()
+        no_vmap([gold])
         if gold.shape != self.emissions.shape[:2]:
             raise InvalidInputError(
                 f"gold has the shape {tuple(gold.shape)}; emissions are "

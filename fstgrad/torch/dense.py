@@ -15,7 +15,7 @@ from fstgrad.checks import instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, refuse_transforms, widened
+from fstgrad.torch.operators import aside, no_vmap, refuse_transforms, widened
 
 
 @aside
@@ -83,6 +83,7 @@ def mrf_dense_marginals(
             f"({size}, {size})"
         )
     refuse_transforms([nodes, weights, compatibility])
+    no_vmap([nodes, images, weights, compatibility])
     found = []
     weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images, strict=True):

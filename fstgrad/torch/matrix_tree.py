@@ -16,6 +16,7 @@ import torch
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstgradError, NotSupportedError
 from fstgrad.torch import dense_trees, functions
+from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.threads import team
@@ -234,6 +235,7 @@ class _Operator(torch.autograd.Function):
             kept = [output[1]]
             ctx.set_materialize_grads(False)  # zeros for mu would cost a product
         ctx.save_for_backward(*tensors, *kept)
+        ctx.save_for_forward(*tensors, *kept)
 
 
 class _Solve(_Operator):
@@ -251,6 +253,12 @@ class _Solve(_Operator):
             slope = change if slope is None else slope + change
         return slope, None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, along: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        arcs, lengths, mu = ctx.saved_tensors
+        change = product(arcs, along, lengths, ctx.single_root, ctx.projective)
+        return _inner(mu, along), change
+
 
 class _Product(_Operator):
     @staticmethod
@@ -267,6 +275,12 @@ class _Product(_Operator):
             by_v = product(arcs, upstream[0], lengths, ctx.single_root, ctx.projective)
         return by_arcs, by_v, None, None, None
 
+    @staticmethod
+    def jvp(ctx: Any, *along: Any) -> torch.Tensor:
+        arcs, v, lengths = ctx.saved_tensors
+        family = (lengths, ctx.single_root, ctx.projective)
+        return third(arcs, v, along[0], *family) + product(arcs, along[1], *family)
+
 
 class _Third(_Operator):
     @staticmethod
@@ -276,6 +290,8 @@ class _Third(_Operator):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         raise NotSupportedError("trees have no fourth derivative of log Z; differentiate once less")
+
+    jvp = backward
 
 
 class _Entropy(_Operator):
@@ -288,6 +304,12 @@ class _Entropy(_Operator):
         arcs, lengths = ctx.saved_tensors
         change = product(arcs, centered(arcs), lengths, ctx.single_root, ctx.projective)
         return -upstream[0][:, None, None] * change, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, along: torch.Tensor, *_: Any) -> torch.Tensor:
+        arcs, lengths = ctx.saved_tensors
+        change = product(arcs, centered(arcs), lengths, ctx.single_root, ctx.projective)
+        return -_inner(change, along)
 
 
 class _Divergence(_Operator):
@@ -305,6 +327,19 @@ class _Divergence(_Operator):
         if ctx.needs_input_grad[1]:
             by_q = weight * (solve(q, *family)[1] - solve(p, *family)[1])
         return by_p, by_q, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *along: Any) -> torch.Tensor:
+        p, q, lengths = ctx.saved_tensors
+        family = (lengths, ctx.single_root, ctx.projective)
+        by_p = product(p, centered(p) - centered(q), *family)
+        by_q = solve(q, *family)[1] - solve(p, *family)[1]
+        return _inner(by_p, along[0]) + _inner(by_q, along[1])
+
+
+def _inner(table: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
+    """Return the inner product (B,) of two tables."""
+    return (table * along).sum(dim=(1, 2))
 
 
 def _call(function: type[_Operator], *inputs: Any) -> Any:
@@ -343,30 +378,6 @@ def divergence(*inputs: Any) -> torch.Tensor:
     return result
 
 
-def _vectorized(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule of an operator under `torch.vmap`: one more axis of the batch."""
-
-    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
-        size = info.batch_size
-        flat = []
-        for argument, dim in zip(arguments, in_dims, strict=True):
-            if isinstance(argument, torch.Tensor):
-                rows = (
-                    argument.expand(size, *argument.shape)
-                    if dim is None
-                    else argument.movedim(dim, 0)
-                )
-                flat.append(rows.reshape(-1, *rows.shape[2:]))
-            else:
-                flat.append(argument)
-        result = operator(*flat)
-        if isinstance(result, tuple):
-            return tuple(x.reshape(size, -1, *x.shape[1:]) for x in result), (0,) * len(result)
-        return result.reshape(size, -1, *result.shape[1:]), 0
-
-    return rule
-
-
 for _operator, _function, _public in (
     (_solve, _Solve, solve),
     (_product, _Product, product),
@@ -375,4 +386,4 @@ for _operator, _function, _public in (
     (_divergence, _Divergence, divergence),
 ):
     _operator.register_autograd(_function.backward, setup_context=_function.setup_context)
-    _function.vmap = staticmethod(_vectorized(_public))  # type: ignore[method-assign]
+    _function.vmap = staticmethod(vectorized(_public))  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ from fstgrad.losses import Loss
 from fstgrad.objectives.lists import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import keep, measured, widened
+from fstgrad.torch.operators import keep, knows_values, measured, widened
 from fstgrad.torch.reductions import Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
 
@@ -93,7 +93,7 @@ def nbest_risk(
     outside = place >= counts.to(log_probs.device)[:, None]
     scores = widened(log_probs).to(torch.float64).masked_fill(outside, -torch.inf)
     finite = losses.isfinite()
-    if not torch.compiler.is_compiling():
+    if knows_values(scores, losses):
         if not bool((scores < torch.inf).all()):
             raise InvalidInputError("log_probs holds NaN or +inf; give log-weights")
         none = (scores.detach().masked_fill(~finite, -torch.inf) == -torch.inf).all(dim=1)

@@ -26,6 +26,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from fstgrad.errors import NotSupportedError
 from fstgrad.objectives.base import Array, Objective
@@ -155,6 +156,11 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 @aside
 def _lend(objective: Objective) -> str:
     """Return the key of an objective that lives as long as its caller, or a graph, holds it."""
+    if torch.jit.is_tracing():
+        raise NotSupportedError(
+            "torch.jit.trace cannot hold lattices, random fields or compiled automata; trace the "
+            "network without its objective, or use torch.compile"
+        )
     key = f"lent {next(_numbers)}"
     _LENT[key] = objective
     return key
@@ -180,12 +186,41 @@ def _objective(key: str) -> Objective:
 
 
 def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
-    """NotSupportedError within the transforms of torch.func that differentiate."""
-    if any(torch._C._functorch.is_gradtrackingtensor(tensor) for tensor in scores):
+    """NotSupportedError within the transforms of torch.func that differentiate, and forward AD."""
+    if any(
+        torch._C._functorch.is_gradtrackingtensor(tensor)
+        or forward_ad.unpack_dual(tensor).tangent is not None
+        for tensor in scores
+    ):
         raise NotSupportedError(
-            "torch.func cannot differentiate objectives that are computed outside of PyTorch; use "
+            "torch.func and forward-mode differentiation do not reach this objective, which is "
+            "computed outside of PyTorch; use "
             "backward(), torch.autograd.grad or torch.autograd.functional (torch.vmap works)"
         )
+
+
+def no_vmap(tensors: Sequence[torch.Tensor]) -> None:
+    """NotSupportedError within torch.vmap."""
+    if not torch.compiler.is_compiling() and not knows_values(*tensors):
+        raise NotSupportedError(
+            "torch.vmap does not reach this objective; let its axis join the batch, as in "
+            "scores.flatten(0, 1)"
+        )
+
+
+def knows_values(*tensors: torch.Tensor) -> bool:
+    """Whether one may look at the numbers in tensors: not in torch.compile, nor in torch.vmap."""
+    return not torch.compiler.is_compiling() and not any(map(_is_batched, tensors))
+
+
+def _is_batched(tensor: torch.Tensor) -> bool:
+    """Whether torch.vmap has wrapped a tensor, below what other transforms have wrapped."""
+    wrapped = torch._C._functorch
+    while wrapped.is_functorch_wrapped_tensor(tensor):
+        if wrapped.is_batchedtensor(tensor):
+            return True
+        tensor = wrapped.get_unwrapped(tensor)
+    return False
 
 
 # the operators of all objectives: these differ in the key alone
@@ -309,6 +344,13 @@ def _joined(info: Any, tensors: Sequence[torch.Tensor], axes: Sequence[int | Non
 def _(info: Any, axes: Any, scores: Any, constants: Any, key: str) -> tuple[list[Any], list[int]]:
     found = _values(_joined(info, scores, axes[0]), _joined(info, constants, axes[1]), key)
     return [t.reshape(info.batch_size, -1, *t.shape[1:]) for t in found], [0] * len(found)
+
+
+@_measured.register_vmap
+def _(info: Any, axes: Any, like: Any, constants: Any, key: str) -> tuple[Any, int]:
+    (joined,) = _joined(info, [like], [axes[0]])
+    found = _measured(joined, _joined(info, constants, axes[1]), key)
+    return found.reshape(info.batch_size, -1, *found.shape[1:]), 0
 
 
 def _per_item(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

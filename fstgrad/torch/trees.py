@@ -22,6 +22,7 @@ import torch
 from fstgrad.checks import flag
 from fstgrad.errors import InvalidInputError
 from fstgrad.torch import arguments, matrix_tree
+from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.operators import widened
@@ -335,6 +336,9 @@ def _(
     labeled: bool,
 ) -> Any:  # fmt: skip
     return torch.empty_like(scores, dtype=torch.bool)
+
+
+gold_parts.register_vmap(vectorized(gold_parts))
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:

@@ -157,6 +157,38 @@ def test_checkpoint(name, use_reentrant):
     close((found.item(), slopes), cases.gradients(name, cases.scores_of(name)))
 
 
+@NO_LEAVES
+@pytest.mark.parametrize("name", [n for n in cases.MODULES if not n.startswith(PARTIAL)])
+def test_compiled_checkpoint_of_half_precision(name):
+    """All three at once; every row of `cases` has padding of -100 where it has gold."""
+    torch._dynamo.reset()
+
+    def network(*scores):
+        return cases.value(name, [torch.tanh(s) for s in scores])
+
+    compiled = torch.compile(
+        lambda *s: checkpoint(network, *s, use_reentrant=False), backend="aot_eager"
+    )
+    scores, others = (cases.scores_of(name, torch.bfloat16) for _ in range(2))
+    found, expected = compiled(*scores), network(*others)
+    slopes = torch.autograd.grad(expected, others)
+    assert found.dtype == torch.float32
+    close((found.item(), torch.autograd.grad(found, scores)), (expected.item(), slopes), 1e-6)
+
+
+@EVERY
+@pytest.mark.parametrize("guard", [torch.no_grad, torch.inference_mode])
+def test_evaluation(name, guard):
+    """What is computed without gradients, and is trained on with the same module afterwards."""
+    module, scores = cases.MODULES[name][1](), cases.scores_of(name)
+    value = cases.value(name, scores, module).item()
+    with guard():
+        plain = cases.value(name, [tensor.clone() for tensor in scores], module)
+    assert plain.item() == value
+    assert not plain.requires_grad
+    close(cases.gradients(name, scores, module), cases.gradients(name, cases.scores_of(name)))
+
+
 @EVERY
 def test_upstream_and_accumulation(name):
     """Two backward passes add up, scaled as a loss scaler does."""
