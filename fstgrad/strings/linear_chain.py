@@ -258,8 +258,9 @@ def step_sums(
 
     def run(block: int) -> None:
         part = slice(block * BLOCK, (block + 1) * BLOCK)
-        left = (before[:-1, :, part] * weights[:, None]).reshape(len(right), -1)
-        kernels.linear_chain.add_product(np.ascontiguousarray(left.T), right, total[part])
+        rows = total[part]
+        left = (before[:-1, :, part] * weights[:, None]).reshape(len(right), len(rows))
+        kernels.linear_chain.add_product(np.ascontiguousarray(left.T), right, rows)
 
     each(-(-n // BLOCK), run)
     total *= np.exp(transitions - _finite(transitions.max()))
