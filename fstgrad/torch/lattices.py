@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import torch
 
-from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.band import Band
 from fstgrad.checks import instance, one_of
 from fstgrad.checks import items as sequence
@@ -18,6 +17,7 @@ from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import aside, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.strings import IGNORE_INDEX, Gold
 
 Scores = torch.Tensor | Sequence[torch.Tensor]
 Lattices = Lattice | Sequence[Lattice]
@@ -27,7 +27,7 @@ LatticeLossLike = Loss | LatticeLoss | Sequence[LatticeLoss] | None
 def lattice_softmax_margin(
     scores: Scores,
     lattice: Lattices,
-    gold: SequenceLike | Sequence[SequenceLike],
+    gold: Gold,
     loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
@@ -46,8 +46,8 @@ def lattice_softmax_margin(
         of its arcs by `lattice.scatter(scores)`.
     lattice : Lattice, or a sequence of B
         It decides whether there is a batch.
-    gold : sequence, or a sequence of B
-        A string of the lattice.
+    gold : sequence or (l,) integer tensor, or B of them
+        A string of the lattice.  In tensors, -100 is padding.
     loss : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
         A loss is compiled by `lattice.compile(loss, gold)`, once as long as the lattice is in use.
         None: L = 0, and the value is -log p(gold).
@@ -79,7 +79,7 @@ def lattice_softmax_margin(
 def lattice_crf_nll(
     scores: Scores,
     lattice: Lattices,
-    gold: SequenceLike | Sequence[SequenceLike],
+    gold: Gold,
     *,
     reduction: Reduction = "mean",
 ) -> torch.Tensor:
@@ -90,7 +90,7 @@ def lattice_crf_nll(
 def lattice_risk(
     scores: Scores,
     lattice: Lattices,
-    gold: SequenceLike | Sequence[SequenceLike] | None = None,
+    gold: Gold | None = None,
     loss: LatticeLossLike = None,
     *,
     reduction: Reduction = "mean",
@@ -164,7 +164,8 @@ def _evaluated(
 
 
 def _as_array(name: str, gold: Any) -> Any:
-    """Return a string; a tensor of ids as an array."""
+    """Return a string; a tensor of ids as an array, without its padding."""
     if not isinstance(gold, torch.Tensor):
         return gold
-    return arguments.integers(name, gold).detach().cpu().numpy()
+    ids = arguments.integers(name, gold).detach().cpu().numpy()
+    return ids[ids != IGNORE_INDEX]

@@ -173,22 +173,27 @@ def _evaluated(
 def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
     """Return gold as ids (l,) or (B, L'), `IGNORED` where a position is left out."""
     if isinstance(gold, torch.Tensor):
-        gold = arguments.integers("gold", gold)
-        if not isinstance(ignore_index, int):
-            raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
-        return torch.where(gold == ignore_index, IGNORED, torch.where(gold < 0, IGNORED - 1, gold))
-    return _listed(gold, loss, is_batch=is_batch)
+        return _marked("gold", gold, ignore_index)
+    return _listed(gold, loss, ignore_index, is_batch=is_batch)
+
+
+def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
+    """Return ids, `IGNORED` where they are `ignore_index`, another mark where they are negative."""
+    arguments.integers(name, ids)
+    if not isinstance(ignore_index, int):
+        raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
+    return torch.where(ids == ignore_index, IGNORED, torch.where(ids < 0, IGNORED - 1, ids))
 
 
 @aside
-def _listed(gold: Any, loss: LossLike, *, is_batch: bool) -> torch.Tensor:
+def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
     """Return sequences as padded ids."""
     if not isinstance(gold, Sequence | np.ndarray):
         raise InvalidInputError(
             f"gold is a {type(gold).__name__}; give an integer tensor, a sequence, or sequences"
         )
     rows = [
-        _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]")
+        _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]", ignore_index)
         for i, item in enumerate(gold if is_batch else [gold])
     ]
     ids = np.full((len(rows), max(map(len, rows), default=0)), IGNORED, dtype=np.int64)
@@ -244,10 +249,15 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
     return not isinstance(gold[0], int | np.integer)
 
 
-def _encoded(gold: object, one: Loss | LossAutomaton | None, name: str) -> IntArray:
+def _encoded(
+    gold: object, one: Loss | LossAutomaton | None, name: str, ignore_index: int
+) -> IntArray:
     """Return the ids of one string."""
     if isinstance(gold, torch.Tensor):
-        gold = arguments.integers(name, gold).detach().cpu().numpy()
+        if gold.ndim != 1:
+            raise InvalidInputError(f"{name} has the shape {tuple(gold.shape)}; give (l,)")
+        marked: IntArray = _marked(name, gold, ignore_index).long().cpu().numpy()
+        return marked
     if one is not None:
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
     ids = np.asarray(gold)

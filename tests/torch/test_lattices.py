@@ -7,6 +7,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.torch import cases  # noqa: E402
 
 ABC = fg.Alphabet("abc")
 LATTICE = fg.Lattice.from_nbest(["ab", "abc", "ca", "b"], [0.1, -0.3, 0.5, 0.0], ABC)
@@ -173,3 +174,13 @@ def test_vmap_over_scores_of_a_batch():
 
     expected = torch.stack([loss(row) for row in rows])
     torch.testing.assert_close(torch.vmap(loss)(rows), expected, rtol=0, atol=1e-12)
+
+
+def test_padded_gold():
+    """As a padded tensor, or as a list of padded rows, gold is what it is as strings."""
+    scores = [torch.randn(size) for size in cases.SIZES]
+    padded = torch.tensor([[0, 1, 2], [2, 1, -100]])
+    for objective, settings in ((fgt.lattice_risk, (cases.EDIT,)), (fgt.lattice_crf_nll, ())):
+        expected = objective(scores, cases.LATTICES, ["abc", "cb"], *settings)
+        assert objective(scores, cases.LATTICES, padded, *settings) == expected
+        assert objective(scores, cases.LATTICES, list(padded), *settings) == expected

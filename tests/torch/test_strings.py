@@ -7,6 +7,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from tests.torch import cases  # noqa: E402
 
 ABC = fg.Alphabet("abc")
 LOSS = fg.EditDistance(ABC)
@@ -281,3 +282,18 @@ def test_bits_do_not_depend_on_threads(what, monkeypatch):
         torch.set_num_threads(before)
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_padded_rows_of_a_list():
+    """Rows of a list may be padded as the rows of one tensor are, here and in n-best lists."""
+    scores, gold = torch.randn(2, 4, 3), cases.GOLD
+    for objective, settings in ((fgt.risk, (cases.EDIT,)), (fgt.crf_nll, ())):
+        expected = objective(scores, gold, *settings)
+        assert objective(scores, list(gold), *settings) == expected
+    log_probs, beam = torch.randn(2, 2), cases.HYPOTHESES
+    expected = fgt.nbest_risk(log_probs, beam, gold, cases.EDIT)
+    assert fgt.nbest_risk(log_probs, list(map(list, beam)), list(gold), cases.EDIT) == expected
+    with pytest.raises(
+        fg.InvalidInputError, match=r"gold\[0\] has the shape \(1, 4\); give \(l,\)"
+    ):
+        fgt.crf_nll(scores, [gold[:1], gold[1:]])
