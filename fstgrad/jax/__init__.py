@@ -19,13 +19,16 @@ Index
   `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`.
 - Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`.
+- predictions : `Strings`, `CRF`, `Trees`, `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
 """
 
 from fstgrad.jax.chains import linear_chain_nll
+from fstgrad.jax.crf import CRF
 from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
 from fstgrad.jax.fields import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
+from fstgrad.jax.predictions import RandomFields, Strings, Trees
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin
 from fstgrad.jax.trees import (
     spanning_tree_entropy,
@@ -40,8 +43,12 @@ from fstgrad.jax.trees import (
 from fstgrad.objectives.sampling import Estimate, Sampling
 
 __all__ = [
+    "CRF",
     "Estimate",
+    "RandomFields",
     "Sampling",
+    "Strings",
+    "Trees",
     "crf_nll",
     "ctc_nll",
     "ctc_risk",

@@ -61,12 +61,12 @@ def linear_chain_nll(
             raise InvalidInputError(f"mask is {kept.dtype} {kept.shape}; give bool {ids.shape}")
     if isinstance(kept, np.ndarray) and isinstance(ids, np.ndarray):
         _check_tags(np.where(kept, ids, 0), n)
-    scores = _with_ends(scores, jnp.asarray(kept), start, end)
+    scores = with_ends(scores, jnp.asarray(kept), start, end)
     found: jax.Array = _nll(scores, steps, jnp.where(kept, ids, UNUSED))
     return found
 
 
-def _with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
+def with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
     """Return emissions to which the scores of the first and of the last position are added."""
     for name, given, backward in (("start", start, False), ("end", end, True)):
         if given is not None:
@@ -122,7 +122,7 @@ def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> An
 
 def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:
     scores, steps = np.asarray(emissions), np.asarray(transitions)
-    chains, order, own = _compacted(scores, steps, np.asarray(tags))
+    chains, order, own = compacted(scores, steps, np.asarray(tags))
     solved, found = chains.solve(), np.empty(len(scores))
     gradient = np.zeros(scores.shape)
     for i, path in enumerate(own):
@@ -140,14 +140,14 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
 def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tuple[Array]:
     """Return the gradient in the transitions: expected less observed steps, weighted."""
     weights = np.asarray(upstream, dtype=np.float64)
-    chains, _, own = _compacted(*map(np.asarray, (emissions, transitions, tags)))
+    chains, _, own = compacted(*map(np.asarray, (emissions, transitions, tags)))
     table = chains.pair_sums(chains.solve(), weights)
     for weight, path in zip(weights, own, strict=True):
         np.subtract.at(table, (path[:-1], path[1:]), weight)
     return (table.astype(np.asarray(transitions).dtype),)
 
 
-def _compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
+def compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
     """Return the chains of the positions that count, where these were, and the gold strings."""
     _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
     order = np.argsort(tags < 0, axis=1, kind="stable")

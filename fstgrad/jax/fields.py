@@ -55,7 +55,7 @@ def mrf_nll(
     >>> round(float(jnp.exp(value[0])), 4)
     4.0
     """
-    nodes, edges = _tables(node_scores, edge_scores, graph)
+    nodes, edges = tables(node_scores, edge_scores, graph)
     known = arguments.constant(gold)
     if known.ndim == 3:
         known = known.reshape(len(known), -1)
@@ -77,7 +77,7 @@ def mrf_log_partition(
 
     Parameters as in `mrf_nll`.
     """
-    nodes, edges = _tables(node_scores, edge_scores, graph)
+    nodes, edges = tables(node_scores, edge_scores, graph)
     objective = FieldLogPartition(graph, method, options)
     return values(objective, [nodes, edges], [_no_labels(nodes)])
 
@@ -94,7 +94,7 @@ def mrf_marginals(
 
     Differentiable by methods "exact", "bp" and "trw".  Parameters as in `mrf_nll`.
     """
-    nodes, edges = _tables(node_scores, edge_scores, graph)
+    nodes, edges = tables(node_scores, edge_scores, graph)
     if edges.ndim == 3:
         shape = (len(nodes), graph.graph.num_edges, *edges.shape[1:])
         edges = jnp.broadcast_to(edges[:, None], shape)
@@ -102,7 +102,7 @@ def mrf_marginals(
     return Marginals(*gradients(objective, [nodes, edges], [_no_labels(nodes)]))
 
 
-def _tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, jax.Array]:
+def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, jax.Array]:
     """Return scores of nodes (B, I, C) and of edges (B, C, C) or (B, E, C, C)."""
     instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
     axes = "(B, I, C), or images (B, C, H, W)"

@@ -156,7 +156,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 @aside
 def _lend(objective: Objective) -> str:
     """Return the key of an objective that lives as long as its caller, or a graph, holds it."""
-    if torch.jit.is_tracing():
+    if torch._C._get_tracing_state() is not None:  # of torch.jit.trace
         raise NotSupportedError(
             "torch.jit.trace cannot hold lattices, random fields or compiled automata; trace the "
             "network without its objective, or use torch.compile"
@@ -188,8 +188,7 @@ def _objective(key: str) -> Objective:
 def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
     """NotSupportedError within the transforms of torch.func that differentiate, and forward AD."""
     if any(
-        torch._C._functorch.is_gradtrackingtensor(tensor)
-        or forward_ad.unpack_dual(tensor).tangent is not None
+        torch._C._functorch.is_gradtrackingtensor(tensor) or _has_tangent(tensor)
         for tensor in scores
     ):
         raise NotSupportedError(
@@ -197,6 +196,12 @@ def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
             "computed outside of PyTorch; use "
             "backward(), torch.autograd.grad or torch.autograd.functional (torch.vmap works)"
         )
+
+
+def _has_tangent(tensor: torch.Tensor) -> bool:
+    """Whether forward mode carries a derivative along."""
+    tangent = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
+    return tangent is not None
 
 
 def no_vmap(tensors: Sequence[torch.Tensor]) -> None:

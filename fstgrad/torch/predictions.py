@@ -16,13 +16,14 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
+from fstgrad.objectives.predictions import least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
     aside,
     to_numpy,
 )
-from fstgrad.torch.strings import IGNORE_INDEX, Lengths
+from fstgrad.torch.strings import Lengths
 from fstgrad.torch.threads import team
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -57,7 +58,8 @@ class Predictions:
         lists = self._each(lambda i: self._ranked(i, k))
         log_probs = torch.full((self.items, k), -torch.inf, dtype=torch.float64)
         for i, ranked in enumerate(lists):
-            log_probs[i, : len(ranked)] = torch.tensor([log_prob for _, log_prob in ranked])
+            own = [log_prob for _, log_prob in ranked]
+            log_probs[i, : len(ranked)] = torch.tensor(own, dtype=torch.float64)
         found = self._padded([[ids for ids, _ in ranked] for ranked in lists], k)
         return found, log_probs.to(self.device)
 
@@ -93,31 +95,8 @@ class Predictions:
         lists = [[own] for own in found] if k is None else found
         every = [structure for own in lists for structure in own]
         shape = self.shape or np.array([structure.shape for structure in every]).max(axis=0)
-        table = np.full((self.items, k or 1, *shape), IGNORE_INDEX)
-        for i, own in enumerate(lists):
-            for j, structure in enumerate(own):
-                # what a family marks by a negative number is padding too
-                place: Any = (i, j, *map(slice, structure.shape))
-                table[place] = np.where(structure < 0, IGNORE_INDEX, structure)
+        table = padded(lists, k or 1, shape)
         return torch.from_numpy(table[:, 0] if k is None else table).to(self.device)
-
-
-def _least_risk(
-    candidates: Sequence[IntArray], evidence: Sequence[IntArray], loss: Loss
-) -> IntArray:
-    """Return the candidate of the least mean loss of the evidence against it."""
-    lengths = np.array([len(y) for y in evidence])
-    risks = []
-    for candidate in candidates:
-        if len(candidate) == 0:
-            risks.append(np.inf)
-            continue
-        against, total = loss.against(candidate), 0.0
-        for length in np.unique(lengths):
-            rows = np.stack([y for y in evidence if len(y) == length])
-            total += float(against.losses_of(rows).sum())
-        risks.append(total)
-    return candidates[int(np.argmin(risks))]
 
 
 def _sizes(lengths: Lengths, items: int, most: int) -> list[int]:
@@ -167,7 +146,7 @@ class Strings(Predictions):
 
         def chosen(i: int) -> IntArray:
             best = [ids for ids, _ in self._ranked(i, candidates)]
-            return _least_risk(best, self._drawn(i, samples, sources[i]), loss)
+            return least_risk(best, self._drawn(i, samples, sources[i]), loss)
 
         return self._padded(self._each(chosen))
 
@@ -245,13 +224,7 @@ class Trees(Predictions):
     @aside
     def mbr(self) -> torch.Tensor:
         """Return the trees of the most expected right arcs (and labels)."""
-
-        def chosen(i: int) -> IntArray:
-            trees: SpanningTrees = self._all[i]
-            shares = trees.marginals()
-            return trees.with_scores(np.where(shares > 0, shares, -np.inf)).mode()
-
-        return self._padded(self._each(chosen))
+        return self._padded(self._each(lambda i: most_attached(self._all[i])))
 
 
 class RandomFields(Predictions):

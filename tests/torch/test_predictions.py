@@ -152,3 +152,15 @@ def test_bad_input():
         fgt.Trees(normal(4, 4), single_root=True)
     with pytest.raises(fg.InvalidInputError, match="k"):
         fgt.Strings(normal(1, 3, 2)).nbest(0)
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.bfloat16])
+def test_log_probabilities_have_all_digits(default):
+    scores = torch.randn(1, 3, 3, dtype=torch.float64)
+    nll = fgt.crf_nll(scores, fgt.Strings(scores).decode()).item()
+    torch.set_default_dtype(default)
+    try:
+        log_probs = fgt.Strings(scores).nbest(1)[1]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert log_probs.item() == pytest.approx(-nll, abs=1e-13)
