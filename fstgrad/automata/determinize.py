@@ -25,7 +25,7 @@ from fstgrad.automata import kernels
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
-from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.errors import InfeasibleError, NotSupportedError, StateLimitError
 from fstgrad.io import memory_limit
 
 _STATE_BYTES, _LEAST_BYTES = 2**10, 2**24  # of memory for each state of the limit; in any case
@@ -150,6 +150,18 @@ def too_many_states(
     )
 
 
+def _check_size(states: int, length: int) -> None:
+    """Raise where rows cannot hold the states of a machine, or memory the bounds of its rows."""
+    if states >= kernels.tables.SPAN:
+        raise NotSupportedError(
+            f"the machine of the loss against this target has {states:,} states, and rows hold "
+            f"fewer than {kernels.tables.SPAN:,}; shorten the target, or take one loss of a sum"
+        )
+    needed = 3 * 8 * (length + 1) * states  # two tables of bounds, and what is barred, twice
+    if needed > memory_limit():
+        raise too_many_states(1, MAX_STATES, 0, length, needed)
+
+
 class TropicalFrontier:
     """The states of one level in the tropical semiring, as the kernels keep them.
 
@@ -168,6 +180,7 @@ class TropicalFrontier:
         cap_state: int = -1,
         barred: BoolArray | None = None,
     ) -> None:
+        _check_size(machine.num_states, length)
         order, self._arcs = machine.by_class()
         size = len(order)
         self._kinds = kernels.tropical.arc_kinds(self._arcs.reading, size)

@@ -9,6 +9,8 @@ from fstgrad.automata.machine import (
     Arcs,
     TargetMachine,
     concatenate,
+    equal_arcs,
+    mix_arcs,
     sum_parallel,
     symbol_classes,
     topological_order,
@@ -16,21 +18,61 @@ from fstgrad.automata.machine import (
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 
+_CELLS = 2**27  # of closed rows, in all rounds: two seconds
+_ARCS = 2**28  # that are hashed, in all rounds: some ten seconds
+
 
 def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
     """Return the quotient by the coarsest equivalence of states with equal futures.
 
     Two states are equal if they are equally final and, for each class, lead with equal total
-    weight into each block: partition refinement, O(rounds x arcs x blocks).
+    weight into each block: partition refinement, O(rounds x arcs x blocks).  A tropical machine
+    whose rounds compute more than `_CELLS` cells is refined arc by arc from there on: epsilons are
+    then compared as any other arc, and a few states that are equal may stay apart.
     """
-    refine = refine_costs if machine.semiring is TROPICAL else refine_by_class
+    is_tropical = machine.semiring is TROPICAL
+    refine = refine_costs if is_tropical else refine_by_class
     _, block = np.unique(machine.final, return_inverse=True)
     blocks = int(block.max()) + 1
+    cells = 0
     while blocks < machine.num_states:
+        cells += (len(machine.arcs) + 1) * machine.num_states * blocks
+        if is_tropical and cells > _CELLS:
+            return merge_equal_arcs(machine, block)
         block = refine(machine, block, blocks)
         if int(block.max()) + 1 == blocks:
             return quotient(machine, block)
         blocks = int(block.max()) + 1
+    return machine
+
+
+def merge_equal_arcs(machine: TargetMachine, block: IntArray) -> TargetMachine:
+    """Return the quotient by a refinement of `block` (K,): states with equal arcs into each block.
+
+    A round is O(arcs + states log states): states are compared by hashes of their arcs, and the
+    last round by the arcs.  More rounds than `_ARCS` arcs allow leave the machine as it is.
+    """
+    size, every = machine.num_states, concatenate((*machine.arcs, machine.epsilon))
+    lengths = [len(arcs.source) for arcs in (*machine.arcs, machine.epsilon)]
+    kind, weight = np.repeat(np.arange(len(lengths)), lengths), every.weight.view(np.uint64)
+    blocks, seen = int(block.max()) + 1, 0
+    while blocks < size:
+        seen += len(kind) + size
+        if seen > _ARCS:
+            return machine
+        into = mix_arcs(weight, kind, block[every.nextstate], seen)
+        hashes = np.zeros(size, dtype=np.uint64)
+        np.add.at(hashes, every.source, into)
+        _, hashed = np.unique(hashes, return_inverse=True)
+        _, refined = np.unique(block * size + hashed, return_inverse=True)
+        if int(refined.max()) + 1 == blocks:  # by the hashes; now by the arcs
+            own = Arcs(np.full(size, -1), block, np.zeros(size, dtype=np.int64))
+            led = Arcs(kind, block[every.nextstate], every.weight)
+            label = np.concatenate([np.arange(size), every.source])
+            refined = equal_arcs(concatenate((own, led)), label, size)
+            if int(refined.max()) + 1 == blocks:
+                return quotient(machine, block)
+        block, blocks = refined, int(refined.max()) + 1
     return machine
 
 

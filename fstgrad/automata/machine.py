@@ -255,8 +255,27 @@ def cost_unit(costs: FloatArray) -> float:
 def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tuple[Arcs, ...]]:
     """Return the class of each of `num` labels and the arcs of each class: equal arcs, one class.
 
-    Labels without arcs form a class too.  Labels are compared by a hash of their arcs, and the
-    result is verified; on a collision another hash is drawn.
+    Labels without arcs form a class too.
+    """
+    order, bounds, first, found = _alike(arcs, label, num)
+    arcs = arcs.take(order)
+    rank = np.argsort(first)
+    class_of = np.argsort(rank)[found]
+    chosen = first[rank]
+    own = zip(bounds[chosen].tolist(), bounds[chosen + 1].tolist(), strict=True)
+    return class_of, tuple(arcs.take(slice(*span)) for span in own)
+
+
+def equal_arcs(arcs: Arcs, label: IntArray, num: int) -> IntArray:
+    """Return a number for each of `num` labels (num,), the same for labels with equal arcs."""
+    return _alike(arcs, label, num)[3]
+
+
+def _alike(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return an order of the arcs by labels, where each label begins, first labels and numbers.
+
+    Labels are compared by a hash of their arcs, and the result is verified; on a collision another
+    hash is drawn.
     """
     order = np.lexsort((arcs.weight, arcs.nextstate, arcs.source, label))
     arcs, label = arcs.take(order), label[order]
@@ -264,7 +283,7 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
     start, count = bounds[:-1], np.diff(bounds)
     columns = np.ascontiguousarray(arcs.weight).view(np.uint64), arcs.source, arcs.nextstate
     for salt in itertools.count(1):
-        sums = np.append(np.uint64(0), np.cumsum(_mix(*columns, salt)))
+        sums = np.append(np.uint64(0), np.cumsum(mix_arcs(*columns, salt)))
         hashes = sums[bounds[1:]] - sums[start]
         _, first, found = np.unique(hashes, return_index=True, return_inverse=True)
         model = first[found]
@@ -272,13 +291,10 @@ def symbol_classes(arcs: Arcs, label: IntArray, num: int) -> tuple[IntArray, tup
             twin = np.arange(len(label)) + (start[model] - start)[label]
             if all(np.array_equal(column[twin], column) for column in columns):
                 break
-    rank = np.argsort(first)
-    class_of = np.argsort(rank)[found]
-    own = zip(start[first[rank]].tolist(), bounds[first[rank] + 1].tolist(), strict=True)
-    return class_of, tuple(arcs.take(slice(*span)) for span in own)
+    return order, bounds, first, found
 
 
-def _mix(
+def mix_arcs(
     weight: npt.NDArray[np.uint64], source: IntArray, nextstate: IntArray, salt: int
 ) -> npt.NDArray[np.uint64]:
     """Return a hash of each arc: all its bits, spread by rounds of shifts and products."""

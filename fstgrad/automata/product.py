@@ -8,11 +8,14 @@ import numpy.typing as npt
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
 from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.kernels.tables import SPAN
 from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenate, cost_unit
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InfeasibleError, StateLimitError
+from fstgrad.errors import InfeasibleError, MemoryLimitError, StateLimitError
+from fstgrad.io import memory_limit
 
+_ARC_BYTES = 2**8  # of an arc while equal states are merged: its arrays, their order and hashes
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
 
 
@@ -21,11 +24,17 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
 
     State (i, j) is i K_b + j; a symbol moves both, an epsilon moves one.  The epsilons of `a` come
     first, which misses nothing: moves of the two sides commute.
+
+    Raises
+    ------
+    MemoryLimitError
+        The product has more states than rows hold, or would take more than half of the memory.
     """
     factor_a, factor_b, unit = _common_unit(a, b)
     a, b = a.rescale(factor_a, unit), b.rescale(factor_b, unit)
     size = b.num_states
     classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
+    _check_memory(a, b, classes)
 
     def joint(left: Arcs, right: Arcs) -> Arcs:
         return Arcs(
@@ -53,6 +62,21 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
         None if a.place is None or b.place is None else _side_by_side(a.place, b.place),
     )
     return merge_equal_futures(machine)
+
+
+def _check_memory(a: TargetMachine, b: TargetMachine, classes: IntArray) -> None:
+    """Raise where the states or arcs of the product would not fit; nothing is allocated."""
+    states = a.num_states * b.num_states
+    arcs = len(a.epsilon.source) * b.num_states + a.num_states * len(b.epsilon.source)
+    for i, j in classes.T:
+        arcs += len(a.arcs[i].source) * len(b.arcs[j].source)
+    needed = _ARC_BYTES * arcs
+    if states >= SPAN or needed > memory_limit():
+        raise MemoryLimitError(
+            f"the machine of a sum of two losses against this target would have {a.num_states:,} x "
+            f"{b.num_states:,} states (fewer than {SPAN:,} can be determinized) and take "
+            f"{needed:,} bytes; shorten the strings, or take each loss by itself (risks add up)"
+        )
 
 
 def _side_by_side(a: IntArray, b: IntArray) -> IntArray:

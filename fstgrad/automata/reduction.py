@@ -25,7 +25,7 @@ from fstgrad.automata.machine import (
     topological_order,
 )
 from fstgrad.automata.semiring import PROBABILITY, TROPICAL, Semiring
-from fstgrad.checks import IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError
 from fstgrad.openfst import FstArrays
 
@@ -108,12 +108,7 @@ def _counting_machine(
     """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
     size = len(final)
     silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
-    order = topological_order(silent, size)
-    if order is None:
-        paths = _cyclic_closure(PROBABILITY, silent, size)
-    else:
-        ordered = silent.take(order)
-        paths = kernels.reduction.closure(size, ordered.source, ordered.nextstate, ordered.weight)
+    paths = _closure_of_counts(silent, size)
     read = np.flatnonzero((fst.ilabel > 0) & (arcs.weight > 0))
     reading = group_arcs(
         (fst.ilabel[read] - 1) * size + arcs.source[read],
@@ -161,15 +156,14 @@ def semiring_weights(
 def order_epsilons(machine: TargetMachine) -> TargetMachine:
     """Return an equal tropical machine whose epsilon arcs are in topological order, rows closed.
 
-    Epsilon arcs are kept where they have no cycle (they are few, their closure is not); otherwise
-    they are replaced by their closure.
+    Epsilon arcs are kept where they have no cycle (they are few, their closure is not); those of
+    cycles are replaced by their closure.
     """
     order = topological_order(machine.epsilon, machine.num_states)
-    if order is not None:
-        machine = replace(machine, epsilon=machine.epsilon.take(order))
-    else:
-        closure = _cyclic_closure(machine.semiring, machine.epsilon, machine.num_states)
-        machine = without_epsilons(machine, closure)
+    if order is None:
+        paths, between = _closed_components(machine.semiring, machine.epsilon, machine.num_states)
+        return order_epsilons(_preceded(replace(machine, epsilon=between), paths))
+    machine = replace(machine, epsilon=machine.epsilon.take(order))
     return replace(
         machine,
         initial=machine.close(machine.initial[:, None].copy())[:, 0],
@@ -202,38 +196,94 @@ def _cyclic_closure(semiring: Semiring, arcs: Arcs, size: int) -> npt.NDArray[An
     return closure
 
 
+def _closed_components(semiring: Semiring, epsilon: Arcs, size: int) -> tuple[Arcs, Arcs]:
+    """Return the paths inside the components of epsilons, empty ones too, and the arcs between.
+
+    A component is made of states that lead to each other: O(states^3) of each, and with a string as
+    target it has no more states than the transducer.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    ends = epsilon.source, epsilon.nextstate
+    graph = csr_array((np.ones(len(epsilon.source), dtype=np.int8), ends), shape=(size, size))
+    _, component = connected_components(graph, connection="strong")
+    inside = component[epsilon.source] == component[epsilon.nextstate]
+    within, place = epsilon.take(inside), np.zeros(size, dtype=np.int64)
+    single = np.flatnonzero(~np.isin(component, component[within.source]))
+    paths = [Arcs(single, single, np.full(len(single), semiring.one, dtype=semiring.dtype))]
+    for number in np.unique(component[within.source]):
+        members = np.flatnonzero(component == number)
+        place[members] = np.arange(len(members))
+        own = within.take(component[within.source] == number)
+        local = Arcs(place[own.source], place[own.nextstate], own.weight)
+        closure = _cyclic_closure(semiring, local, len(members))
+        sources, targets = np.nonzero(~semiring.is_zero(closure))
+        paths.append(Arcs(members[sources], members[targets], closure[sources, targets]))
+    return concatenate(tuple(paths)), epsilon.take(~inside)
+
+
+def _closure_of_counts(silent: Arcs, size: int) -> FloatArray:
+    """Return (K, K): the weights of all epsilon paths, the empty ones included."""
+    inner: Arcs | None = None
+    order = topological_order(silent, size)
+    if order is None:
+        inner, between = _closed_components(PROBABILITY, silent, size)
+        silent = _led(inner, between, PROBABILITY, size)
+        order = topological_order(silent, size)
+    arcs = silent.take(np.asarray(order))
+    paths = kernels.reduction.closure(size, arcs.source, arcs.nextstate, arcs.weight)
+    if inner is not None:
+        from scipy.sparse import csr_array
+
+        last = csr_array((inner.weight, (inner.source, inner.nextstate)), shape=(size, size))
+        paths = np.ascontiguousarray(paths @ last)
+    return paths
+
+
 def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
     """Return the machine whose arcs, and whose end, are preceded by the closure.
 
     A state then holds its whole future, so that `merge_equal_futures` sees what is equal; states
     that were entered by epsilons alone are no longer reached and go.
     """
+    sources, targets = np.nonzero(~machine.semiring.is_zero(closure))
+    paths = Arcs(sources, targets, closure[sources, targets])
+    none = machine.epsilon.take(np.empty(0, dtype=np.int64))
+    return _preceded(replace(machine, epsilon=none), paths)
+
+
+def _preceded(machine: TargetMachine, paths: Arcs) -> TargetMachine:
+    """Return the machine whose arcs, and whose end, are preceded by paths."""
     semiring, size = machine.semiring, machine.num_states
-    leaders = [np.flatnonzero(~semiring.is_zero(column)) for column in closure.T]
-
-    def lead(arcs: Arcs) -> Arcs:
-        counts = [len(leaders[source]) for source in arcs.source]
-        sources = np.concatenate([np.empty(0, dtype=np.int64)] + [leaders[s] for s in arcs.source])
-        before = closure[sources, np.repeat(arcs.source, counts)]
-        weight = semiring.times(before, np.repeat(arcs.weight, counts))
-        before_all = Arcs(sources, np.repeat(arcs.nextstate, counts), weight)
-        return sum_parallel(before_all, semiring, size)
-
-    ends = semiring.times(closure, machine.final[None, :])
+    final = semiring.full((size,))
+    ends = semiring.times(paths.weight, machine.final[paths.nextstate])
+    semiring.plus.at(final, paths.source, ends)
     return _reachable(
         replace(
             machine,
-            arcs=tuple(lead(arcs) for arcs in machine.arcs),
-            epsilon=machine.epsilon.take(np.empty(0, dtype=np.int64)),
-            final=semiring.plus.reduce(ends, axis=1),
+            arcs=tuple(_led(paths, arcs, semiring, size) for arcs in machine.arcs),
+            epsilon=_led(paths, machine.epsilon, semiring, size),
+            final=final,
         )
     )
 
 
+def _led(paths: Arcs, arcs: Arcs, semiring: Semiring, size: int) -> Arcs:
+    """Return the ways of a path and then an arc, those between the same two states added up."""
+    paths = paths.take(np.argsort(paths.nextstate, kind="stable"))
+    first = np.searchsorted(paths.nextstate, np.arange(size + 1))
+    counts = np.diff(first)[arcs.source]
+    which = np.repeat(np.arange(len(counts)), counts)
+    path = np.arange(len(which)) + (first[arcs.source] - np.cumsum(counts) + counts)[which]
+    weight = semiring.times(paths.weight[path], arcs.weight[which])
+    return sum_parallel(Arcs(paths.source[path], arcs.nextstate[which], weight), semiring, size)
+
+
 def _reachable(machine: TargetMachine) -> TargetMachine:
-    """Return the machine without the states that no symbols lead to."""
+    """Return the machine without the states that no arcs lead to."""
     found = ~machine.semiring.is_zero(machine.initial)
-    every = concatenate(machine.arcs)
+    every = concatenate((*machine.arcs, machine.epsilon))
     count = 0
     while count < found.sum():
         count = int(found.sum())
@@ -247,6 +297,7 @@ def _reachable(machine: TargetMachine) -> TargetMachine:
     return replace(
         machine,
         arcs=tuple(renumber(arcs) for arcs in machine.arcs),
+        epsilon=renumber(machine.epsilon),
         initial=machine.initial[found],
         final=machine.final[found],
         place=None if machine.place is None else machine.place[found],
