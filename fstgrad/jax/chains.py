@@ -1,13 +1,13 @@
 """The linear-chain conditional random field on JAX arrays."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fstgrad.distribution import offsets
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.jax import arguments
 from fstgrad.jax.arguments import IGNORE_INDEX
 from fstgrad.jax.operators import no_tangent, on_host, shape_of
@@ -105,19 +105,39 @@ def _forward(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> A
 
 def _backward(kept: Any, upstream: jax.Array) -> Any:
     by_emission, emissions, transitions, tags = kept
-    shape = shape_of(transitions.shape, transitions.dtype)
-    given = (emissions, transitions, tags, upstream)
-    (by_step,) = on_host(_by_step, (shape,), given, "sequential")
+    by_step = _step_sums(emissions, transitions, tags, upstream)
     return upstream[:, None, None] * by_emission, by_step, no_tangent(tags)
 
 
 _nll.defvjp(_forward, _backward)
 
 
+@jax.custom_vjp
+def _step_sums(
+    emissions: jax.Array, transitions: jax.Array, tags: jax.Array, upstream: jax.Array
+) -> jax.Array:
+    """Return the gradient in the transitions, which has no derivative here."""
+    shape = shape_of(transitions.shape, transitions.dtype)
+    given = (emissions, transitions, tags, upstream)
+    found: jax.Array = on_host(_by_step, (shape,), given, "sequential")[0]
+    return found
+
+
+@jax.custom_vjp
 def _solved(emissions: jax.Array, transitions: jax.Array, tags: jax.Array) -> Any:
     """Return the values (B,) and their gradients in the emissions."""
     shapes = tuple(shape_of(s, emissions.dtype) for s in (tags.shape[:1], emissions.shape))
     return on_host(_by_emission, shapes, (emissions, transitions, tags), "sequential")
+
+
+def _no_second_derivative(*_: Any) -> NoReturn:
+    raise NotSupportedError(
+        "linear_chain_nll has first derivatives only; crf_nll on scores (B, L, n+1, n) has two"
+    )
+
+
+_solved.defvjp(_no_second_derivative, _no_second_derivative)
+_step_sums.defvjp(_no_second_derivative, _no_second_derivative)
 
 
 def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Array]:

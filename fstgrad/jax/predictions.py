@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import instance, positive_integer
+from fstgrad.checks import flag, instance, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.jax import arguments
 from fstgrad.jax.fields import tables
@@ -190,10 +190,11 @@ class Trees(Predictions):
     def __init__(
         self, scores: Any, *, single_root: bool, lengths: Any = None, labeled: bool = False
     ) -> None:
-        axes = "(B, n+1, n+1, y)" if labeled else "(B, n+1, n+1)"
+        axes = "(B, n+1, n+1, y)" if flag("labeled", labeled) else "(B, n+1, n+1)"
         table = arguments.table("scores", scores, 4 if labeled else 3, axes=axes)
         if table.shape[1] != table.shape[2] or table.shape[1] == 0:
             raise InvalidInputError(f"scores has the shape {table.shape}; give {axes}")
+        flag("single_root", single_root)
         words = table.shape[1] - 1
         sizes = arguments.lengths(lengths, len(table), min(1, words), words)
         super().__init__([table, sizes], (words, *([2] if labeled else [])))

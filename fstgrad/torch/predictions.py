@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, Seed, generator, instance, positive_integer
+from fstgrad.checks import IntArray, Seed, flag, generator, instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
@@ -210,7 +210,7 @@ class Trees(Predictions):
         lengths: Lengths = None,
         labeled: bool = False,
     ) -> None:
-        if arguments.floating("scores", scores).ndim != (4 if labeled else 3):
+        if arguments.floating("scores", scores).ndim != (4 if flag("labeled", labeled) else 3):
             raise InvalidInputError(f"scores has the shape {tuple(scores.shape)}; give a batch")
         shape = (scores.shape[1] - 1, *([2] if labeled else []))
         super().__init__(len(scores), scores.device, shape)

@@ -139,6 +139,11 @@ RIGHT = {
                           "graph": GRAPH},
     "mrf_marginals": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),
                       "graph": GRAPH},
+    "Strings": {"scores": S},
+    "CRF": {"emissions": S, "transitions": np.zeros((3, 3))},
+    "Trees": {"scores": T, **ROOT},
+    "RandomFields": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),
+                     "graph": GRAPH},
 }  # fmt: skip
 JUNK = [None, -1, 2.5, "ab", [], {}, np.zeros(0), np.full((2, 4, 3), np.nan), T == 0, object(),
         np.zeros((2, 4), complex), np.array([["a", "b"]]), np.full((2, 4), 2**40)]  # fmt: skip
@@ -152,4 +157,6 @@ def test_every_argument_wrong_in_every_way(name):
     for parameter in inspect.signature(function).parameters.values():
         for wrong in JUNK if parameter.kind is not parameter.VAR_KEYWORD else ():
             with contextlib.suppress(fg.FstgradError):  # anything else is a failure
-                function(**{**RIGHT[name], parameter.name: wrong})
+                found = function(**{**RIGHT[name], parameter.name: wrong})
+                if hasattr(found, "decode"):
+                    found.decode()

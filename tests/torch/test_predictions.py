@@ -164,3 +164,9 @@ def test_log_probabilities_have_all_digits(default):
     finally:
         torch.set_default_dtype(torch.float32)
     assert log_probs.item() == pytest.approx(-nll, abs=1e-13)
+
+
+def test_flags_of_trees():
+    for name in ("labeled", "single_root"):
+        with pytest.raises(fg.InvalidInputError, match=name):
+            fgt.Trees(torch.zeros(1, 3, 3), **{"single_root": True, name: torch.zeros(2)})
