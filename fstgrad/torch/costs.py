@@ -12,8 +12,10 @@ from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import Source
 from fstgrad.costs.ties import Tie, Ties
 from fstgrad.errors import NotSupportedError
+from fstgrad.torch import arguments
 from fstgrad.torch.functions import to_numpy
 from fstgrad.torch.operators import aside, from_host, no_vmap, refuse_transforms, widened
+from fstgrad.torch.strings import IGNORE_INDEX
 
 
 class TransducerCosts(torch.nn.Module):
@@ -61,14 +63,18 @@ class TransducerCosts(torch.nn.Module):
         return self.ties.names
 
     def forward(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
-        """Return the losses (N,) of pairs (hypothesis, target); +inf without an alignment."""
+        """Return the losses (N,) of pairs (hypothesis, target); +inf without an alignment.
+
+        Strings, or integer tensors (l,) in which -100 is padding.
+        """
         return self._losses(pairs)
 
     @aside
     def _losses(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         refuse_transforms([self.costs])
         no_vmap([self.costs])
-        encoded = Pairs.encode(self.pair_transducer.alphabet, pairs)
+        given = _without_padding(pairs)
+        encoded = Pairs.encode(self.pair_transducer.alphabet, given)
         problem = _Problem(self.pair_transducer, self.ties, encoded, self.semiring)
         result: torch.Tensor = _Losses.apply(widened(self.costs), problem)  # type: ignore[no-untyped-call]
         return result
@@ -76,6 +82,25 @@ class TransducerCosts(torch.nn.Module):
     def extra_repr(self) -> str:
         """Show the settings."""
         return f"classes={len(self.names)}, semiring={self.semiring!r}"
+
+
+def _without_padding(pairs: Any) -> Any:
+    """Return pairs whose tensors are arrays of the ids that are not padding."""
+    if not isinstance(pairs, list | tuple):
+        return pairs
+    return [
+        [_ids(f"pairs[{i}][{j}]", own) for j, own in enumerate(pair)]
+        if isinstance(pair, list | tuple)
+        else pair
+        for i, pair in enumerate(pairs)
+    ]
+
+
+def _ids(name: str, given: Any) -> Any:
+    if not isinstance(given, torch.Tensor):
+        return given
+    known = arguments.integers(name, given).detach().cpu().numpy()
+    return known[known != IGNORE_INDEX]
 
 
 class _Problem(NamedTuple):

@@ -63,3 +63,16 @@ def test_costs_of_half_precision_and_second_derivatives():
     (slope,) = torch.autograd.grad(value, costs.costs, create_graph=True)
     with pytest.raises(fg.NotSupportedError, match="first derivatives only"):
         (value + slope.square().sum()).backward()
+
+
+def test_pairs_of_padded_tensors():
+    module = TransducerCosts(fg.EditDistance(fg.Alphabet("ab")))
+    expected = module([("ab", "b"), ("a", "ba")])
+    first, second = torch.tensor([[0, 1], [0, -100]]), torch.tensor([[1, -100], [1, 0]])
+    torch.testing.assert_close(
+        module(list(zip(first, second, strict=True))), expected, rtol=0, atol=0
+    )
+    with pytest.raises(fg.InvalidInputError, match=r"pairs\[0\]\[1\] is torch.float32"):
+        module([(first[0], second[0].float())])
+    with pytest.raises(fg.FstgradError, match=r"pairs\[0\]\[0\]\[0\] is 7"):
+        module([(first[0] + 7, second[0])])
