@@ -132,7 +132,9 @@ class Alphabet:
         AlphabetError
             A symbol or an id is not in the alphabet.
         """
-        if isinstance(sequence, bytes | set | frozenset | dict) or not _is_sized(sequence):
+        if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
+            sequence
+        ):
             raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")
         if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
             raise AlphabetError(
@@ -141,7 +143,8 @@ class Alphabet:
         if isinstance(sequence, np.ndarray) and sequence.dtype.kind in "iu":
             return self._checked_ids(sequence.astype(np.int64), name)
         if not isinstance(sequence, str) and all(
-            isinstance(item, int | np.integer) for item in sequence
+            isinstance(item, int | np.integer) and not isinstance(item, np.timedelta64)
+            for item in sequence
         ):
             largest = max(map(abs, map(int, sequence)), default=0)
             if largest >= 2**63:
@@ -201,5 +204,5 @@ def _is_sized(sequence: object) -> bool:
     """Whether `len` and `iter` work."""
     try:
         return len(sequence) >= 0 and iter(sequence) is not None  # type: ignore[arg-type, call-overload]
-    except TypeError:
+    except (TypeError, ValueError):  # no length, or one below zero
         return False

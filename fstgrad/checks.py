@@ -75,8 +75,12 @@ def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None
 
 def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as a float64 array, whatever real numbers it holds."""
-    if isinstance(values, np.ndarray | np.generic) and values.dtype.kind == "c":
-        raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")
+    kind = getattr(getattr(values, "dtype", None), "kind", "")  # of pandas, too
+    if kind == "c":
+        raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")  # type: ignore[union-attr]
+    if kind in ("m", "M"):
+        raise InvalidInputError(f"{name} has times, {values.dtype}; give numbers in a unit")  # type: ignore[union-attr]
+    _check_mask(name, values)
     try:
         array = np.asarray(values, dtype=np.float64)
     except Exception as error:  # whatever __array__ of a stranger raises
@@ -105,6 +109,7 @@ def index_array(
 
 def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return `values` as an array of integers of any type and shape."""
+    _check_mask(name, values)
     try:
         array = np.asarray(values)
     except Exception as error:
@@ -163,7 +168,8 @@ def positive_number(name: str, value: float, *, allow_zero: bool = False) -> flo
         array = np.asarray(value)
     except Exception as error:
         raise InvalidInputError(f"{name} is {value!r}; give a number") from error
-    if array.ndim or array.dtype.kind not in "biuf":  # no fraction, no text, no integer of 80 bits
+    # no fraction, no text, no integer of 80 bits, no float that float64 does not hold
+    if array.ndim or array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidInputError(f"{name} is {value!r}; give a number")
     number = float(array)
     if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
@@ -172,12 +178,19 @@ def positive_number(name: str, value: float, *, allow_zero: bool = False) -> flo
     return number
 
 
+def is_integer(value: object) -> bool:
+    """Whether a value is a whole number of Python or NumPy: no bool, no span of time."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+
+
 def positive_integer(name: str, value: int, *, minimum: int = 1) -> int:
     """Return `value` as an int not below `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+    if not is_integer(value) or value < minimum:
         raise InvalidInputError(f"{name} is {value!r}; give an integer >= {minimum}")
     if value >= 2**63:
-        raise InvalidInputError(f"{name} has {value.bit_length()} bits; give an integer below 2^63")
+        raise InvalidInputError(
+            f"{name} has {int(value).bit_length()} bits; give an integer below 2^63"
+        )
     return int(value)
 
 
@@ -251,7 +264,7 @@ def generator(rng: Seed) -> np.random.Generator:
     """Return a numpy Generator from a Generator (used as it is), a seed or None (fresh entropy)."""
     if isinstance(rng, np.random.Generator):
         return rng
-    if rng is None or (isinstance(rng, int | np.integer) and rng >= 0):
+    if rng is None or (is_integer(rng) and rng >= 0):
         return np.random.default_rng(rng)
     raise InvalidInputError(f"rng is {rng!r}; give a numpy Generator, an integer seed >= 0 or None")
 
@@ -276,6 +289,12 @@ def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None)
     if not fits:
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise InvalidInputError(f"{name} has shape {array.shape}; the shape must be ({wanted})")
+
+
+def _check_mask(name: str, values: object) -> None:
+    """Raise where a masked array hides entries: numpy would take what lies below the mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 
 
 def _first(mask: BoolArray) -> tuple[int, ...]:

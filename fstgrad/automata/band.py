@@ -15,7 +15,7 @@ from fstgrad.automata.bounds import in_nats
 from fstgrad.automata.determinize import RawAutomaton, determinize
 from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.minimize import minimize
-from fstgrad.checks import BoolArray, IntArray
+from fstgrad.checks import BoolArray, IntArray, is_integer
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 
 Band = int | tuple[int, int]
@@ -28,9 +28,9 @@ def check_band(band: Band) -> Band:
     Numbers beyond all lengths become the nearest that int64 adds without overflow.
     """
     if isinstance(band, tuple):
-        if len(band) == 2 and all(_is_integer(end) for end in band) and band[0] <= band[1]:
+        if len(band) == 2 and all(is_integer(end) for end in band) and band[0] <= band[1]:
             return _near(band[0]), _near(band[1])
-    elif _is_integer(band) and band >= 0:
+    elif is_integer(band) and band >= 0:
         return _near(band)
     raise InvalidInputError(
         f"band is {band!r}; give a width k >= 0, or a pair (least, greatest) of the offset of the "
@@ -116,7 +116,3 @@ def _offsets(place: IntArray, lengths: IntArray, band: Band) -> tuple[IntArray, 
 
 def _near(offset: int) -> int:
     return max(-_BEYOND, min(int(offset), _BEYOND))
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -7,7 +7,7 @@ import numpy as np
 
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, one_of
+from fstgrad.checks import instance, one_of, real_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses.matrices import Matrix, SubstitutionMatrix, alignment_scores
 from fstgrad.losses.pairs import AffineScores, PairLoss, affine_scores, pair_loss
@@ -65,6 +65,13 @@ class SmithWaterman(TransducerLoss):
         gap_extend: float | None = None,
     ) -> None:
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        match, substitute, insert, delete = (
+            float(real_array(name, value, ()))
+            for name, value in (
+                ("match", match), ("substitute", substitute), ("insert", insert),
+                ("delete", delete),
+            )
+        )  # fmt: skip
         plain = np.where(np.eye(len(alphabet)) == 1, match, substitute).astype(np.float64)
         costs = plain if matrix is None else -alignment_scores(matrix, alphabet)
         if gap_open is not None:

@@ -148,7 +148,7 @@ class Loss(PairEvaluation):
         StateLimitError, InfeasibleError, AlphabetError, InvalidInputError
         """
         one_of("engine", engine, ("layered", "openfst"))
-        positive_integer("max_states", max_states)
+        max_states = positive_integer("max_states", max_states)
         if not isinstance(target, Fst):
             target = self.alphabet.encode(target, name="target")
         if not isinstance(target, Fst) and len(target) == 0:

@@ -89,7 +89,8 @@ class CollapsedLoss(Loss):
             np.zeros(0, dtype=np.int64)
             if hidden
             else loss.alphabet.encode(
-                list(known.get(symbol, (symbol,))), name=f"spelling of {symbol!r}"
+                items(f"spelling of {symbol!r}", known.get(symbol, (symbol,))),
+                name=f"spelling of {symbol!r}",
             )
             for symbol, hidden in zip(alphabet, self.is_blank, strict=True)
         ]

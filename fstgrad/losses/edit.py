@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 from fstgrad import transducers
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import instance
+from fstgrad.checks import flag, instance
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.base import Loss, ScaledLoss, Target
@@ -55,7 +55,7 @@ class EditDistance(TransducerLoss):
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         if factored is None:
             factored = confusion is None and len(alphabet) > _WHOLE
-        if not factored:
+        if not flag("factored", factored):
             fst = transducers.edit_transducer.arrays(
                 alphabet,
                 insert_cost=insert_cost,

@@ -23,7 +23,7 @@ from fstgrad.automata.machine import ANYWHERE, TargetMachine
 from fstgrad.automata.pairs import Strings
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
-from fstgrad.checks import FloatArray, IntArray, instance, one_of, positive_number
+from fstgrad.checks import FloatArray, IntArray, flag, instance, one_of, positive_number
 from fstgrad.errors import FstError, InfeasibleError
 from fstgrad.losses.alignments import Alignment, operations_of
 from fstgrad.losses.base import Loss, Target
@@ -96,7 +96,7 @@ class TransducerLoss(Loss):
         self.alphabet = alphabet
         self.semiring = semiring
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
-        self.log = log
+        self.log = flag("log", log)
         parts = fst if isinstance(fst, Sequence) else [fst]
         self._arrays = self._checked_factors(parts)
 

@@ -73,7 +73,10 @@ def pack_archive(entries: dict[str, bytes]) -> bytes:
     head = _NUMBER.pack(STTABLE_MAGIC) + _NUMBER.pack(1)
     parts, positions, at = [head], [], len(head)
     for key in sorted(entries):
-        text = key.encode("utf-8")
+        try:
+            text = key.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise FstError(f"{key!r} is no key of an archive; give a name in UTF-8") from error
         positions.append(at)
         parts.append(_NUMBER.pack(len(text)) + text + entries[key])
         at += len(parts[-1])

@@ -10,7 +10,7 @@ from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.bounds import loss_range
 from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
-from fstgrad.errors import NotSupportedError, StateLimitError
+from fstgrad.errors import InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.summary import short_repr
@@ -96,6 +96,8 @@ def choose_cap(
     positive_integer("max_states", max_states)
     one_of("objective", objective, ("softmax-margin", "risk"))
     instance("loss", loss, Loss, "a Loss")
+    if compiled is not None and not callable(compiled):
+        raise InvalidInputError(f"compiled is {compiled!r}; give a function of a cap")
     if loss.semiring != "tropical":
         raise NotSupportedError("a cap saves no states of a rational loss; compile it without cap=")
     scores = StringDistribution(scores).scores

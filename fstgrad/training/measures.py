@@ -8,6 +8,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
+from fstgrad.errors import InvalidInputError
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.summary import short_repr
 
@@ -46,6 +47,8 @@ def evaluate(
     equal = sum(list(a) == list(b) for a, b in pairs)
     edits = edit_distances(predictions, targets)
     symbols = sum(len(target) for target in targets)
+    if not symbols:
+        raise InvalidInputError(f"the {len(pairs)} targets have no symbols; give pairs of x and y")
     mean, unknown = float("nan"), 0
     if loss is not None:
         known = [(a, b) for a, b in pairs if all(symbol in loss.alphabet for symbol in b)]

@@ -45,7 +45,7 @@ class ArcTable:
         """Check shapes, and that every score within the lengths is finite or -inf."""
         array = checks.float_array("scores", scores)
         shape = array.shape
-        is_labeled = _is_labeled(shape) if labeled is None else bool(labeled)
+        is_labeled = _is_labeled(shape) if labeled is None else checks.flag("labeled", labeled)
         axes = 3 if is_labeled else 2
         event, batch = shape[-axes:], shape[:-axes]
         if len(event) < axes or event[0] != event[1] or not array.size:

@@ -1,0 +1,127 @@
+"""Kinds of arguments that numpy or Python would take for others: times, masks, odd truth values."""
+
+import os
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fstgrad as fg
+from fstgrad.checks import generator, index_array, is_integer, positive_integer, positive_number
+from fstgrad.cli.main import main
+from fstgrad.openfst.stored import pack_archive
+from fstgrad.training.measures import evaluate
+
+AB = fg.Alphabet("ab")
+TABLE = np.arange(9.0).reshape(3, 3)
+
+
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[s]"])
+def test_times_are_no_scores(kind):
+    with pytest.raises(fg.InvalidInputError, match="scores has times"):
+        fg.SpanningTrees(TABLE.astype(np.int64).astype(kind), single_root=True)
+    with pytest.raises(fg.InvalidInputError, match="scores has times"):
+        fg.StringDistribution(TABLE.astype(np.int64).astype(kind))
+
+
+def test_what_a_mask_hides_is_no_score_and_no_index():
+    with pytest.raises(fg.InvalidInputError, match="scores has masked entries; fill them"):
+        fg.SpanningTrees(np.ma.array(TABLE, mask=TABLE > 5), single_root=True)
+    with pytest.raises(fg.InvalidInputError, match="masked entries"):
+        index_array("edges", np.ma.array([0, 1], mask=[False, True]), 3)
+    plain = fg.SpanningTrees(np.ma.array(TABLE), single_root=True)
+    assert plain.log_partition() == fg.SpanningTrees(TABLE, single_root=True).log_partition()
+
+
+@pytest.mark.parametrize("value", [np.timedelta64(1, "s"), np.uint64(2**64 - 1), True])
+def test_what_is_no_count(value):
+    with pytest.raises(fg.InvalidInputError, match="order"):
+        fg.NGram(AB, value)
+    with pytest.raises(fg.InvalidInputError):
+        positive_integer("n", value)
+    assert is_integer(np.int8(3))
+
+
+def test_limits_and_bands_of_other_integers():
+    loss = fg.EditDistance(AB)
+    assert loss.compile("ab", max_states=np.int8(100)).num_states == loss.compile("ab").num_states
+    with pytest.raises(fg.InvalidInputError, match="band is"):
+        loss.compile("ab", band=np.timedelta64(1, "s"))
+
+
+def test_a_span_of_time_is_no_seed():
+    with pytest.raises(fg.InvalidInputError, match="rng is"):
+        generator(np.timedelta64(1, "s"))
+
+
+def test_floats_that_float64_does_not_hold_are_no_numbers():
+    if np.dtype(np.longdouble).itemsize == 8:
+        pytest.skip("a long double is a float64 here")
+    with pytest.raises(fg.InvalidInputError, match="epsilon is"):
+        fg.direct_loss(np.zeros((2, 2)), fg.EditDistance(AB).compile("ab"), np.longdouble(1))
+    with pytest.raises(fg.InvalidInputError):
+        positive_number("smoothing", np.longdouble(1))
+
+
+@pytest.mark.parametrize("value", [np.empty(0), sparse.csr_matrix(TABLE), 1, "no"])
+def test_switches_are_true_or_false(value):
+    for make in (
+        lambda: fg.EditDistance(AB, factored=value),
+        lambda: fg.NGram(AB, 2, log=value),
+        lambda: fg.SpanningTrees(TABLE, labeled=value, single_root=True),
+        lambda: fg.ProjectiveTrees(TABLE, labeled=value, single_root=True),
+    ):
+        with pytest.raises(fg.InvalidInputError, match="give True or False"):
+            make()
+
+
+@pytest.mark.parametrize("name", ["match", "substitute", "insert", "delete"])
+@pytest.mark.parametrize("value", ["", -(10**400), object(), range(3), float("nan")])
+def test_costs_of_local_alignments_are_numbers(name, value):
+    with pytest.raises(fg.InvalidInputError, match=name):
+        fg.SmithWaterman(AB, **{name: value})
+
+
+@pytest.mark.parametrize(
+    "target", [np.void(b"abc"), np.zeros(2, dtype="m8[s]"), [np.timedelta64(0)]], ids=repr
+)
+def test_what_is_no_sequence_of_symbols(target):
+    with pytest.raises(fg.AlphabetError):
+        AB.encode(target)
+
+
+def test_a_length_below_zero():
+    class Wrong:
+        def __len__(self):
+            return -1
+
+        def __repr__(self):
+            return "Wrong"
+
+    with pytest.raises(fg.AlphabetError, match="is Wrong"):
+        AB.encode(Wrong())
+
+
+def test_spellings_and_functions():
+    latent = fg.Alphabet("ab-")
+    with pytest.raises(fg.InvalidInputError, match="spelling of 'a' is 1"):
+        fg.CollapsedLoss(fg.EditDistance(AB), latent, {"a": 1}, blank="-")
+    with pytest.raises(fg.InvalidInputError, match="compiled is True; give a function"):
+        fg.choose_cap(np.zeros((2, 2)), fg.EditDistance(AB), "ab", tolerance=0.1, compiled=True)
+
+
+def test_measures_of_nothing():
+    for pairs in ([], [""]):
+        with pytest.raises(fg.InvalidInputError, match="targets have no symbols"):
+            evaluate(pairs, pairs)
+
+
+def test_names_of_files_that_are_no_text(tmp_path, capsys):
+    with pytest.raises(fg.FstError, match="no key of an archive"):
+        pack_archive({"\udcff": b""})
+    rules = tmp_path / os.fsdecode(b"\xff.rules")
+    rules.write_text("alphabet = ab\na -> b 0.5\n")
+    with pytest.raises(SystemExit) as stop:
+        main(["grammar", "build", str(rules), "-o", str(tmp_path / "x.far")])
+    assert stop.value.code == 1
+    assert "no key of an archive; give a name in UTF-8" in capsys.readouterr().err
