@@ -9,6 +9,7 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad.checks import generator, index_array, is_integer, positive_integer, positive_number
 from fstgrad.cli.main import main
+from fstgrad.io import read_alphabet, read_lines
 from fstgrad.openfst.stored import pack_archive
 from fstgrad.training.measures import evaluate
 
@@ -125,3 +126,17 @@ def test_names_of_files_that_are_no_text(tmp_path, capsys):
         main(["grammar", "build", str(rules), "-o", str(tmp_path / "x.far")])
     assert stop.value.code == 1
     assert "no key of an archive; give a name in UTF-8" in capsys.readouterr().err
+
+
+def test_text_in_utf_16_is_no_text_in_utf_8(tmp_path, capsys):
+    """Without a mark at its begin it decodes as UTF-8, with a NUL beside every letter."""
+    file = tmp_path / "pairs.tsv"
+    file.write_bytes("ab\tba\n".encode("utf-16-be"))
+    with pytest.raises(SystemExit) as stop:
+        main(["loss", str(file)])
+    assert stop.value.code == 1
+    assert "pairs.tsv:1: a NUL character, as UTF-16 has; convert" in capsys.readouterr().err
+    with pytest.raises(fg.AlphabetError, match=":1: a NUL character"):
+        read_alphabet(file)
+    with pytest.raises(fg.RowError, match=":1: a NUL character"):
+        read_lines(file)

@@ -52,18 +52,31 @@ class Row:
         """`file:line`, as compilers write it."""
         return f"{self.file}:{self.line}"
 
+    def text(self) -> str:
+        """Return the line as text.
+
+        Raises
+        ------
+        InvalidInputError
+            Not UTF-8, or with a NUL, which UTF-16 has in every character of ASCII.
+        """
+        try:
+            text = self.raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
+        if "\0" in text:
+            raise InvalidInputError("a NUL character, as UTF-16 has; convert the text to UTF-8")
+        return text
+
     def columns(self, names: Sequence[str] = ("x", "y")) -> list[str]:
         """Return the texts of the columns, as many as there are names.
 
         Raises
         ------
         InvalidInputError
-            Not UTF-8, or another number of columns.
+            Not UTF-8, a NUL, or another number of columns.
         """
-        try:
-            text = self.raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InvalidInputError(f"not UTF-8 text ({error.reason})") from error
+        text = self.text()
         columns = text.split("\t")
         if len(columns) != len(names):
             raise InvalidInputError(
@@ -122,14 +135,12 @@ def read_lines(path: Path) -> list[str]:
     Raises
     ------
     RowError
-        A line is not UTF-8.
+        A line is not UTF-8, or has a NUL.
     """
     lines = []
     for row in read_rows(path):
-        try:
-            lines.append(row.raw.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise RowError(f"{row.place}: not UTF-8 text ({error.reason})") from error
+        with located(row):
+            lines.append(row.text())
     return lines
 
 
@@ -166,9 +177,9 @@ def read_alphabet(path: Path) -> Alphabet:
     symbols: dict[str, int] = {}
     for row in read_rows(path):
         try:
-            symbol = row.raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise AlphabetError(f"{row.place}: not UTF-8 text ({error.reason})") from error
+            symbol = row.text()
+        except InvalidInputError as error:
+            raise AlphabetError(f"{row.place}: {error}") from error
         if not symbol:
             raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol a line")
         if symbol in symbols:
