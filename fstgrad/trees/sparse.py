@@ -13,10 +13,12 @@ from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
 
-# What the marginals of the arcs into a dependent may miss of 1.
-TOLERANCE = 1e-8
 # Graphs of so many dependents are solved, and sampled, as dense tables where they have to be.
 DENSE, DENSE_SAMPLES = 2000, 100
+# What marginals may miss, in such graphs and in larger ones: told from those of the arcs into a
+# dependent, which add up to 1, and from the numbers of whose differences they are made.
+DENSE_TOLERANCE, TOLERANCE = 1e-11, 1e-8
+EPSILON = float(np.finfo(np.float64).eps)
 # Steps of Wilson's walks for each tree and arc, before they are given up.
 STEPS = 10_000
 
@@ -218,18 +220,23 @@ class SparseSpanningTrees:
             to_earlier, found,
         )  # fmt: skip
         other[inner] = found
-        marginals = self._weights * (own[e.rank[dependents]] - other)
+        minuend = self._weights * own[e.rank[dependents]]
+        marginals = minuend - self._weights * other
         sums = np.bincount(dependents, marginals, self.n)
-        if (np.abs(sums - 1) < TOLERANCE).all() and marginals.min() >= -TOLERANCE:
+        missed = np.maximum(
+            np.abs(sums - 1), 4 * EPSILON * np.bincount(dependents, minuend, self.n)
+        )
+        tolerance = DENSE_TOLERANCE if self.n <= DENSE else TOLERANCE
+        if (missed < tolerance).all() and marginals.min() >= -tolerance:
             clipped: FloatArray = np.clip(marginals, 0.0, 1.0)
             return clipped
         if self.n <= DENSE:
             return self._dense_marginals()
         raise NotSupportedError(
             "the graph is too ill-conditioned for marginals from its inverse Laplacian: those "
-            f"into dependent {int(np.abs(sums - 1).argmax()) + 1} add up to "
-            f"{sums[np.abs(sums - 1).argmax()]:.9f}; graphs of up to {DENSE} dependents are then "
-            f"solved as dense tables, and this has {self.n}"
+            f"into dependent {int(missed.argmax()) + 1} are off by about {missed.max():.1g}; "
+            f"graphs of up to {DENSE} dependents are then solved as dense tables, and this has "
+            f"{self.n}"
         )
 
     def _dense_marginals(self) -> FloatArray:

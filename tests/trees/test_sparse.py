@@ -59,6 +59,22 @@ def test_ill_conditioned_graphs(sd):
         assert sparse.entropy() == pytest.approx(dense.entropy(), abs=1e-7)
 
 
+@pytest.mark.parametrize("seed", [199, 294, 573, 765, 1236, 1249])
+@pytest.mark.parametrize("mask", [-1e30, float(np.finfo(np.float32).min)])
+def test_marginals_whose_sums_are_right_but_not_their_digits(mask, seed):
+    """Differences of numbers of 1e7: what is lost at one arc is gained at another."""
+    edges = np.argwhere(np.triu(np.ones((5, 5)), 1))
+    rng = np.random.default_rng(seed)
+    scores = 30.0 * rng.normal(size=10)
+    scores[rng.random(10) < 0.2] = mask
+    table = np.full((5, 5), -np.inf)
+    table[tuple(edges.T)] = table.T[tuple(edges.T)] = scores
+    dense, sparse = fg.UndirectedTrees(table), fg.SparseUndirectedTrees(edges, scores, n=5)
+    expected = dense.marginals()[tuple(edges.T)]
+    np.testing.assert_allclose(sparse.marginals(), expected, rtol=0, atol=1e-10)
+    assert sparse.entropy() == pytest.approx(dense.entropy(), abs=1e-9)
+
+
 @pytest.mark.parametrize("height", [60, 800])
 def test_mutual_heads_of_a_small_graph(height):
     """Too strong for the inverse; at 800 the root arcs leave the range of float64 too."""
