@@ -162,8 +162,8 @@ def cost(name: str, value: float) -> float:
     return positive_number(name, value, allow_zero=True)
 
 
-def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
-    """Return `value` as a finite float above zero (or not below it)."""
+def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:
+    """Return `value` as a finite float."""
     try:
         array = np.asarray(value)
     except Exception as error:
@@ -172,9 +172,17 @@ def positive_number(name: str, value: float, *, allow_zero: bool = False) -> flo
     if array.ndim or array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise InvalidInputError(f"{name} is {value!r}; give a number")
     number = float(array)
-    if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero):
-        bound = "a finite number >= 0" if allow_zero else "a finite number > 0"
-        raise InvalidInputError(f"{name} is {value!r}; give {bound}")
+    if not np.isfinite(number):
+        raise InvalidInputError(f"{name} is {value!r}; give {needed}")
+    return number
+
+
+def positive_number(name: str, value: float, *, allow_zero: bool = False) -> float:
+    """Return `value` as a finite float above zero (or not below it)."""
+    needed = "a finite number >= 0" if allow_zero else "a finite number > 0"
+    number = real_number(name, value, needed=needed)
+    if number < 0 or (number == 0 and not allow_zero):
+        raise InvalidInputError(f"{name} is {value!r}; give {needed}")
     return number
 
 

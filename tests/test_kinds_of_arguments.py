@@ -1,6 +1,9 @@
 """Kinds of arguments that numpy or Python would take for others: times, masks, odd truth values."""
 
 import os
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from fstgrad.openfst.stored import pack_archive
 from fstgrad.training.measures import evaluate
 
 AB = fg.Alphabet("ab")
+LOSS = fg.EditDistance(AB)
 TABLE = np.arange(9.0).reshape(3, 3)
 
 
@@ -140,3 +144,29 @@ def test_text_in_utf_16_is_no_text_in_utf_8(tmp_path, capsys):
         read_alphabet(file)
     with pytest.raises(fg.RowError, match=":1: a NUL character"):
         read_lines(file)
+
+
+@pytest.mark.parametrize("factor", [np.nan, np.inf, "x", None, [1, 2], 1j])
+def test_what_is_no_factor_of_a_loss(factor):
+    with pytest.raises(fg.InvalidInputError, match="factor is"):
+        fg.EditDistance(AB).compile("ab").scaled(factor)
+
+
+@pytest.mark.parametrize(("alphabet", "length"), [("ab", 3), (AB, 0), (AB, 2.5)])
+def test_what_has_no_trivial_automaton(alphabet, length):
+    with pytest.raises(fg.InvalidInputError, match="give an"):
+        fg.LossAutomaton.trivial(alphabet, length)
+
+
+def test_proposals_of_odd_caps_and_bands():
+    def value(**proposal):
+        scores = np.zeros((2, 2))
+        return fg.sampled_softmax_margin(scores, "ab", LOSS, samples=9, rng=0, **proposal).value
+
+    for cap in (Decimal(1), Fraction(1, 2), date(2020, 1, 1)):
+        with pytest.raises(fg.InvalidInputError, match=r"cap is .*; give a number"):
+            value(cap=cap)
+    with pytest.raises(fg.InvalidInputError, match=r"compiled is .*; give a function"):
+        value(compiled=3)
+    assert value(band=np.int8(1)) == value(band=1)
+    assert value(cap=np.float32(1)) == value(cap=1)

@@ -20,6 +20,7 @@ from fstgrad.checks import (
     index_array,
     instance,
     positive_integer,
+    real_number,
 )
 from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, from_arrays
@@ -144,6 +145,8 @@ class LossAutomaton:
     @classmethod
     def trivial(cls, alphabet: Alphabet, length: int) -> "LossAutomaton":
         """Return the automaton of the loss 0 on all strings of a length."""
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        length = positive_integer("length", length)
         level = Level(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1)))
         return cls(
             alphabet, np.zeros(len(alphabet), dtype=np.int64), (level,) * length, 0.0, np.zeros(1)
@@ -254,6 +257,7 @@ class LossAutomaton:
 
     def scaled(self, factor: float) -> "LossAutomaton":
         """Return the automaton of factor * L; a negative factor makes it a log-reward."""
+        factor = real_number("factor", factor)
         levels = tuple(Level(level.nextstate, factor * level.cost) for level in self.levels)
         return LossAutomaton(
             self.alphabet, self.class_of, levels, factor * self.initial, factor * self.final

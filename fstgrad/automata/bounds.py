@@ -18,7 +18,7 @@ from fstgrad.automata.determinize import RawAutomaton, RawLevel, TropicalFrontie
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import IntArray, real_array
+from fstgrad.checks import IntArray, real_number
 from fstgrad.errors import InvalidInputError, NotSupportedError
 
 _NO_LIMIT = 2**40  # the same levels were built under the caller's limit before
@@ -84,7 +84,7 @@ def check_cap(cap: float | str) -> float:
             "tolerance=t).automaton or fg.PairObjective(..., cap='auto', tolerance=t); here, and "
             "on lattices, give a number"
         )
-    return float(real_array("cap", cap, ()))
+    return real_number("cap", cap)  # type: ignore[arg-type]  # or an error
 
 
 def in_nats(

@@ -26,9 +26,16 @@ from typing import Literal, Protocol
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.automata.band import Band
+from fstgrad.automata.band import Band, check_band
+from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import FstgradError, InfeasibleError, NotSupportedError, StateLimitError
+from fstgrad.errors import (
+    FstgradError,
+    InfeasibleError,
+    InvalidInputError,
+    NotSupportedError,
+    StateLimitError,
+)
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 
@@ -143,18 +150,27 @@ class Choice:
     max_states: int = PROPOSAL_STATES
     plain_speed: int = 1  # plain strings that count as one: they cost less
 
+    def __post_init__(self) -> None:
+        if self.compiled is not None and not callable(self.compiled):
+            raise InvalidInputError(
+                f"compiled is {self.compiled!r}; give a function that returns the automaton of "
+                "band=, cap= and max_states="
+            )
+
     def plain(self) -> Proposal:
         """Return the distribution of the scores alone."""
         return Proposal("plain", (StringDistribution(self.scores),), self.least, self.greatest)
 
     def band(self, band: Band) -> Proposal:
         """Return the proposal of a band."""
+        band = check_band(band)
         b = self._automaton(band=band)
         shown = f"band {band}" if isinstance(band, int) else f"band {band[0]}..{band[1]}"
         return Proposal(shown, (StringDistribution(self.scores, b),), -np.inf, 0.0)
 
     def cap(self, cap: float) -> Proposal:
         """Return the proposal of a cap."""
+        cap = check_cap(cap)
         b = self._automaton(cap=cap)
         high = max(0.0, self.greatest - cap)
         return Proposal(f"cap {cap:g}", (StringDistribution(self.scores, b),), 0.0, high)

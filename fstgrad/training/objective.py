@@ -19,7 +19,7 @@ from fstgrad.checks import (
     one_of,
     positive_integer,
     positive_number,
-    real_array,
+    real_number,
 )
 from fstgrad.errors import AlphabetError, InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Engine, Loss
@@ -173,7 +173,7 @@ class PairObjective:
                     "cap; leave it out"
                 )
         elif self.cap is not None:
-            real_array("cap", self.cap, ())
+            real_number("cap", self.cap)
         one_of("proposal", self.proposal, PROPOSALS)
         self._budget.checked()
         positive_number("tolerance", self.tolerance, allow_zero=True)
