@@ -8,6 +8,7 @@ Index
 """
 
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,15 +22,23 @@ _OPEN = "fstgrad.paths"  # in the context: the paths so far, and whether they ar
 
 
 class Input(click.Path):
-    """A file, or with `folders` also a folder, that is read; "-" is standard input if allowed."""
+    """A file, or with `folders` also a folder, that is read; "-" is standard input if allowed.
 
-    def __init__(self, *, dash: bool = False, folders: bool = False) -> None:
+    A pipe is refused where it would be read twice, which never ends.
+    """
+
+    def __init__(self, *, dash: bool = False, folders: bool = False, pipes: bool = True) -> None:
         super().__init__(exists=True, dir_okay=folders, readable=True, allow_dash=dash)
+        self.pipes = pipes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path after a look at it."""
         _check_text(self, value, param, ctx)
         path = super().convert(value, param, ctx)
+        if not self.pipes and pathlib.Path(path).is_fifo():
+            self.fail(
+                f"{str(path)!r} is a pipe and is read more than once; give a file", param, ctx
+            )
         _remember(self, str(path), False, param, ctx)
         return path
 
@@ -150,6 +159,8 @@ def _remember(
         if (is_output or other_is_output) and _is_same(path, other):
             how = "written twice" if is_output and other_is_output else "both read and written"
             kind.fail(f"{path!r} is {how}; give another name", param, ctx)
+        if pathlib.Path(path).is_fifo() and _is_same(path, other):
+            kind.fail(f"{path!r} is a pipe and is read twice; give a file", param, ctx)
     seen.append((path, is_output))
 
 

@@ -29,7 +29,7 @@ _EDGES = 30  # sets of each size in a word graph
 
 
 @click.command(cls=Command)
-@click.argument("runs", type=Input(), nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", type=Input(pipes=False), nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "-o",
     "--output",

@@ -87,11 +87,11 @@ class Grammar(ABC):
             The file cannot be read.
         """
         if reference.endswith(".rules"):
-            return RuleGrammar.read(pathlib.Path(reference))
+            return RuleGrammar.read(_no_pipe(pathlib.Path(reference)))
         path, _, builder = reference.partition(".py:")
         if builder or reference.endswith(".py"):
             file = pathlib.Path(path.removesuffix(".py") + ".py")
-            return ModuleGrammar.imported(file, builder or "build")
+            return ModuleGrammar.imported(_no_pipe(file), builder or "build")
         if reference not in NAMES:
             raise InvalidInputError(_unknown(reference))
         if (file := _FOLDER / f"{reference}.rules").exists():
@@ -361,6 +361,13 @@ class RuleGrammar(Grammar):
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
         """Return the loss over an alphabet; over that of the file if left out."""
         return RuleLoss(self.rules, alphabet)
+
+
+def _no_pipe(file: pathlib.Path) -> pathlib.Path:
+    """Return a file that can be read again."""
+    if file.is_fifo():
+        raise InvalidInputError(f"{file} is a pipe; a grammar is read twice: give a file")
+    return file
 
 
 def _unknown(reference: str) -> str:

@@ -170,3 +170,28 @@ def test_proposals_of_odd_caps_and_bands():
         value(compiled=3)
     assert value(band=np.int8(1)) == value(band=1)
     assert value(cap=np.float32(1)) == value(cap=1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report P -o x.html",
+        "grammar show P.rules",
+        "grammar show P.py",
+        "grammar test P.rules",
+        "compare P P",
+        "mrf marginals P --evidence P",
+        "loss data.tsv --loss P.rules",
+    ],
+)
+def test_a_pipe_that_would_be_read_twice_is_refused(command, tmp_path, monkeypatch, capsys):
+    """A second reader would wait for ever."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.tsv").write_text("ab\tab\n", encoding="utf-8")
+    for name in ("P", "P.rules", "P.py"):
+        os.mkfifo(name)
+    with pytest.raises(SystemExit) as stopped:
+        main(command.split())
+    assert stopped.value.code in (1, 2)
+    assert "is a pipe" in capsys.readouterr().err
