@@ -326,6 +326,8 @@ class RuleGrammar(Grammar):
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise FstError(f"{path} is not UTF-8 text ({error.reason})") from error
+        if "\0" in text:
+            raise FstError(f"{path} has a NUL character, as UTF-16 has; convert it to UTF-8")
         return cls(path.stem, path, RuleSet.parse(text, str(path)))
 
     @property

@@ -12,6 +12,7 @@ from scipy import sparse
 import fstgrad as fg
 from fstgrad.checks import generator, index_array, is_integer, positive_integer, positive_number
 from fstgrad.cli.main import main
+from fstgrad.grammars.loading import Grammar
 from fstgrad.io import read_alphabet, read_lines
 from fstgrad.openfst.stored import pack_archive
 from fstgrad.training.measures import evaluate
@@ -195,3 +196,10 @@ def test_a_pipe_that_would_be_read_twice_is_refused(command, tmp_path, monkeypat
         main(command.split())
     assert stopped.value.code in (1, 2)
     assert "is a pipe" in capsys.readouterr().err
+
+
+def test_rules_with_a_nul_are_refused(tmp_path):
+    file = tmp_path / "nul.rules"
+    file.write_bytes(b"alphabet = ab\0c\nedit = 1\n")
+    with pytest.raises(fg.FstError, match="NUL character"):
+        Grammar.load(str(file))
