@@ -203,3 +203,8 @@ def test_rules_with_a_nul_are_refused(tmp_path):
     file.write_bytes(b"alphabet = ab\0c\nedit = 1\n")
     with pytest.raises(fg.FstError, match="NUL character"):
         Grammar.load(str(file))
+
+
+def test_counts_beyond_float64_are_no_numbers():
+    with pytest.raises(fg.FstgradError, match="X is no table of numbers: int too large"):
+        fg.GeneralizedRootModel().fit([[10**400, 1], [2, 3]])

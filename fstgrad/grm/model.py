@@ -244,7 +244,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         preparation.check_kind(X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise preparation.NotNumbers(f"X is no table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
