@@ -35,7 +35,7 @@ class Input(click.Path):
         """Return the path after a look at it."""
         _check_text(self, value, param, ctx)
         path = super().convert(value, param, ctx)
-        if not self.pipes and pathlib.Path(path).is_fifo():
+        if not self.pipes and pathlib.Path(os.fsdecode(path)).is_fifo():
             self.fail(
                 f"{str(path)!r} is a pipe and is read more than once; give a file", param, ctx
             )
