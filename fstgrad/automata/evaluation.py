@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,17 @@ from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import FloatArray, IntArray, index_array, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
+
+
+class LossProgramme(Protocol):
+    """A faster way from strings (k, l) to their losses (k,) in nats."""
+
+    @property
+    def work(self) -> float:
+        """What it spends for each state of M and position, in units of a step along M."""
+
+    def __call__(self, strings: IntArray, /) -> FloatArray:
+        """Return the losses."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class TargetLoss:
     alphabet: Alphabet
     machine: TargetMachine
     finished: Callable[[npt.NDArray[Any], TargetMachine], FloatArray]
-    programme: Callable[[IntArray], FloatArray] | None = None
+    programme: "LossProgramme | None" = None
 
     __repr__ = short_repr
 
@@ -92,7 +103,7 @@ class TargetLoss:
     @property
     def step_states(self) -> int:
         """About how many states of M an evaluation walks at each position."""
-        return self.num_states // 4 if self.programme is not None else 3 * self.num_states
+        return int(self.num_states * (3 if self.programme is None else self.programme.work))
 
     @property
     def has_bands(self) -> bool:

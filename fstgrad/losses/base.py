@@ -109,9 +109,9 @@ class Loss(PairEvaluation):
             The transducer rejects the target.
         """
         machine = self.machine(target)
-        if isinstance(target, Fst) or not self._is_programmed:
+        if isinstance(target, Fst) or self._work is None:
             return TargetLoss(self.alphabet, machine, self._finished)
-        programme = Programme(self, self.alphabet.encode(target, name="target"))
+        programme = Programme(self, self.alphabet.encode(target, name="target"), self._work)
         return TargetLoss(self.alphabet, machine, self._finished, programme)
 
     def compile(
@@ -271,8 +271,8 @@ class ScaledLoss(Loss):
         return factors[pairs[:, 1]] * self.loss._of_pairs(y, z, pairs, threads)
 
     @property
-    def _is_programmed(self) -> bool:
-        return self.loss._is_programmed
+    def _work(self) -> float | None:
+        return self.loss._work
 
     def _factor(self, target: Target) -> float:
         """Return what the loss against this target is multiplied with."""

@@ -124,9 +124,9 @@ class PairEvaluation(ABC):
         return result
 
     @property
-    def _is_programmed(self) -> bool:
-        """Whether pairs need no machine."""
-        return False
+    def _work(self) -> float | None:
+        """The work of a programme, as in `LossProgramme`; None where pairs need a machine."""
+        return None
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
         """Return the loss against a target, also one that the transducer rejects."""
@@ -139,6 +139,7 @@ class Programme:
 
     loss: PairEvaluation
     target: IntArray
+    work: float
 
     def __call__(self, strings: IntArray) -> FloatArray:
         """Return the losses (k,) in nats."""

@@ -50,12 +50,25 @@ class Budget(NamedTuple):
         return max(1, int(min(by_time, by_memory)))
 
     def most_samples(self, scores: FloatArray, step_states: int) -> int:
-        """Return how many strings may be drawn and evaluated."""
+        """Return how many strings may be drawn and evaluated.
+
+        Raises
+        ------
+        InvalidInputError
+            The fewest that say anything take over ten times the seconds.
+        """
         self.checked()
         _check_table(scores)
         positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
-        by_time = 0.5 * self.seconds / (_STEP * length * (step_states + 20 * n))
+        each = _STEP * length * (step_states + 20 * n)
+        if _LEAST_SAMPLES * each > 10 * max(self.seconds, 1.0):
+            raise InvalidInputError(
+                f"seconds is {self.seconds:g}, but {_LEAST_SAMPLES} strings of {length:,} "
+                f"positions take about {_LEAST_SAMPLES * each:.0f} s with this loss; give at "
+                f"least {np.ceil(_LEAST_SAMPLES * each / 10):.0f}, or shorter strings"
+            )
+        by_time = 0.5 * self.seconds / each
         by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)
         return max(_LEAST_SAMPLES, int(min(by_time, by_memory)))
 

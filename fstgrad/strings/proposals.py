@@ -19,7 +19,7 @@ mixture  log mean_o exp(L_o), one band o    at most 0 (balance heuristic, Veach 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, Protocol
 
@@ -36,18 +36,19 @@ from fstgrad.errors import (
     NotSupportedError,
     StateLimitError,
 )
+from fstgrad.strings.budget import PLAIN_SPEED
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 
 Kind = Literal["auto", "band", "cap", "plain", "mixture"]
 KINDS: tuple[Kind, ...] = ("auto", "band", "cap", "plain", "mixture")
 PROPOSAL_STATES = 20_000  # of an automaton to draw from
-_PILOT = 200  # strings by which proposals are compared
+PILOT = 200  # strings by which proposals are compared, unless a budget allows fewer
 _GOOD = 0.9  # a share of effective samples that needs no better proposal
 _WIDEST_BAND = 8
 _GROWTH = 4.0  # of the states from a band to the next, at least
 _SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, either side, of a mixture of bands
-_FEW = 5 * _PILOT  # strings that are drawn for every answer with a width
+_FEW = 5 * PILOT  # strings that are drawn for every answer with a width
 _SAFETY = 0.65  # share of a width that has to be promised
 _SPREAD = 4.0  # standard errors of an interval of 95 percent, both sides
 _RARE = 5.0  # values, times the largest weight, by which an interval of k values is wider
@@ -149,6 +150,7 @@ class Choice:
     greatest: float
     max_states: int = PROPOSAL_STATES
     plain_speed: int = 1  # plain strings that count as one: they cost less
+    pilot: int = PILOT  # strings by which proposals are compared
 
     def __post_init__(self) -> None:
         if self.compiled is not None and not callable(self.compiled):
@@ -156,6 +158,11 @@ class Choice:
                 f"compiled is {self.compiled!r}; give a function that returns the automaton of "
                 "band=, cap= and max_states="
             )
+
+    def within(self, samples: int) -> "Choice":
+        """Return the choice of a budget of so many strings, which counts what a string costs."""
+        pilot = min(PILOT, max(30, samples // 3))
+        return replace(self, plain_speed=PLAIN_SPEED, pilot=pilot)
 
     def plain(self) -> Proposal:
         """Return the distribution of the scores alone."""
@@ -251,7 +258,7 @@ class Choice:
 
     def trial(self, proposal: Proposal, rng: np.random.Generator) -> "Trial":
         """Return a proposal and the weights of a few of its strings."""
-        strings = proposal.draw(5 * _PILOT if proposal.is_plain else _PILOT, rng)
+        strings = proposal.draw(5 * self.pilot if proposal.is_plain else self.pilot, rng)
         return Trial(proposal, proposal.log_weights(strings, self.losses_of(strings)))
 
     def samples_for(self, trial: "Trial", width: float, most: int) -> int:
@@ -267,7 +274,7 @@ class Choice:
 
         Bands are raised while that halves the mean distance and the limit of states allows it.
         """
-        strings = self.plain().draw(_PILOT, rng)
+        strings = self.plain().draw(self.pilot, rng)
         losses = self.losses_of(strings)
         if not (losses < np.inf).all():
             return None

@@ -5,7 +5,6 @@ alignments), their losses are evaluated without an automaton, and what can be ha
 proposal (log Z, marginals, the expected loss) is not sampled but used as a control.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,7 @@ from fstgrad.lattices.sampled import (
     lattice_sampled_softmax_margin,
 )
 from fstgrad.losses import Loss, Target
-from fstgrad.strings.budget import PLAIN_SPEED, Budget
+from fstgrad.strings.budget import Budget
 from fstgrad.strings.chain import Chain
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.proposals import KINDS, PROPOSAL_STATES, Choice, Compiled, Kind, Proposal
@@ -132,7 +131,7 @@ def sampled_softmax_margin(
     choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)
     most = _number(samples, choice, target_loss)
     if isinstance(samples, Budget):
-        choice = replace(choice, plain_speed=PLAIN_SPEED)
+        choice = choice.within(most)
     chosen = _given(choice, proposal, band, cap)
     if isinstance(samples, Budget):
         trial = (

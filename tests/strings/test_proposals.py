@@ -195,6 +195,18 @@ def test_bands_are_raised_no_further_than_the_width_asks_for():
     assert chosen[1][1][:3] == [1, 2, 3]
 
 
+def test_a_budget_that_cannot_pay_for_samples_is_refused():
+    """What a string costs is told from the machine of its target."""
+    target = np.zeros(2500, dtype=int)
+    rules = fg.RuleLoss("edit = 1\nswap: a b -> b a 0.5", ABC)
+    with pytest.raises(fg.InvalidInputError, match=r"200 strings of 2,500 positions take about"):
+        fg.Budget().most_samples(np.zeros((2500, 3)), rules.against(target).step_states)
+    edit = fg.EditDistance(ABC).against(target)
+    assert fg.Budget().most_samples(np.zeros((2500, 3)), edit.step_states) >= 200
+    scaled = (2 * rules).against(target[:9])
+    assert scaled.step_states == rules.against(target[:9]).step_states > 9
+
+
 VARIABLES = {
     "even": lambda rng, k: rng.random(k),
     "rare": lambda rng, k: (rng.random(k) < 0.02) * 1.0,
