@@ -62,11 +62,12 @@ class Budget(NamedTuple):
         positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
         each = _STEP * length * (step_states + 20 * n)
-        if _LEAST_SAMPLES * each > 10 * max(self.seconds, 1.0):
+        needed = 5 * _LEAST_SAMPLES * each  # with those that proposals are compared by
+        if needed > 10 * max(self.seconds, 1.0):
             raise InvalidInputError(
-                f"seconds is {self.seconds:g}, but {_LEAST_SAMPLES} strings of {length:,} "
-                f"positions take about {_LEAST_SAMPLES * each:.0f} s with this loss; give at "
-                f"least {np.ceil(_LEAST_SAMPLES * each / 10):.0f}, or shorter strings"
+                f"seconds is {self.seconds:g}, but the strings of {length:,} positions that an "
+                f"answer needs take about {needed:.0f} s with this loss; give at least "
+                f"{np.ceil(needed / 10):.0f}, or shorter strings"
             )
         by_time = 0.5 * self.seconds / each
         by_memory = 0.25 * self.memory / (_SAMPLE_BYTES * length)
