@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 from fstgrad.mrf.threads import Bands
 
-Range = tuple[int, int]
-
 
 class Team:
     """Threads that share the items of a batch; what an item writes is its own.
