@@ -329,8 +329,9 @@ def _plain_masses(
         for s in range(states):
             own, total = alpha[s * contexts + k], 0.0
             if own != 0.0:
-                for b in range(n):
+                for b in range(n):  # a loop of its own: one that stores too adds up as memory lies
                     total += table[k, b] * rows[s, r + b]
+                for b in range(n):
                     mass[0, b] += own * rows[s, r + b]
             before[s * contexts + k] = total
             whole += own * total
