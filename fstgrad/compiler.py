@@ -72,7 +72,9 @@ def fused_kernel(function: Function) -> Function:
 def sum_kernel(function: Function) -> Function:
     """Compile sums of products: their terms may be regrouped, products fused into the sum.
 
-    Infinities and NaN keep their meaning, and the same input gives the same result.
+    Infinities and NaN keep their meaning, and the same input gives the same result, as long as no
+    loop adds up and stores at once: LLVM would take its plain form, which adds up in another order,
+    where two arrays lie too near to each other.
     """
     return _compiled(function, **_OPTIONS, fastmath={"reassoc", "contract"})
 

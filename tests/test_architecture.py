@@ -170,3 +170,35 @@ def test_every_public_name_loads():
 
     for name in fstgrad.__all__:
         assert getattr(fstgrad, name) is not None
+
+
+def stores_and_adds_up(loop):
+    """Whether an innermost loop writes into an array and adds to a number that is no counter."""
+    inside = [node for statement in loop.body for node in ast.walk(statement)]
+    if any(isinstance(node, ast.For) for node in inside):
+        return False
+    added = [node for node in inside if isinstance(node, ast.AugAssign)]
+    targets = [node.target for node in added]
+    targets += [t for node in inside if isinstance(node, ast.Assign) for t in node.targets]
+    stores = any(isinstance(part, ast.Subscript) for t in targets for part in ast.walk(t))
+    return stores and any(
+        isinstance(node.target, ast.Name) and not isinstance(node.value, ast.Constant)
+        for node in added
+    )
+
+
+def test_sums_have_loops_of_their_own():
+    """See `fstgrad.compiler.sum_kernel`: the bits would depend on where memory lies."""
+    seen = 0
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if any(
+                ast.unparse(d) in ("sum_kernel", "sum_part_kernel") for d in node.decorator_list
+            ):
+                seen += 1
+                for loop in ast.walk(node):
+                    if isinstance(loop, ast.For) and stores_and_adds_up(loop):
+                        pytest.fail(f"{path}:{loop.lineno}: {node.name} stores and adds up at once")
+    assert seen >= 10

@@ -9,10 +9,11 @@ from fstgrad.checks import FloatArray, IntArray
 
 
 class Work(NamedTuple):
-    """Working memory of a level: rows (states, (n + 1)^(q-2) n) and masses (K, n)."""
+    """Working memory of a level: rows (states, (n + 1)^(q-2) n), masses (K, n), a row (n,)."""
 
     rows: FloatArray
     mass: FloatArray
+    ways: FloatArray
 
 
 class Dual(NamedTuple):
@@ -27,6 +28,7 @@ class DualWork(NamedTuple):
 
     rows: Dual
     mass: Dual
+    ways: Dual
 
 
 class Walks(NamedTuple):

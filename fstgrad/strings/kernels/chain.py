@@ -48,6 +48,7 @@ def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> flo
         total = 0.0
         for b in range(n):
             after[b] *= weight[t, class_of[b]]
+        for b in range(n):
             total += after[b]
         if not total > 0.0:
             return -np.inf
@@ -65,9 +66,9 @@ def chain_pass(table: FloatArray, class_of: IntArray, weight: FloatArray) -> flo
         for k in range(contexts):
             own, whole = here[k], 0.0
             for b in range(n):
-                way = level[k, b] * ahead[b]
-                whole += way
-                level[k, b] = own * way * share
+                whole += level[k, b] * ahead[b]
+            for b in range(n):
+                level[k, b] = own * (level[k, b] * ahead[b]) * share
             beta[k] = whole
             total += own * whole
     return log_scale

@@ -81,9 +81,10 @@ def forward_backward(
         for i in range(items):
             total = 0.0
             if t < lengths[i]:
-                for y in range(n):
-                    if t > 0:
+                if t > 0:
+                    for y in range(n):
                         before[t, i, y] *= weights[t, i, y]
+                for y in range(n):
                     total += before[t, i, y]
                 least[i] = min(least[i], total)
                 log_z[i] += math.log(total) if total > 0.0 else -np.inf

@@ -114,7 +114,7 @@ def real_pass(
     size = widest(places) * step + contexts
     beta, before = np.empty(size), np.empty(size)
     rows = np.empty((largest(walk.dense), n * max(1, contexts // (n + 1))))
-    work, sums = Work(rows, np.empty((contexts, n))), np.empty(length)
+    work, sums = Work(rows, np.empty((contexts, n)), np.empty(n)), np.empty(length)
     fill(alpha[:contexts], 0.0)
     alpha[contexts - 1] = 1.0
     log_scale = 0.0
@@ -202,9 +202,10 @@ def _ends(
     for s in range(len(final)):
         for _ in range(contexts if s < dense else 1):
             beta[place] = final[s]
-            whole += alpha[place] * final[s]
             place += 1
     fill(beta[place : place + contexts], 0.0)
+    for i in range(place):
+        whole += alpha[i] * beta[i]
     return whole
 
 
@@ -274,7 +275,7 @@ def _back(
     beta under alpha.
     """
     class_of, dense, symbol, next_entry = level
-    rows, mass = work
+    rows, mass, ways = work
     contexts, n = table.shape
     entries = len(alpha)
     fill(before[entries : entries + contexts], 0.0)
@@ -298,9 +299,11 @@ def _back(
         own, total = alpha[entry], 0.0
         for b in range(n):
             c = unsigned(class_of[b])
-            way = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
-            total += table[x, b] * way
-            mass[x, b] += own * way
+            ways[b] = beta[unsigned(next_entry[s, c]) + unsigned(b)] * (weight[s, c] * factor)
+        for b in range(n):
+            total += table[x, b] * ways[b]
+        for b in range(n):
+            mass[x, b] += own * ways[b]
         before[entry] = total
     replace_by_shares(table, mass, share)
     whole = 0.0
@@ -329,7 +332,7 @@ def _plain_masses(
         for s in range(states):
             own, total = alpha[s * contexts + k], 0.0
             if own != 0.0:
-                for b in range(n):  # a loop of its own: one that stores too adds up as memory lies
+                for b in range(n):
                     total += table[k, b] * rows[s, r + b]
                 for b in range(n):
                     mass[0, b] += own * rows[s, r + b]

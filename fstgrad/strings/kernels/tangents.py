@@ -49,7 +49,8 @@ def tangent_pass(
     beta, before = Dual(np.zeros(size), np.zeros(size)), Dual(np.zeros(size), np.zeros(size))
     shape = largest(walk.dense), n * max(1, contexts // (n + 1))
     rows = Dual(np.empty(shape), np.empty(shape))
-    work = DualWork(rows, Dual(np.empty((contexts, n)), np.empty((contexts, n))))
+    mass = Dual(np.empty((contexts, n)), np.empty((contexts, n)))
+    work = DualWork(rows, mass, Dual(np.empty(n), np.empty(n)))
     sums = np.empty(length)
     alpha.value[contexts - 1] = 1.0
     log_scale = 0.0
@@ -193,7 +194,7 @@ def _back(
     class_of, dense, symbol, next_entry = level
     (alpha, dalpha), (table, dtable), (weight, slope) = alphas, tables, weights
     (beta, dbeta), (before, dbefore) = betas, befores
-    (rows, drows), (mass, dmass) = work.rows, work.mass
+    (rows, drows), (mass, dmass), (ways, dways) = work
     factor, share = scales
     contexts, n = table.shape
     step, turn = (1 if order == 2 else contexts), (1 if order > 1 else 0)
@@ -216,11 +217,13 @@ def _back(
             c = unsigned(class_of[b])
             place = unsigned(next_entry[s, c]) + unsigned(b)
             way = beta[place] * (weight[s, c] * factor)
-            dway = dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
-            total += table[x, b] * way
-            dtotal += table[x, b] * dway + dtable[x, b] * way
-            mass[x, b] += own * way
-            dmass[x, b] += own * dway + down * way
+            ways[b], dways[b] = way, dbeta[place] * (weight[s, c] * factor) + way * slope[s, c]
+        for b in range(n):
+            total += table[x, b] * ways[b]
+            dtotal += table[x, b] * dways[b] + dtable[x, b] * ways[b]
+        for b in range(n):
+            mass[x, b] += own * ways[b]
+            dmass[x, b] += own * dways[b] + down * ways[b]
         before[entry], dbefore[entry] = total, dtotal
     _replace_by_shares(table, dtable, mass, dmass, share)
     whole = 0.0
@@ -299,6 +302,8 @@ def _plain_masses(alphas: Dual, tables: Dual, befores: Dual, work: DualWork) -> 
                     way, dway = rows[s, r + b], drows[s, r + b]
                     total += table[k, b] * way
                     dtotal += table[k, b] * dway + dtable[k, b] * way
+                for b in range(n):
+                    way, dway = rows[s, r + b], drows[s, r + b]
                     mass[k, b] += own * way
                     dmass[k, b] += own * dway + down * way
             before[s * contexts + k], dbefore[s * contexts + k] = total, dtotal
