@@ -16,13 +16,7 @@ import fstgrad.jax as fgj  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
 from tests.jax.cases import EDIT, GOLD, OBJECTIVES, ONCE, made  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("double")
 EVERY = pytest.mark.parametrize("name", OBJECTIVES)
 
 

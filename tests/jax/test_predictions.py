@@ -14,13 +14,7 @@ import fstgrad.torch as fgt  # noqa: E402
 from fstgrad.strings import StringDistribution  # noqa: E402
 from tests.jax.cases import ABC, EDIT, GRAPH  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def double():
-    with jax.enable_x64(True):
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("double")
 SIZES = [3, 2]
 MASK = np.array([[True, False, True, True], [False, True, True, False]])
 GRID = fg.PairwiseMRF.grid(2, 3, np.zeros((6, 2)), np.zeros((2, 2)))

@@ -1,0 +1,12 @@
+"""Double precision in the tests of predictions and objectives, which ask for digits of float64."""
+
+import pytest
+
+
+@pytest.fixture
+def double():
+    """Let JAX compute in float64."""
+    import jax
+
+    with jax.enable_x64(True):
+        yield
