@@ -87,3 +87,10 @@ def test_levels_that_are_kept_count(monkeypatch):
     assert caught.value.nbytes > alone
     monkeypatch.setattr("fstgrad.automata.determinize._LEAST_BYTES", together)
     assert len(determinize(machine, 8, max_states=100_000).levels) == 8
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_machine_of_one_state(length):
+    """With bounds checks on, reading before the first of its one cell is an error."""
+    automaton = fg.NoLoss(fg.Alphabet("ab")).compile(np.array([0]), length)
+    assert automaton.losses_of(np.zeros((1, length), dtype=int)).tolist() == [0.0]

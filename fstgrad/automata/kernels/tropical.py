@@ -178,7 +178,7 @@ def advance(
                 continue
             start, stop = _move(before, live[:number], arcs, c * size, cells[c])
             saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
-            saved_cost = cells[c, saved]
+            saved_cost = cells[c, saved] if saved >= 0 else 0  # one cell has no cell -2
             cost[s, c], starts[c], stops[c] = canonical(
                 cells[c], start, stop, arcs, lower[1], upper[1], implied
             )
