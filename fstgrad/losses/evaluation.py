@@ -147,4 +147,14 @@ class Programme:
         y = Strings(np.ascontiguousarray(strings).ravel(), np.arange(k + 1) * length)
         z = Strings(self.target, np.array([0, len(self.target)]))
         pairs = np.column_stack([np.arange(k), np.zeros(k, dtype=np.int64)])
-        return self.loss._of_pairs(y, z, pairs, 1)
+        return losses_of_strings(self.loss, y, z, pairs)
+
+
+def has_programme(loss: PairEvaluation) -> bool:
+    """Return whether many pairs cost one call, without a machine for each target."""
+    return loss._work is not None
+
+
+def losses_of_strings(loss: PairEvaluation, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
+    """Return the losses (N,) in nats of pairs (N, 2) of strings of ids, which are not checked."""
+    return loss._of_pairs(y, z, pairs, 1)

@@ -40,7 +40,7 @@ class Objective:
         """Raise what `evaluate` would for these constants; scores are zeros of the right shape."""
         self.evaluate(scores, constants)
 
-    def measure(self, constants: Arrays) -> Array:
+    def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
         """Return a table of numbers that do not depend on scores, float64."""
         raise NotImplementedError
 

@@ -2,14 +2,18 @@
 
 import numpy as np
 
+from fstgrad.automata.pairs import Strings
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.losses.cache import AutomatonCache
+from fstgrad.losses.evaluation import has_programme, losses_of_strings
 from fstgrad.objectives.base import Array, Arrays, Objective
 from fstgrad.objectives.strings import IGNORED, check_ids
+from fstgrad.objectives.threads import ALONE, Team
 
 _TARGETS = AutomatonCache()
+SMALL = 2**21  # cells of all alignments below which a thread costs more than it saves
 
 
 class NbestLosses(Objective):
@@ -18,28 +22,53 @@ class NbestLosses(Objective):
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
 
-    def measure(self, constants: Arrays) -> Array:
+    def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
         """Return the losses in nats."""
         table, golds, counts = constants
-        n = len(self.loss.alphabet)
+        n, room = len(self.loss.alphabet), table.shape[1]
         check_ids(list(golds), n)
+        wrong = (counts < 1) | (counts > room)
+        if wrong.any():
+            i = int(np.argmax(wrong))
+            raise InvalidInputError(
+                f"lengths[{i}] is {int(counts[i])}; hypotheses[{i}] has room for {room}"
+            )
+        empty = (golds == IGNORED).all(axis=1)
+        if empty.any():
+            raise InvalidInputError(
+                f"references[{int(np.argmax(empty))}] is empty; give at least one symbol"
+            )
+        listed = np.arange(room) < counts[:, None]
+        _check_hypotheses(table, listed, n)
         result = np.full(table.shape[:2], np.inf)
-        for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):
-            count = int(counts[i])
-            if not 0 < count <= len(rows):
-                raise InvalidInputError(
-                    f"lengths[{i}] is {count}; hypotheses[{i}] has room for {len(rows)}"
-                )
-            target = gold[gold != IGNORED]
-            if len(target) == 0:
-                raise InvalidInputError(f"references[{i}] is empty; give at least one symbol")
-            result[i, :count] = self._losses(rows[:count], target)
-            if not np.isfinite(result[i, :count]).any():
-                raise InvalidInputError(
-                    f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
-                    "use a loss with smoothing > 0"
-                )
+        if has_programme(self.loss):
+            self._pairs(table, golds, listed, result, team)
+        else:
+            for i, (rows, gold) in enumerate(zip(table, golds, strict=True)):
+                result[i, listed[i]] = self._losses(rows[listed[i]], gold[gold != IGNORED])
+        hopeless = ~np.isfinite(result).any(axis=1)
+        if hopeless.any():
+            i = int(np.argmax(hopeless))
+            raise InvalidInputError(
+                f"hypotheses[{i}] has no hypothesis of finite loss against references[{i}]; "
+                "use a loss with smoothing > 0"
+            )
         return result
+
+    def _pairs(
+        self, table: IntArray, golds: IntArray, listed: Array, result: FloatArray, team: Team
+    ) -> None:
+        """Write the losses of all lists to `result`, by one call for each thread."""
+        y, z = _strings(table[listed]), _strings(golds)
+        pairs = np.column_stack([np.arange(len(y.first) - 1), np.nonzero(listed)[0]])
+        found = np.empty(len(pairs))
+
+        def run(low: int, high: int) -> None:
+            found[low:high] = losses_of_strings(self.loss, y, z, pairs[low:high])
+
+        share = team if len(y.ids) * golds.shape[1] > SMALL else ALONE
+        share.slices(len(pairs), run)
+        result[listed] = found
 
     def _losses(self, rows: IntArray, target: IntArray) -> FloatArray:
         """Return the losses of padded hypotheses (N, L), those of one length together."""
@@ -51,3 +80,23 @@ class NbestLosses(Objective):
             block = rows[same]
             found[same] = against.losses_of(block[block != IGNORED].reshape(len(same), size))
         return found
+
+
+def _strings(rows: IntArray) -> Strings:
+    """Return padded strings (N, L) one behind the other."""
+    inside = rows != IGNORED
+    return Strings(
+        rows[inside].astype(np.int64, copy=False),
+        np.concatenate([[0], np.cumsum(inside.sum(axis=1))]),
+    )
+
+
+def _check_hypotheses(table: IntArray, listed: Array, n: int) -> None:
+    """InvalidInputError for an id in a list that is no symbol."""
+    wrong = listed[..., None] & ((table < IGNORED) | (table >= n))
+    if wrong.any():
+        i, j, position = np.argwhere(wrong)[0].tolist()
+        raise InvalidInputError(
+            f"hypotheses[{i}, {j}] has the id {table[i, j, position]} at position {position}; the "
+            f"loss is for {n} symbols, so give 0 to {n - 1}, or the ignore_index"
+        )

@@ -30,7 +30,8 @@ class Solved:
     ----------
     log_z : (B,) nats
     node : (B, T, n), 0 beyond the lengths
-    before, after : (T, B, n), see `kernels.linear_chain.forward_backward`
+    before, after : (T B n,), see `kernels.linear_chain.forward_backward`
+        `BLOCK` items after another: (T, items of the block, n) each.
     is_wide : (B,) bool
         Items whose weights span more than the range of floats; their factors are 0.
     """
@@ -107,28 +108,29 @@ class LinearChains:
         """
         forward_backward: Callable[..., None] = kernels.linear_chain.forward_backward
         items, length, n = self.emissions.shape
-        before, after = np.zeros((2, length, items, n))
-        node, log_z = np.zeros((items, length, n)), np.zeros(items)
-        least = np.ones(items)
+        before, after, node = np.zeros((3, self.emissions.size))  # one piece of memory, large pages
+        node, log_z, least = node.reshape(items, length, n), np.zeros(items), np.ones(items)
         step = np.exp(self.transitions - _finite(self._steepest))
+        turned = np.ascontiguousarray(step.T)
+        factors = _blocks(before, after, items, n)
 
         def run(block: int) -> None:
-            part = slice(block * BLOCK, min(items, (block + 1) * BLOCK))
-            shifted = self.emissions[part] - _finite(self._largest[part])[..., None]
-            shifted[~self._inside[part]] = -np.inf
-            weights = np.ascontiguousarray(np.exp(shifted).swapaxes(0, 1))
-            left, right = np.zeros((2, *weights.shape))
-            results = left, right, node[part], log_z[part], least[part]
-            forward_backward(weights, step, self.lengths[part], *results)
-            before[:, part], after[:, part] = left, right
+            part, left, right = factors[block]
+            largest = _finite(self._largest[part]).T[..., None]
+            np.subtract(self.emissions[part].swapaxes(0, 1), largest, out=right)
+            right[~self._inside[part].T] = -np.inf
+            np.exp(right, out=right)
+            results = node[part], log_z[part], least[part]
+            forward_backward(right, step, turned, self.lengths[part], left, *results)
 
-        self.each(-(-items // BLOCK), run)
+        self.each(len(factors), run)
         shift = np.where(self._inside, self._largest, 0.0).sum(axis=1)
         log_z += shift + (self.lengths - 1) * _finite(self._steepest)
         is_wide = ~(least >= _SAFE)
-        for i in np.flatnonzero(is_wide):
-            before[:, i] = after[:, i] = 0.0
-            log_z[i], node[i], _ = self._solve_wide(int(i))
+        for i in np.flatnonzero(is_wide).tolist():
+            _, left, right = factors[i // BLOCK]
+            left[:, i % BLOCK] = right[:, i % BLOCK] = 0.0
+            log_z[i], node[i], _ = self._solve_wide(i)
         return Solved(log_z, node, before, after, is_wide)
 
     def pair_sums(self, solved: Solved, weights: FloatArray) -> FloatArray:
@@ -254,17 +256,35 @@ def step_sums(
 ) -> FloatArray:
     """Return `LinearChains.pair_sums` from the factors of the pair marginals."""
     n = len(transitions)
-    right, total = after[1:].reshape(-1, n), np.zeros((n, n))
+    factors, total = _blocks(before, after, len(weights), n), np.zeros((n, n))
+    space = np.empty(max((left.size for _, left, _ in factors), default=0))  # of all threads
 
     def run(block: int) -> None:
-        part = slice(block * BLOCK, (block + 1) * BLOCK)
-        rows = total[part]
-        left = (before[:-1, :, part] * weights[:, None]).reshape(len(right), len(rows))
-        kernels.linear_chain.add_product(np.ascontiguousarray(left.T), right, rows)
+        rows = slice(block * BLOCK, min(n, (block + 1) * BLOCK))
+        for part, left, right in factors:
+            following = right[1:].reshape(-1, n)
+            size = len(following)
+            own = space[rows.start * size : rows.stop * size].reshape(-1, *left[1:, :, 0].shape)
+            np.multiply(left[:-1, :, rows].transpose(2, 0, 1), weights[part], out=own)
+            kernels.linear_chain.add_product(own.reshape(-1, size), following, total[rows])
 
     each(-(-n // BLOCK), run)
     total *= np.exp(transitions - _finite(transitions.max()))
     return total
+
+
+def _blocks(
+    before: FloatArray, after: FloatArray, items: int, n: int
+) -> list[tuple[slice, FloatArray, FloatArray]]:
+    """Return for each block its items, and its parts (T, items of the block, n) of the factors."""
+    length = len(before) // (items * n) if items else 0
+    parts = [slice(low, min(items, low + BLOCK)) for low in range(0, items, BLOCK)]
+
+    def own(table: FloatArray, part: slice) -> FloatArray:
+        low, high = part.start * length * n, part.stop * length * n
+        return table[low:high].reshape(length, part.stop - part.start, n)
+
+    return [(part, own(before, part), own(after, part)) for part in parts]
 
 
 def _finite(values: npt.ArrayLike) -> FloatArray:

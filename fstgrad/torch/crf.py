@@ -307,8 +307,8 @@ def _solve(
 def _(
     emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    items, length, n = emissions.shape
-    factor = torch.empty(length, items, n, dtype=torch.float64)
+    items = emissions.shape[0]
+    factor = torch.empty(emissions.numel(), dtype=torch.float64)
     return (
         emissions.new_empty(items, dtype=torch.float64),
         emissions.new_empty(emissions.shape),

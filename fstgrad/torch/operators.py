@@ -237,7 +237,7 @@ def _is_batched(tensor: torch.Tensor) -> bool:
     schema="(Tensor like, Tensor[] constants, str key) -> Tensor",
 )
 def _measured(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.Tensor:
-    found = _objective(key).measure([to_numpy(t) for t in constants])
+    found = _objective(key).measure([to_numpy(t) for t in constants], team())
     return from_host(found, torch.empty(0, dtype=torch.float64, device=like.device))
 
 

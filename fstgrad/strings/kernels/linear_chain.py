@@ -53,18 +53,20 @@ def add_product(left: FloatArray, right: FloatArray, out: FloatArray) -> None:
 def forward_backward(
     weights: FloatArray,
     step: FloatArray,
+    turned: FloatArray,
     lengths: IntArray,
     before: FloatArray,
-    after: FloatArray,
     node: FloatArray,
     log_z: FloatArray,
     least: FloatArray,
 ) -> None:
-    """Write the marginals and log Z of each item; O(T B n^2).
+    """Write the marginals and log Z of each item, and turn the weights into `after`; O(T B n^2).
 
+    turned : (n, n), the transposed `step`
     before : (T, B, n), zeros at first
         The weights of prefixes by their last symbol; they sum to 1 at each position.
     after : (T, B, n), position t >= 1: P(x at t-1, y at t) = before[t-1, x] step[x, y] after[t, y]
+        The memory of the weights.
     node : (B, T, n), the marginals
     log_z : (B,), without what was taken out of the weights and of `step`
     least : (B,)
@@ -72,7 +74,7 @@ def forward_backward(
         is less than n^2 T 1e-308 / least of the whole.
     """
     length, items, n = weights.shape
-    ahead, turned = np.ones((items, n)), step.T.copy()
+    ahead = np.ones((items, n))
     for t in range(length):
         if t == 0:
             before[0] = weights[0]
@@ -91,6 +93,7 @@ def forward_backward(
             share = 1.0 / total if total > 0.0 else 0.0
             for y in range(n):
                 before[t, i, y] *= share
+    after = weights
     for t in range(length - 1, -1, -1):
         for i in range(items):
             if t >= lengths[i]:
