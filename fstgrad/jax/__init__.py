@@ -18,17 +18,19 @@ Index
 - trees : `spanning_tree_log_partition`, `spanning_tree_marginals`, `spanning_tree_nll`,
   `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`.
-- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`.
-- predictions : `Strings`, `CRF`, `Trees`, `RandomFields`.
+- Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`,
+  `mrf_dense_marginals`.
+- predictions : `Strings`, `LatticeStrings`, `CRF`, `Trees`, `RandomFields`.
 - estimates : `Sampling`, `Estimate`.
 """
 
 from fstgrad.jax.chains import linear_chain_nll
 from fstgrad.jax.crf import CRF
 from fstgrad.jax.ctc import ctc_nll, ctc_risk, ctc_softmax_margin
+from fstgrad.jax.dense import mrf_dense_marginals
 from fstgrad.jax.fields import mrf_log_partition, mrf_marginals, mrf_nll
 from fstgrad.jax.lattices import lattice_crf_nll, lattice_risk, lattice_softmax_margin
-from fstgrad.jax.predictions import RandomFields, Strings, Trees
+from fstgrad.jax.predictions import LatticeStrings, RandomFields, Strings, Trees
 from fstgrad.jax.strings import crf_nll, nbest_risk, risk, softmax_margin
 from fstgrad.jax.trees import (
     spanning_tree_entropy,
@@ -45,6 +47,7 @@ from fstgrad.objectives.sampling import Estimate, Sampling
 __all__ = [
     "CRF",
     "Estimate",
+    "LatticeStrings",
     "RandomFields",
     "Sampling",
     "Strings",
@@ -57,6 +60,7 @@ __all__ = [
     "lattice_risk",
     "lattice_softmax_margin",
     "linear_chain_nll",
+    "mrf_dense_marginals",
     "mrf_log_partition",
     "mrf_marginals",
     "mrf_nll",

@@ -14,7 +14,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import values
 from fstgrad.lattices import Lattice
-from fstgrad.objectives.lattices import Item, Kind, LatticeObjective, lattice_items
+from fstgrad.objectives.lattices import Kind, LatticeObjective, lattice_items
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 
 
@@ -98,13 +98,8 @@ def _objective(
         table = arguments.table("scores", scores, 1, axes=f"({lattice.num_arcs},)")[None]
     else:
         items = lattice_items(lattice, *given, options)
-        table = _padded(scores, items)
-    arcs = max(item.lattice.num_arcs for item in items)
-    if table.shape[0] != len(items) or table.shape[1] < arcs:
-        raise InvalidInputError(
-            f"scores has the shape {table.shape}; there are {len(items)} lattices with up to "
-            f"{arcs} arcs"
-        )
+        table = arc_scores(scores, [item.lattice for item in items])
+    arcs = items[0].lattice.num_arcs
     if isinstance(lattice, Lattice) and table.shape[1] != arcs:
         raise InvalidInputError(
             f"scores has the shape {table.shape[1:]}; the lattice has {arcs} arcs"
@@ -113,18 +108,30 @@ def _objective(
     return found[0] if isinstance(lattice, Lattice) else found
 
 
-def _padded(scores: Any, items: Sequence[Item]) -> jax.Array:
-    """Return scores (B, A) of a table, or of one array for each lattice."""
+def arc_scores(scores: Any, lattices: Sequence[Lattice]) -> jax.Array:
+    """Return scores (B, A) of a table, or of one array for each lattice, with room for all arcs."""
     if not isinstance(scores, list | tuple):
-        return arguments.table("scores", scores, 2, axes="(B, A), or a sequence of B arrays (A_i,)")
-    rows = [arguments.table(f"scores[{i}]", s, 1, axes="(A,)") for i, s in enumerate(scores)]
-    if len(sequence("scores", rows)) != len(items):
-        raise InvalidInputError(f"there are {len(items)} lattices; scores has {len(rows)} items")
-    for i, (row, item) in enumerate(zip(rows, items, strict=True)):
-        if len(row) != item.lattice.num_arcs:
+        axes = "(B, A), or a sequence of B arrays (A_i,)"
+        table = arguments.table("scores", scores, 2, axes=axes)
+    else:
+        rows = [arguments.table(f"scores[{i}]", s, 1, axes="(A,)") for i, s in enumerate(scores)]
+        if len(sequence("scores", rows)) != len(lattices):
             raise InvalidInputError(
-                f"scores[{i}] has the shape {row.shape}; lattice[{i}] has "
-                f"{item.lattice.num_arcs} arcs"
+                f"there are {len(lattices)} lattices; scores has {len(rows)} items"
             )
-    width = max(map(len, rows))
-    return jnp.stack([jnp.pad(row, (0, width - len(row))) for row in rows])
+        for i, (row, lattice) in enumerate(zip(rows, lattices, strict=True)):
+            if len(row) != lattice.num_arcs:
+                raise InvalidInputError(
+                    f"scores[{i}] has the shape {row.shape}; lattice[{i}] has "
+                    f"{lattice.num_arcs} arcs"
+                )
+        width = max(map(len, rows), default=0)
+        padded = [jnp.pad(row, (0, width - len(row))) for row in rows]
+        table = jnp.stack(padded) if padded else jnp.zeros((0, 0))
+    arcs = max((lattice.num_arcs for lattice in lattices), default=0)
+    if table.shape[0] != len(lattices) or table.shape[1] < arcs:
+        raise InvalidInputError(
+            f"scores has the shape {table.shape}; there are {len(lattices)} lattices with up to "
+            f"{arcs} arcs"
+        )
+    return table

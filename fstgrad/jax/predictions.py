@@ -13,15 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import flag, instance, positive_integer
+from fstgrad.checks import flag, instance, items, positive_integer
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.jax import arguments
 from fstgrad.jax.fields import tables
+from fstgrad.jax.lattices import arc_scores
 from fstgrad.jax.operators import called, shape_of
+from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.objectives.base import Array
-from fstgrad.objectives.predictions import least_risk, most_attached, padded
+from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -172,6 +174,44 @@ class Strings(Predictions):
             return least_risk(best, list(own.sample(samples, rng)), loss)
 
         return self._chosen(chosen, key=key)
+
+
+class LatticeStrings(Predictions):
+    """Predictions from scores of the arcs of lattices: see `lattice_softmax_margin`.
+
+    Parameters
+    ----------
+    scores : (B, A) padded, or a sequence of B arrays (A_i,)
+    lattices : sequence of B Lattice
+        A compiled function keeps those that it was traced with.
+
+    Examples
+    --------
+    >>> import numpy as np, jax.numpy as jnp, fstgrad as fg, fstgrad.jax as fgj
+    >>> lattice = fg.Lattice.from_nbest(["ab", "b"], np.zeros(2), fg.Alphabet("ab"))
+    >>> scores = lattice.scatter(jnp.array([0.0, 1.0]))
+    >>> fgj.LatticeStrings([scores], [lattice]).decode().tolist()
+    [[1, -100]]
+    """
+
+    def __init__(self, scores: Any, lattices: Sequence[Lattice]) -> None:
+        for i, lattice in enumerate(items("lattices", lattices)):
+            instance(f"lattices[{i}]", lattice, Lattice, "a Lattice")
+        table = arc_scores(scores, lattices)
+        width = max((int(own.graph.depths(own.label >= 0)[-1, 1]) for own in lattices), default=0)
+        super().__init__([table, np.arange(len(lattices))], (width,))
+        self._lattices = tuple(lattices)
+
+    def _distribution(self, *parts: Array) -> Lattice:
+        table, i = parts
+        lattice = self._lattices[int(i)]
+        return lattice.with_scores(table[: lattice.num_arcs])
+
+    def mbr(self, loss: Loss, *, candidates: int = 10) -> jax.Array:
+        """Return the string of the least expected loss, exact, among the k best of each item."""
+        positive_integer("candidates", candidates)
+        instance("loss", loss, Loss, "a Loss")
+        return self._chosen(lambda own, _: best_of_lattice(own, loss, candidates))
 
 
 class Trees(Predictions):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, log_weights, positive_integer, positive_number, real_array
+from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 
 REACH = 4.0  # standard deviations that a filter covers
@@ -108,6 +109,8 @@ class PairSums:
     def __init__(self, values: FloatArray, kernel: Kernel) -> None:
         positive_number("weight", kernel.weight, allow_zero=True)
         positive_number("distance", kernel.distance)
+        if not np.isfinite(values).all():
+            raise InvalidInputError("the image holds NaN or infinity; give finite gray values")
         self.kernel, self.values = kernel, values
         if kernel.contrast is not None:
             step = positive_number("contrast", kernel.contrast) / FINENESS

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.checks import IntArray
+from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -39,6 +40,13 @@ def least_risk(
             total += float(against.losses_of(rows).sum())
         risks.append(total)
     return candidates[int(np.argmin(risks))]
+
+
+def best_of_lattice(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
+    """Return the string of the least expected loss, exact, among the k best that are not empty."""
+    best = [ids for ids, _ in lattice.kbest(candidates) if len(ids)]
+    risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
+    return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
 
 
 def most_attached(trees: SpanningTrees) -> IntArray:

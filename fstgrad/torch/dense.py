@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import instance, positive_integer
+from fstgrad.checks import instance, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, no_vmap, refuse_transforms, widened
+from fstgrad.torch.operators import aside, knows_values, no_vmap, refuse_transforms, widened
 
 
 @aside
@@ -58,6 +58,7 @@ def mrf_dense_marginals(
     positive_integer("iterations", iterations)
     arguments.floating("node_scores", node_scores)
     arguments.real("image", image)
+    kernels = items("kernels", kernels)
     for i, kernel in enumerate(kernels):
         instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
     for name, given in (("weights", weights), ("compatibility", compatibility)):
@@ -84,6 +85,8 @@ def mrf_dense_marginals(
         )
     refuse_transforms([nodes, weights, compatibility])
     no_vmap([nodes, images, weights, compatibility])
+    if knows_values(nodes) and not bool((nodes < torch.inf).all()):
+        raise InvalidInputError("node_scores hold NaN or +inf; give log-weights")
     found = []
     weights, compatibility = weights.double(), compatibility.double()
     for scores, values in zip(nodes.movedim(1, -1), images, strict=True):

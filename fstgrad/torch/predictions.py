@@ -16,7 +16,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
 from fstgrad.mrf.model import PairwiseMRF
-from fstgrad.objectives.predictions import least_risk, most_attached, padded
+from fstgrad.objectives.predictions import best_of_lattice, least_risk, most_attached, padded
 from fstgrad.strings import StringDistribution
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import (
@@ -179,14 +179,7 @@ class LatticeStrings(Predictions):
         """Return the string of the least expected loss, exact, among the k best of each item."""
         positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
-
-        def chosen(i: int) -> IntArray:
-            best = [ids for ids, _ in self._ranked(i, candidates) if len(ids)]
-            lattice = self._all[i]
-            risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
-            return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)
-
-        return self._padded(self._each(chosen))
+        return self._padded(self._each(lambda i: best_of_lattice(self._all[i], loss, candidates)))
 
 
 class Trees(Predictions):

@@ -11,6 +11,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import fstgrad.jax as fgj  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
+from fstgrad.mrf.dense import Kernel  # noqa: E402
 
 ABC = fg.Alphabet("abc")
 EDIT = fg.EditDistance(ABC)
@@ -23,6 +24,8 @@ LABELED = np.stack([HEADS, np.array([[0, 1, 1], [1, 0, 0]])], axis=-1)
 COSTS = np.linspace(-1, 2, 2 * 4 * 4).reshape(2, 4, 4)
 FEATURES = np.linspace(-1, 1, 2 * 4 * 4 * 2).reshape(2, 4, 4, 2)
 GRAPH = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), np.array([[0, 1], [1, 2]]))
+PICTURES = np.random.default_rng(7).random((2, 4, 5))
+KERNELS = [Kernel(0.7, 1.5), Kernel(0.5, 2.0, 0.3)]
 LABELS = np.array([[0, 1, -100], [1, 0, 0]])
 LATTICES = [
     fg.Lattice.from_nbest(["ab", "abc", "ca"], np.zeros(3), ABC),
@@ -140,6 +143,17 @@ OBJECTIVES = {
         [(2, 3, 2), (2, 2, 2)],
         lambda n, e: fgj.mrf_log_partition(n, e, GRAPH),
         lambda n, e: fgt.mrf_log_partition(n, e, GRAPH),
+    ),
+    "mrf_dense_marginals": (
+        [(2, 3, 4, 5), (2,), (3, 3)],
+        lambda n, w, c: jnp.sin(
+            fgj.mrf_dense_marginals(n, PICTURES, KERNELS, w, compatibility=c)
+        ).sum((1, 2, 3)),
+        lambda n, w, c: (
+            fgt.mrf_dense_marginals(n, t(PICTURES), KERNELS, w, compatibility=c)
+            .sin()
+            .sum((1, 2, 3))
+        ),
     ),
     "mrf_marginals": (
         [(2, 3, 2), (2, 2)],

@@ -13,7 +13,19 @@ torch = pytest.importorskip("torch")
 import jax.numpy as jnp  # noqa: E402
 
 import fstgrad.jax as fgj  # noqa: E402
-from tests.jax.cases import ABC, EDIT, GOLD, GRAPH, HEADS, HYPOTHESES, LATTICES, TEXTS, WRITTEN  # noqa: E402
+from tests.jax.cases import (  # noqa: E402
+    ABC,
+    EDIT,
+    GOLD,
+    GRAPH,
+    HEADS,
+    HYPOTHESES,
+    KERNELS,
+    LATTICES,
+    PICTURES,
+    TEXTS,
+    WRITTEN,
+)
 
 S, T = np.zeros((2, 4, 3)), np.zeros((2, 4, 4))
 ROOT = {"single_root": True}
@@ -139,7 +151,10 @@ RIGHT = {
                           "graph": GRAPH},
     "mrf_marginals": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),
                       "graph": GRAPH},
+    "mrf_dense_marginals": {"node_scores": np.zeros((2, 3, 4, 5)), "image": PICTURES,
+                            "kernels": KERNELS},
     "Strings": {"scores": S},
+    "LatticeStrings": {"scores": np.zeros((2, ARCS)), "lattices": LATTICES},
     "CRF": {"emissions": S, "transitions": np.zeros((3, 3))},
     "Trees": {"scores": T, **ROOT},
     "RandomFields": {"node_scores": np.zeros((2, 3, 2)), "edge_scores": np.zeros((2, 2)),

@@ -92,7 +92,7 @@ def test_second_derivatives_are_right_or_an_error(name):
     def slope(*scores):
         return (jax.grad(lambda *s: mine(*s).sum())(*scores) * direction).sum()
 
-    if name == "linear_chain_nll" or "marginals" in name:
+    if name == "linear_chain_nll" or ("marginals" in name and "dense" not in name):
         for place in range(len(arrays)):
             with pytest.raises(fg.NotSupportedError, match="derivative"):
                 jax.grad(slope, place)(*arrays)

@@ -12,7 +12,7 @@ import jax.numpy as jnp  # noqa: E402
 import fstgrad.jax as fgj  # noqa: E402
 import fstgrad.torch as fgt  # noqa: E402
 from fstgrad.strings import StringDistribution  # noqa: E402
-from tests.jax.cases import ABC, EDIT, GRAPH  # noqa: E402
+from tests.jax.cases import ABC, ARCS, EDIT, GRAPH, LATTICES, by_arcs  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("double")
 SIZES = [3, 2]
@@ -33,6 +33,10 @@ def chain(module, emissions, transitions, first, last):
 FAMILIES = {
     "strings": ([(2, 4, 3)], lambda module, s: module.Strings(s)),
     "pairs of strings": ([(2, 4, 4, 3)], lambda module, s: module.Strings(s, SIZES)),
+    "lattices": (
+        [(2, max(ARCS))],
+        lambda module, s: module.LatticeStrings(s if module is fgj else by_arcs(s), LATTICES),
+    ),
     "chains": (
         [(2, 4, 3), (3, 3)],
         lambda module, emissions, transitions: module.CRF(emissions, transitions),
@@ -70,13 +74,20 @@ def both(name):
 def test_structures_equal_those_of_pytorch(name):
     arrays, mine, other = both(name)
     calls = {"decode": other.decode()}
-    if "strings" not in name:
+    if name == "lattices":
+        calls["mbr"] = other.mbr(EDIT)
+    elif "strings" not in name:
         calls["mbr"] = other.mbr()
     for method, expected in calls.items():
+        given = [EDIT] if (name, method) == ("lattices", "mbr") else []
         for wrapped in (lambda f: f, jax.jit):
-            found = wrapped(lambda *s, m=method: getattr(mine(*s), m)())(*arrays)
+            found = wrapped(lambda *s, m=method, given=given: getattr(mine(*s), m)(*given))(*arrays)
             assert jnp.issubdtype(found.dtype, jnp.integer)
-            np.testing.assert_array_equal(found, expected)
+            width = (
+                expected.shape[-1] if name == "lattices" else None
+            )  # of the longest that is found
+            np.testing.assert_array_equal(found[..., :width], expected)
+            assert width is None or (found[..., width:] == -100).all()
 
 
 @EVERY

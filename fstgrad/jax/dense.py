@@ -1,0 +1,118 @@
+"""Fully connected random fields on JAX arrays."""
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fstgrad.checks import instance, items, positive_integer
+from fstgrad.errors import InvalidInputError
+from fstgrad.jax import arguments
+from fstgrad.jax.operators import called, no_tangent, shape_of
+from fstgrad.mrf.dense import Kernel, PairSums
+from fstgrad.objectives.base import Array
+
+
+def mrf_dense_marginals(
+    node_scores: Any,
+    image: Any,
+    kernels: Sequence[Kernel],
+    weights: Any = None,
+    *,
+    compatibility: Any = None,
+    iterations: int = 5,
+) -> jax.Array:
+    """Return the marginals of pixels after some mean-field updates, shaped like `node_scores`.
+
+    Parameters
+    ----------
+    node_scores : (C, H, W) or (B, C, H, W) floating point
+        Log-weights in nats.
+    image : (H, W) or (B, H, W)
+        Gray values, for kernels with a contrast; no gradient flows to them.
+    kernels : sequence of K Kernel
+        Their distances and contrasts.
+    weights : (K,), optional
+        Factors of the kernels' own weights; default ones.
+    compatibility : (C, C), optional
+        Score of label c here and label d there; default 1 where they are equal, else 0.
+    iterations : int
+        Updates of all pixels at once; the layer is their exact derivative, converged or not.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, fstgrad.jax as fgj
+    >>> from fstgrad.mrf.dense import Kernel
+    >>> node = jnp.zeros((2, 4, 4)).at[0, :2].set(2.0)
+    >>> p = fgj.mrf_dense_marginals(node, jnp.zeros((4, 4)), [Kernel(0.5, 1.0)])
+    >>> p.shape, bool((p[0, 0] > 0.85).all())
+    ((2, 4, 4), True)
+    """
+    positive_integer("iterations", iterations)
+    kernels = items("kernels", kernels)
+    for i, kernel in enumerate(kernels):
+        instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+    nodes = arguments.table("node_scores", node_scores, 3, 4, axes="(C, H, W) or (B, C, H, W)")
+    gray = arguments.table("image", image, 2, 3, axes="(H, W) or (B, H, W)")
+    single = nodes.ndim == 3
+    nodes, gray = nodes[None] if single else nodes, gray[None] if gray.ndim == 2 else gray
+    if len(nodes) == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
+        raise InvalidInputError(
+            f"node_scores has shape {jnp.shape(node_scores)}, image {jnp.shape(image)}; give "
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W)"
+        )
+    size, count = nodes.shape[1], len(kernels)
+    factors = _parameter("weights", weights, np.ones(count), nodes)
+    said = _parameter("compatibility", compatibility, np.eye(size), nodes)
+    gray, scores = jax.lax.stop_gradient(gray), jnp.moveaxis(nodes, 1, -1)
+    q = jax.nn.softmax(scores, axis=-1)
+    for _ in range(iterations):
+        sums = [factors[k] * _sums(own, True, q, gray) for k, own in enumerate(kernels)]
+        q = jax.nn.softmax(scores + sum(sums, jnp.zeros_like(q)) @ said.T, axis=-1)
+    found = jnp.moveaxis(q, -1, 1)
+    return found[0] if single else found
+
+
+def _parameter(name: str, given: Any, default: Array, nodes: jax.Array) -> jax.Array:
+    """Return a parameter of the shape of its default, in the dtype of the scores."""
+    if given is None:
+        return jnp.asarray(default, dtype=nodes.dtype)
+    known = arguments.table(name, given, default.ndim, axes=str(default.shape))
+    if known.shape != default.shape:
+        raise InvalidInputError(f"{name} has the shape {known.shape}; give {default.shape}")
+    return known.astype(nodes.dtype)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _sums(kernel: Kernel, are_shares: bool, q: jax.Array, images: jax.Array) -> jax.Array:
+    """Return the weighted sums over all other pixels (B, H, W, C), a symmetric linear map of q."""
+
+    def host(tables: Array, pictures: Array) -> tuple[Array]:
+        if are_shares and not np.isfinite(tables).all():
+            raise InvalidInputError("node_scores hold NaN or +inf; give log-weights")
+        wide = tables.astype(np.float64)
+        rows = zip(wide, pictures.astype(np.float64), strict=True)
+        return (np.array([_map(kernel, g.shape, g.tobytes())(table) for table, g in rows]),)
+
+    found: jax.Array = called(host, (shape_of(q.shape, q.dtype),), (q, images))[0]
+    return found
+
+
+def _forward(kernel: Kernel, are_shares: bool, q: Any, images: Any) -> tuple[jax.Array, Any]:
+    return _sums(kernel, are_shares, q, images), images
+
+
+def _backward(kernel: Kernel, _: bool, images: Any, upstream: jax.Array) -> tuple[Any, Any]:
+    return _sums(kernel, False, upstream, images), no_tangent(images)
+
+
+_sums.defvjp(_forward, _backward)
+
+
+@lru_cache(maxsize=64)
+def _map(kernel: Kernel, shape: tuple[int, ...], gray: bytes) -> PairSums:
+    """Return the sums of one image, which every update and its derivative use."""
+    return PairSums(np.frombuffer(gray).reshape(shape), kernel)
