@@ -12,6 +12,7 @@ import numpy as np
 
 from fstgrad._version import __version__
 from fstgrad.alphabet import Alphabet
+from fstgrad.automata.few import compiled_only
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstError, MissingDependencyError
@@ -155,7 +156,8 @@ def doctor(warm: bool) -> int:
     failed = 0
     for name, check in CHECKS.items():
         try:
-            verdict, found = "ok    ", check()
+            with compiled_only():
+                verdict, found = "ok    ", check()
         except MissingDependencyError as error:
             verdict, found = "absent", str(error)
         except Exception as error:  # a self-test tells of every failure and goes on
@@ -175,7 +177,8 @@ def _warm() -> int:
     for name, step in STEPS.items():
         start = time.perf_counter()
         try:
-            step()
+            with compiled_only():
+                step()
             echo(f"warm   {name}: {time.perf_counter() - start:.1f} s")
         except MissingDependencyError as error:
             echo(f"absent {name}: {error}")

@@ -1,9 +1,10 @@
 """A process beside this one that compiles the kernels needed next, for the cache on disk.
 
-A first gradient compiles two groups of kernels: those that determinize a loss, then those of the
-passes.  While this process compiles the first group, another one compiles the second, and both have
-a core.  The compiler asks `is_coming` before it compiles a kernel itself.  Nothing is started where
-there is one core only, in a process that is itself a worker, or with FSTGRAD_COMPILE_BESIDE=0.
+A first gradient compiles two groups of kernels, except for the small work that Python does
+(`automata/few.py`): those that determinize a loss, then those of the passes.  While this process
+compiles the first group, another one compiles the second, and both have a core.  The compiler asks
+`is_coming` before it compiles a kernel itself.  Nothing is started where there is one core only, in
+a process that is itself a worker, or with FSTGRAD_COMPILE_BESIDE=0.
 """
 
 import atexit

@@ -210,6 +210,12 @@ class KernelCache(caching._Cache):
             partial.unlink(missing_ok=True)
             _warn(f"compiled kernels cannot be kept in {path.parent} ({error.strerror})")
 
+    def is_there(self) -> bool:
+        """Return whether a file holds a compiled form."""
+        if self._folder is None or not self._enabled:
+            return False
+        return any(self._folder.glob(f"{self._name}{self._stamp}-*.nbk"))
+
     def enable(self) -> None:
         """Read and write files."""
         self._enabled = True

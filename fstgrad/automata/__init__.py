@@ -8,5 +8,5 @@ Reading order
 - `determinize`, `minimize` : B level by level, then from the last level back.
 - `automaton`, `layout` : B as frozen arrays, and its arcs in the order in which the passes walk.
 - `bounds`, `evaluation` : capped losses between bounds; M run along given hypotheses.
-- `kernels` : the compiled loops.
+- `kernels`, `few` : the compiled loops, and the same in Python while they are not compiled.
 """

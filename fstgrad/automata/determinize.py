@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata import kernels
+from fstgrad.automata.few import few
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import INF, TROPICAL
 from fstgrad.checks import BoolArray, IntArray
@@ -183,12 +184,13 @@ class TropicalFrontier:
         _check_size(machine.num_states, length)
         order, self._arcs = machine.by_class()
         size = len(order)
-        self._kinds = kernels.tropical.arc_kinds(self._arcs.reading, size)
+        work = len(self._arcs.first) + len(self._arcs.weight)
+        self._kinds = few(kernels.tropical.arc_kinds, work)(self._arcs.reading, size)
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
         if barred is None:
             barred = np.zeros((length + 1, size), dtype=np.bool_)
-        self._lower, self._upper = kernels.tropical.bounds(
+        self._lower, self._upper = few(kernels.tropical.bounds, 2 * length * work)(
             self._arcs, self._final, np.ascontiguousarray(barred[:, order])
         )
         cells, implied = machine.initial[order], np.full(size, INF)
@@ -199,7 +201,7 @@ class TropicalFrontier:
             bounds[self._cap] = INF
         self.greatest_uncapped = int(bounds.min())
         self.first_way = int(bounds.argmin()), int(cells[bounds.argmin()])
-        self.offset, start, stop = kernels.tropical.canonical(
+        self.offset, start, stop = few(kernels.tropical.canonical, size)(
             cells, 0, size, self._arcs, self._lower[-1], self._upper[-1], implied
         )
         if self.offset == INF:
@@ -216,7 +218,8 @@ class TropicalFrontier:
         if 2 * len(self._pool) > room:
             return Step(0, arcs + 2 * self._pool.nbytes, _NOTHING)
         now = [remaining + 1, remaining]
-        count, cells, pool, nextstate, cost, fall = kernels.tropical.advance(
+        steps = 10 * len(self._kinds) * len(self._pool)
+        count, cells, pool, nextstate, cost, fall = few(kernels.tropical.advance, steps)(
             self._pool,
             self._states,
             self._kinds,

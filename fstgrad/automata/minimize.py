@@ -4,6 +4,7 @@ import numpy as np
 
 from fstgrad.automata import kernels
 from fstgrad.automata.determinize import RawAutomaton, RawLevel
+from fstgrad.automata.few import few
 from fstgrad.automata.layout import DEAD
 from fstgrad.checks import IntArray
 
@@ -38,8 +39,7 @@ def _merge(
     """Return the levels merged from the last to the first, and the potential of the first."""
     result = []
     for level in reversed(levels):
-        nextstate, cost, number, potential = kernels.levels.merge_level(
-            level.nextstate, level.cost, number, potential
-        )
+        merge = few(kernels.levels.merge_level, 5 * level.nextstate.size)
+        nextstate, cost, number, potential = merge(level.nextstate, level.cost, number, potential)
         result.append(RawLevel(nextstate, cost))
     return tuple(reversed(result)), potential

@@ -7,6 +7,7 @@ import numpy as np
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
+from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.distribution import FAR, offsets
 from fstgrad.errors import InfeasibleError
@@ -124,7 +125,8 @@ def score_table(scores: FloatArray) -> ScoreTable:
     rows.flags.writeable = False  # a view of its own: one signature of the kernel serves all scores
     table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
     used = used_contexts(order, n)
-    position = kernels.passes.shift_scores(rows, used, table, highest, tally)
+    shift = few(kernels.passes.shift_scores, 2 * rows.size)
+    position = shift(rows, used, table, highest, tally)
     if position >= 0:
         raise InfeasibleError(
             f"scores[{position}] forbids every symbol: no string is left (Z = 0); "
