@@ -3,7 +3,7 @@
 Every row is a process of its own.  The floor is a Python that imports numpy.  CPU seconds are
 those of the process and of the one that compiles beside it.  The rows by kernel are seconds of
 compilation in one process, of each kernel with the parts that only it calls, and how much of them
-LLVM took.
+LLVM took; they include the kernels that a larger first input needs and this one leaves to Python.
 
     python benchmarks/start.py [--quick] [--json FILE]
 """
@@ -72,7 +72,9 @@ class Llvm(event.Listener):
         llvm += time.thread_time() - self.since
 event.register("numba:compile", Kernels())
 event.register("numba:llvm_lock", Llvm())
-exec(sys.argv[1])
+from fstgrad.automata.few import compiled_only
+with compiled_only():
+    exec(sys.argv[1])
 print(json.dumps(found))
 """
 README = """

@@ -142,12 +142,35 @@ def test_a_part_is_no_function_of_python():
 FIRST = """
 import logging
 import numpy as np, fstgrad as fg
+from fstgrad.automata.few import compiled_only
 from fstgrad.beside import BESIDE
-b = fg.EditDistance(fg.Alphabet("ab")).compile("ab")
+with compiled_only():
+    b = fg.EditDistance(fg.Alphabet("ab")).compile("ab")
 started = BESIDE.process is not None
 value, gradient = fg.softmax_margin(np.zeros((2, 3, 2)), "ab", b)
 print(repr(value), started)
 """
+
+
+SMALL = """
+import numpy as np, fstgrad as fg
+b = fg.EditDistance(fg.Alphabet("acgt")).compile("gattaca")
+value, gradient = fg.softmax_margin(np.arange(28.0).reshape(7, 4) / 7, "gattaca", b)
+print(value.hex(), gradient.tobytes().hex())
+"""
+
+
+@pytest.mark.slow
+def test_a_small_first_gradient_compiles_the_pass_alone(tmp_path):
+    """The bits are those of a run that compiles all kernels, and of the next run."""
+    where = {"NUMBA_CACHE_DIR": str(tmp_path / "small")}
+    first, said = run(ROOT, SMALL, **where)
+    assert said.count("compiling kernels") == 1
+    assert [p.name.split("-")[0] for p in tmp_path.rglob("*.nbk")] == ["passes.real_pass"]
+    assert run(ROOT, SMALL, **where) == (first, "")
+    every = "from fstgrad.automata.few import INTERPRETER\nINTERPRETER.steps = -1" + SMALL
+    assert run(ROOT, every, NUMBA_CACHE_DIR=str(tmp_path / "every"))[0] == first
+    assert len(list(tmp_path.rglob("*.nbk"))) > 5
 
 
 @pytest.mark.slow
