@@ -264,9 +264,11 @@ def step_sums(
         for part, left, right in factors:
             following = right[1:].reshape(-1, n)
             size = len(following)
-            own = space[rows.start * size : rows.stop * size].reshape(-1, *left[1:, :, 0].shape)
-            np.multiply(left[:-1, :, rows].transpose(2, 0, 1), weights[part], out=own)
-            kernels.linear_chain.add_product(own.reshape(-1, size), following, total[rows])
+            count = rows.stop - rows.start
+            own = space[rows.start * size : rows.stop * size].reshape(count, size)
+            table = own.reshape(count, *left[1:, :, 0].shape)
+            np.multiply(left[:-1, :, rows].transpose(2, 0, 1), weights[part], out=table)
+            kernels.linear_chain.add_product(own, following, total[rows])
 
     each(-(-n // BLOCK), run)
     total *= np.exp(transitions - _finite(transitions.max()))

@@ -173,3 +173,28 @@ def test_forbidden_strings():
     emissions[1, 0, 2] = -torch.inf
     with pytest.raises(fg.InfeasibleError, match=r"gold\[1\]"):
         fgt.CRF(emissions, transitions).nll(GOLD)
+
+
+@pytest.mark.parametrize(("items", "length", "n"), [(1, 1, 1), (33, 1, 3), (65, 4, 2), (32, 3, 33)])
+def test_blocks_of_items_of_any_length(items, length, n):
+    """Items are solved in blocks of 32; each has the gradients of its own distribution."""
+    rng = np.random.default_rng(items)
+    emissions, transitions = rng.normal(size=(items, length, n)), rng.normal(size=(n, n))
+    weights, lengths = rng.normal(size=items), rng.integers(1, length + 1, size=items)
+    gold = np.where(np.arange(length) < lengths[:, None], n - 1, -100)
+    tensors = [torch.tensor(table, requires_grad=True) for table in (emissions, transitions)]
+    value = fgt.CRF(*tensors).nll(torch.tensor(gold), reduction="none")
+    value.backward(torch.tensor(weights))
+    by_emission, by_step = np.zeros_like(emissions), np.zeros_like(transitions)
+    for i, size in enumerate(lengths):
+        scores = np.zeros((size, n + 1, n))
+        scores[:, :n] = transitions
+        own = fg.StringDistribution(scores + emissions[i, :size, None, :])
+        expected = own.marginals()
+        path = np.full(size, n - 1)
+        assert value[i].item() == pytest.approx(-own.log_prob(path), abs=1e-10)
+        expected -= own.parts(path)
+        by_emission[i, :size] = weights[i] * expected.sum(axis=1)
+        by_step += weights[i] * expected[:, :n].sum(axis=0)
+    np.testing.assert_allclose(tensors[0].grad, by_emission, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(tensors[1].grad, by_step, rtol=0, atol=1e-10)
