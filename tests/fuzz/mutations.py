@@ -99,7 +99,7 @@ def _changed(arrays: dict, name: str, rng: np.random.Generator) -> dict:
         with np.errstate(all="ignore"):
             try:
                 return {**arrays, name: value.astype(types[rng.integers(len(types))])}
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RuntimeError):
                 return arrays
     if kind == 4:
         return {**arrays, "other": value}
