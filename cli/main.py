@@ -3,9 +3,11 @@
 A command's module is imported when the command is called, so that `fstgrad --help` is quick.
 """
 
+import codecs
 import contextlib
 import difflib
 import importlib
+import io
 import os
 import signal
 import sys
@@ -139,6 +141,8 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
     """Run a command; return the exit code and what to say."""
     before = _on_termination(_terminate)
     is_program = args is None
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=_ESCAPED)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
@@ -160,6 +164,19 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
             return _said(_unwrapped(held or error))
         finally:
             _on_termination(before)
+
+
+def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Write the bytes of a name of a file that is not UTF-8 as JSON writes them."""
+    if isinstance(error, UnicodeEncodeError):
+        wrong = error.object[error.start : error.end]
+        if all("\ud800" <= letter <= "\udfff" for letter in wrong):
+            return wrong.encode("ascii", "backslashreplace").decode(), error.end
+    raise error
+
+
+_ESCAPED = "fstgrad-escaped"
+codecs.register_error(_ESCAPED, _escape_bytes)
 
 
 def _said(error: BaseException) -> tuple[int, str]:

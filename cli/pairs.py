@@ -1,5 +1,6 @@
 """The rows of a file of pairs: the alphabet, and one policy for bad rows."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -19,8 +20,8 @@ def rows_and_alphabet(
 ) -> tuple[Iterable[Row], Alphabet]:
     """Return the rows and the alphabet: that of `--alphabet`, `known`, or the data.
 
-    Where the alphabet comes from the data (the symbols of `columns` in all well-formed rows), the
-    rows are a list; otherwise they are read one after another.
+    Where the alphabet comes from the data (the symbols of `columns` in all well-formed rows), a
+    file is read twice and a pipe is kept as a list; otherwise rows are read one after another.
 
     Raises
     ------
@@ -39,18 +40,19 @@ def rows_and_alphabet(
         return read_table(pairs), alphabet
     if known is not None:
         return read_table(pairs), known
-    rows = list(read_table(pairs))
+    again = os.path.isfile(pairs)
+    rows: Iterable[Row] = read_table(pairs) if again else list(read_table(pairs))
     symbols = sorted(
         {symbol for pair in _well_formed(rows, reading) for i in columns for symbol in pair[i]}
     )
     if not symbols:
-        for row in rows:  # a row that does not parse says why
+        for row in read_table(pairs) if again else rows:  # one that does not parse says why
             with located(row):
                 row.pair(reading.tokens_x, reading.tokens_y)
         raise InvalidInputError(f"{pairs}: no row has a symbol; a row is x, one tab, y")
     alphabet = Alphabet(symbols)
     tell_alphabet(alphabet)
-    return rows, alphabet
+    return (read_table(pairs) if again else rows), alphabet
 
 
 def tell_alphabet(alphabet: Alphabet) -> None:

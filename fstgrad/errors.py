@@ -5,7 +5,11 @@ Every message names the argument, the values that clash and what to do about it.
 
 
 class FstgradError(Exception):
-    """Base of every error that fstgrad raises on purpose."""
+    """Base of every error that fstgrad raises on purpose; its message is one line."""
+
+    def __str__(self) -> str:
+        """Return the message; values of several lines, such as tables, are put on one."""
+        return " ".join(super().__str__().split("\n"))
 
 
 class InvalidInputError(FstgradError, ValueError):

@@ -1,5 +1,6 @@
 """Kinds of arguments that numpy or Python would take for others: times, masks, odd truth values."""
 
+import contextlib
 import os
 from datetime import date
 from decimal import Decimal
@@ -13,7 +14,7 @@ import fstgrad as fg
 from fstgrad.checks import generator, index_array, is_integer, positive_integer, positive_number
 from fstgrad.cli.main import main
 from fstgrad.grammars.loading import Grammar
-from fstgrad.io import read_alphabet, read_lines
+from fstgrad.io import read_alphabet, read_confusion, read_lines
 from fstgrad.openfst.stored import pack_archive
 from fstgrad.training.measures import evaluate
 
@@ -208,3 +209,119 @@ def test_rules_with_a_nul_are_refused(tmp_path):
 def test_counts_beyond_float64_are_no_numbers():
     with pytest.raises(fg.FstgradError, match="X is no table of numbers: int too large"):
         fg.GeneralizedRootModel().fit([[10**400, 1], [2, 3]])
+
+
+def test_messages_are_one_line():
+    with pytest.raises(fg.InvalidInputError) as said:
+        fg.EditDistance(AB).compile("ab", max_states=sparse.csr_matrix(TABLE))
+    assert "\n" not in str(said.value)
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "ab", np.zeros(3)])
+def test_what_is_no_fst(wrong, tmp_path):
+    openfst = pytest.importorskip("fstgrad.openfst")
+    fst = openfst.with_symbols(fg.EditDistance(AB).transducer, AB)
+    for call in (
+        openfst.is_acceptor, openfst.is_acyclic, openfst.is_empty, openfst.from_arrays,
+        lambda x: openfst.compose(fst, x), lambda x: openfst.union(x, fst),
+        lambda x: openfst.prune(x, 1.0), lambda x: openfst.determinize(x, delta=1e-6),
+        lambda x: openfst.remove_epsilons(x, delta=1e-6), openfst.symbol_table,
+        lambda x: openfst.over_alphabet(x, AB), lambda x: openfst.project(fst, x),
+        lambda x: openfst.arc_sort(fst, x), lambda x: openfst.write_file(tmp_path / "a.fst", x),
+        lambda x: openfst.write_archive(tmp_path / "a.far", x),
+    ):  # fmt: skip
+        with pytest.raises(fg.FstgradError):
+            call(wrong)
+    for delta in (10**400, "x", -1.0, float("nan")):
+        with pytest.raises(fg.InvalidInputError, match="delta is"):
+            openfst.minimize(fst, delta=delta)
+
+
+@pytest.mark.parametrize("name", ["start", "final", "source", "ilabel", "nextstate", "weight"])
+@pytest.mark.parametrize("wrong", [None, "x", 10**400, 1j, np.zeros((2, 2))])
+def test_arrays_of_an_fst(name, wrong):
+    openfst = pytest.importorskip("fstgrad.openfst")
+    whole = dict(start=0, final=[0.0], source=[0], ilabel=[1], olabel=[1], nextstate=[0],
+                 weight=[1.0])  # fmt: skip
+    with pytest.raises(fg.InvalidInputError, match=name):
+        openfst.FstArrays("log64", **whole | {name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [None, "x", 10**400, np.zeros(9), np.full(2, np.nan)])
+def test_scores_of_a_loss_along_a_lattice(wrong):
+    lattice = fg.Lattice.from_nbest(["ab", "b"], [0.0, 1.0], AB)
+    along = lattice.compile(LOSS, "ab")
+    for call in (along.augmented, along.risk, along.best):
+        with pytest.raises(fg.InvalidInputError, match="scores"):
+            call(lattice.graph, wrong)
+    with pytest.raises(fg.InvalidInputError, match="temperature"):
+        along.reward(lattice.graph, 0.0)
+
+
+def test_names_of_templates_beside_their_arrays():
+    """The kernels would write beside their arrays."""
+    features = fg.SequenceModel(epochs=1).fit(["ab", "b"], ["ba", "a"]).features_
+    encoded, w = features.encode([("ab", 2)]), np.zeros(features.shape)
+    for name in ("ids", "copies", "starts"):
+        wrong = encoded._replace(**{name: np.full_like(getattr(encoded, name), 2**62)})
+        with pytest.raises(fg.InvalidInputError):
+            features.emissions(w, wrong)
+        with pytest.raises(fg.InvalidInputError):
+            features.accumulate_emissions(np.zeros((2, 2)), wrong, w)
+    for wrong in ([], None, np.zeros(1)):
+        with pytest.raises(fg.InvalidInputError, match="out"):
+            features.accumulate_emissions(np.zeros((2, 2)), encoded, wrong)
+
+
+def test_settings_that_are_arrays_have_a_repr():
+    assert "cap=array" in repr(fg.SequenceModel(cap=np.zeros(2)))
+
+
+@pytest.mark.parametrize("command", ["show {}.rules", "compare edit {}.rules p.tsv"])
+def test_names_that_are_not_utf_8_are_printed(command, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / os.fsdecode(b"\xff.rules")).write_text("alphabet = ab\na -> b 0.5\n")
+    (tmp_path / "p.tsv").write_text("ab\tba\n")
+    with contextlib.suppress(SystemExit):
+        main(["grammar", *(part.format(os.fsdecode(b"\xff")) for part in command.split())])
+    out, err = capfd.readouterr()
+    assert "\\udcff" in out
+    assert "cannot hold" not in err
+
+
+def test_files_without_a_rule_or_a_row(tmp_path):
+    rules, rows = tmp_path / "x.rules", tmp_path / "x.tsv"
+    rules.write_text("# nothing\n\n")
+    rows.write_text("")
+    with pytest.raises(fg.FstError, match="holds no rule"):
+        Grammar.load(str(rules))
+    with pytest.raises(fg.InvalidInputError, match="has no row"):
+        read_confusion(rows, AB)
+
+
+@pytest.mark.parametrize("cap", [1e308, 1e-320, -(10**400), "zz", None, 1j])
+def test_caps_that_cannot_be_counted(cap):
+    with pytest.raises(fg.InvalidInputError, match="cap is"):
+        fg.NoLoss(AB).against("ab").compile(2, cap=np.nan if cap is None else cap, max_states=9)
+    with pytest.raises(fg.InvalidInputError, match="alphabet is"):
+        fg.NoLoss(cap)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", object(), [1]])
+def test_more_arguments_of_other_kinds(wrong):
+    counts = np.array([[1, 2], [0, 1], [3, 1], [2, 2]] * 3)
+    model = fg.GeneralizedRootModel(alpha=0.1).fit(counts)
+    lattice = fg.Lattice.from_nbest(["ab", "b"], [0.0, 1.0], AB)
+    batch = fg.Batch(fg.PairObjective(fg.QGramCounts(AB, 1), LOSS))
+    for call in (
+        lambda: fg.PairwiseMRF.from_factors([2, 2], wrong),
+        lambda: fg.PairwiseMRF.build(wrong, np.zeros((2, 2)), np.zeros((2, 2))),
+        lambda: batch.sums(wrong, [(None, "ab")]),
+        lambda: model.select(counts, [0.1], gamma=[wrong]),
+        lambda: model.report(counts, samples=[wrong]),
+        lambda: model.supporting_rows(counts, [0, wrong]),
+        lambda: lattice.kbest(1, max_states=[wrong]),
+        lambda: fg.SequenceModel(epochs=1).fit(["ab"], ["ba"], validation=[wrong]),
+    ):
+        with pytest.raises(fg.FstgradError):
+            call()

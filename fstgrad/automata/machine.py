@@ -16,13 +16,14 @@ import numpy.typing as npt
 
 from fstgrad.automata.kernels.arcs import MachineArcs, group_arcs
 from fstgrad.automata.semiring import TROPICAL, Semiring
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, real_number
 from fstgrad.errors import InvalidInputError
 
 GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
 ANYWHERE = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
 _LARGEST = 2.0**44  # units of one cost; sums along strings stay below the semiring's infinity
+_MOST_UNITS = 2.0**62  # below the semiring's infinity
 _PRECISION = 2.0**-30  # nats, or the share of itself, by which a cost may be off
 _DIGITS = 9  # after the point, of costs that are decimal numbers
 
@@ -129,6 +130,7 @@ class TargetMachine:
         """
         if self.semiring is not TROPICAL:
             raise InvalidInputError(f"the {self.semiring.name} semiring has no minimum of losses")
+        cost = real_number("cap", cost)
         try:
             machine = self._with_unit(cost)
         except InvalidInputError as error:
@@ -173,10 +175,12 @@ class TargetMachine:
 
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
-        if not math.isfinite(cost / self.unit):
+        if not abs(cost) / self.unit < _MOST_UNITS:
             raise InvalidInputError("it is more than a float can count of the other costs' unit")
         finite = self._finite_weights()
         unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
+        if not self.unit / unit < _MOST_UNITS:
+            raise InvalidInputError("the other costs' unit is more of it than a float can count")
         return self.rescale(round(self.unit / unit), unit)
 
     def rescale(self, factor: float, unit: float) -> "TargetMachine":

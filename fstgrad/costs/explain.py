@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import BoolArray, FloatArray, IntArray, positive_integer
+from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
 from fstgrad.costs.transducer import PairTransducer
@@ -71,6 +71,7 @@ class Alignment:
 
     def lines(self, mark: str = "") -> tuple[str, str]:
         """Return the two strings above each other, `·` for nothing."""
+        instance("mark", mark, str, "text")
         cells = [
             (mark.join(step.read) or _GAP, mark.join(step.written) or _GAP)
             for step in self.operations

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, RenamedAttribute, one_of, path_name
+from fstgrad.checks import FloatArray, RenamedAttribute, one_of, path_name, positive_integer
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
 from fstgrad.costs.transducer import Pairs, PairTransducer
@@ -67,6 +67,7 @@ class LearnedCosts:
         Rows of one class are one here: costs are means by count; where there were several, `state`
         is -1 and `given` empty.
         """
+        positive_integer("count", count, minimum=0)
         rows: dict[str, list[CostRow]] = {}
         for row in self.rows:
             if np.isfinite(row.cost) and row.times > 0:

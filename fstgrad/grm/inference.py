@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed
+from fstgrad.checks import FloatArray, Seed, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import (
     calibration,
@@ -145,6 +145,8 @@ class InferenceMixin:
         """Return the rows of X in which a set of columns is largest together."""
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
+        names = items("names", names)
+        positive_integer("top", top)
         unknown = [name for name in names if name not in self.names_]
         if unknown:
             raise InvalidInputError(f"names has {unknown[0]!r}, which is no column of the model")

@@ -106,6 +106,7 @@ class SelectionMixin:
             Deals the rows into folds.
         """
         checks.one_of("criterion", criterion, ("ebic", "cv"))
+        gamma = checks.positive_number("gamma", gamma, allow_zero=True)
         models = self.path(X, alphas, feature_names=feature_names)
         found = np.array([model.alpha for model in models])
         if criterion == "ebic":

@@ -123,8 +123,8 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text, whole or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write UTF-8 text, whole or not at all; bytes of names that are not UTF-8 are escaped."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:

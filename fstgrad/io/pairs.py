@@ -204,14 +204,20 @@ def read_confusion(path: Path, alphabet: Alphabet, *, substitute_cost: float = 1
     ------
     RowError
         A row without three columns, a symbol outside the alphabet, a cost that is NaN or -inf.
+    InvalidInputError
+        No row.
     """
+    empty = True
     costs = np.full((len(alphabet), len(alphabet)), float(substitute_cost))
     np.fill_diagonal(costs, 0.0)
     for row in read_rows(path):
         with located(row):
+            empty = False
             a, b, cost = row.columns(("a", "b", "cost"))
             ids = alphabet.encode([a, b], name="pair")
             costs[ids[0], ids[1]] = cost_array("cost", cost, ())
+    if empty:
+        raise InvalidInputError(f"{path} has no row; a row is a TAB b TAB cost")
     return costs
 
 

@@ -16,7 +16,14 @@ from fstgrad.automata.bounds import check_cap
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    log_weights,
+    positive_number,
+    real_number,
+)
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -85,14 +92,12 @@ class LatticeLoss:
 
     def augmented(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
         """Return log sum exp(L + score) over paths, in nats, and the arc posteriors (A,)."""
-        self._check(lattice)
-        flow = Flow.of(self.graph, scores[self.arc] + self.cost)
+        flow = Flow.of(self.graph, self._checked(lattice, scores)[self.arc] + self.cost)
         return flow.log_z + self.initial, self._summed(flow.posterior)
 
     def risk(self, lattice: Graph, scores: FloatArray) -> tuple[float, FloatArray]:
         """Return E[L] under exp(score) / Z and its gradient (A,) in the scores."""
-        self._check(lattice)
-        flow = Flow.of(self.graph, scores[self.arc])
+        flow = Flow.of(self.graph, self._checked(lattice, scores)[self.arc])
         mean, given = flow.conditional_means(self.cost)
         return mean + self.initial, self._summed(flow.posterior * (given - mean))
 
@@ -102,14 +107,16 @@ class LatticeLoss:
         """Return the arcs of a path of the highest score + scale L, this sum and L, in nats."""
         from fstgrad.lattices.search import best_path
 
-        self._check(lattice)
-        path, total = best_path(self.graph, scores[self.arc] + scale * self.cost)
+        scale = real_number("scale", scale)
+        checked = self._checked(lattice, scores)
+        path, total = best_path(self.graph, checked[self.arc] + scale * self.cost)
         loss = self.initial + float(self.cost[path].sum())
         return self.arc[path], total + scale * self.initial, loss
 
     def reward(self, lattice: Graph, temperature: float) -> FloatArray:
         """Return the arc posteriors (A,) under exp(-L / temperature) over the paths."""
         self._check(lattice)
+        temperature = positive_number("temperature", temperature)
         return self._summed(Flow.of(self.graph, -self.cost / temperature).posterior)
 
     def closest(self) -> tuple[IntArray, float]:
@@ -134,6 +141,11 @@ class LatticeLoss:
     def _summed(self, values: FloatArray) -> FloatArray:
         """Return the sums (A,) over the arcs that stand for one arc of the lattice."""
         return sums_by(self.arc, values, self.lattice.num_arcs)
+
+    def _checked(self, lattice: Graph, scores: npt.ArrayLike) -> FloatArray:
+        """Return the scores (A,) of the arcs of the lattice that the loss was compiled for."""
+        self._check(lattice)
+        return log_weights("scores", scores, (lattice.num_arcs,))
 
     def _check(self, lattice: Graph) -> None:
         if lattice is not self.lattice:

@@ -5,7 +5,7 @@ from itertools import count
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, positive_integer
 from fstgrad.errors import InfeasibleError, StateLimitError
 from fstgrad.lattices.graph import EPSILON, Flow, Graph, sums_by
 
@@ -130,6 +130,7 @@ def kbest(
         (-after.bound[0], (), 1, next(ticket), after.closed({0: 0.0}))
     ]
     found: list[tuple[IntArray, float]] = []
+    positive_integer("max_states", max_states)
     while queue and len(found) < k:
         bound, prefix, open_, _, reached = heapq.heappop(queue)
         if not open_:

@@ -18,7 +18,7 @@ from fstgrad.automata.automaton import Level, LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import instance, positive_integer, renamed_arguments
+from fstgrad.checks import instance, path_name, positive_integer, renamed_arguments
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -83,7 +83,9 @@ class AutomatonCache:
         self, max_memory: int = MAX_BYTES, directory: str | os.PathLike[str] | None = None
     ) -> None:
         self.max_memory = positive_integer("max_memory", max_memory, minimum=0)
-        self.directory = None if directory is None else pathlib.Path(directory)
+        self.directory = (
+            None if directory is None else pathlib.Path(path_name(directory, "directory"))
+        )
         if self.directory is not None:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)

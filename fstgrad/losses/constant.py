@@ -8,7 +8,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.machine import ANYWHERE, Arcs, TargetMachine, symbol_classes
 from fstgrad.automata.semiring import TROPICAL
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, instance
 from fstgrad.errors import NotSupportedError
 from fstgrad.losses.base import Loss, Target
 from fstgrad.openfst import Fst
@@ -20,6 +20,7 @@ class _Constraint(Loss):
     semiring: Literal["tropical", "probability", "mixed"] = "tropical"
 
     def __init__(self, alphabet: Alphabet) -> None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         self.alphabet = alphabet
 
     @property

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, index_array, log_weights
+from fstgrad.checks import FloatArray, IntArray, index_array, items, log_weights
 from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError
 from fstgrad.mrf.arrays import Factors
 from fstgrad.mrf.graph import Graph
@@ -72,13 +72,18 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
 
 def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted:
     """Check the factors and add up those over the same nodes."""
-    counts = np.asarray(labels_per_node)
-    sizes = index_array("labels_per_node", counts, 1 << 40, (None,), lower=1).tolist()
+    sizes = index_array("labels_per_node", labels_per_node, 1 << 40, (None,), lower=1).tolist()
     found = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0
-    for number, (scope, values) in enumerate(factors):
+    for number, factor in enumerate(items("factors", factors)):
+        parts = items(f"factors[{number}]", factor)
+        if len(parts) != 2:
+            raise InvalidInputError(
+                f"factors[{number}] has {len(parts)} parts; give (scope, table)"
+            )
+        scope, values = parts
         name = f"factors[{number}].scope"
-        nodes = index_array(name, list(scope), len(sizes), (None,)).tolist()
+        nodes = index_array(name, items(name, scope), len(sizes), (None,)).tolist()
         table = log_weights(f"factors[{number}].table", values, tuple(sizes[v] for v in nodes))
         if len(set(nodes)) < len(nodes):
             raise InvalidInputError(f"{name} is {nodes}; name each node once")

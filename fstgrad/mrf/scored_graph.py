@@ -50,6 +50,7 @@ class ScoredGraph:
         offset: float = 0.0,
         factors: Factors | None = None,
     ) -> None:
+        instance("graph", graph, Graph, "a Graph")
         node = np.array(log_weights("node_scores", node_scores, (graph.num_nodes, None)), order="C")
         nodes, size = node.shape
         if nodes == 0 or size == 0:

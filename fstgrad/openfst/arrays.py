@@ -6,12 +6,20 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    RenamedAttribute,
+    float_array,
+    index_array,
+    is_integer,
+)
 from fstgrad.errors import FstError, InvalidInputError
 
 ArcType = Literal["standard", "log", "log64"]
 ARC_TYPES: tuple[ArcType, ...] = get_args(ArcType)
 Symbols = tuple[tuple[int, str], ...]
+_MOST = 2**62  # labels and states are below it
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +55,23 @@ class FstArrays:
     target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
-        if self.arc_type not in ARC_TYPES:
+        if not isinstance(self.arc_type, str) or self.arc_type not in ARC_TYPES:
             raise FstError(f"arc_type is {self.arc_type!r}; use one of {', '.join(ARC_TYPES)}")
         order: IntArray | None = None
-        source = np.asarray(self.source, dtype=np.int64)
+        for name in ("source", "ilabel", "olabel", "nextstate"):
+            given = index_array(name, getattr(self, name), _MOST, (None,), lower=-_MOST)
+            object.__setattr__(self, name, given)
+        for name in ("weight", "final"):
+            object.__setattr__(self, name, float_array(name, getattr(self, name), (None,)))
+        if not is_integer(self.start):
+            raise InvalidInputError(f"start is {self.start!r}; give a state, or -1 for none")
+        source = self.source
         if source.size and (np.diff(source) < 0).any():
             order = np.argsort(source, kind="stable")
         for name in ("source", "ilabel", "olabel", "nextstate"):
-            self._freeze(name, np.asarray(getattr(self, name), dtype=np.int64), order)
-        self._freeze("weight", np.asarray(self.weight, dtype=np.float64), order)
-        self._freeze("final", np.asarray(self.final, dtype=np.float64), None)
+            self._freeze(name, getattr(self, name), order)
+        self._freeze("weight", self.weight, order)
+        self._freeze("final", self.final, None)
         self._check_states()
 
     def _freeze(self, name: str, values: npt.NDArray[np.generic], order: IntArray | None) -> None:

@@ -3,10 +3,12 @@
 import struct
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
+from fstgrad.checks import instance
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import ArcType, FstArrays
 from fstgrad.openfst.library import pynini, pywrapfst
@@ -45,6 +47,7 @@ def from_arrays(arrays: FstArrays) -> Fst:
 
     "standard" and "log" keep float32: a cost that is not exact in float32 is rounded to nearest.
     """
+    instance("arrays", arrays, FstArrays, "FstArrays")
     state_type, arc_type = records(WEIGHTS[arrays.arc_type])
     states, arcs = arrays.num_states, arrays.num_arcs
     state = np.zeros(states, state_type)
@@ -76,11 +79,15 @@ def from_arrays(arrays: FstArrays) -> Fst:
 
 def read(fst: pywrapfst.Fst) -> Fst:
     """Return a mutable copy of a pynini or pywrapfst FST of any type (vector, const, ...)."""
-    if isinstance(fst, Fst):
-        return fst.copy()
-    if not isinstance(fst, pywrapfst.Fst):
-        raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
-    return Fst.from_pywrapfst(fst)
+    check_fst(fst)
+    return fst.copy() if isinstance(fst, Fst) else Fst.from_pywrapfst(fst)
+
+
+def check_fst(*fsts: Any) -> None:
+    """Raise FstError where one is no FST of OpenFst."""
+    for fst in fsts:
+        if not isinstance(fst, pywrapfst.Fst):
+            raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")
 
 
 def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:

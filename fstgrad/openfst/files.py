@@ -5,11 +5,11 @@ import pathlib
 
 import numpy as np
 
-from fstgrad.checks import path_name
+from fstgrad.checks import instance, path_name
 from fstgrad.errors import FstError
 from fstgrad.io import read_bytes, read_lines, write_bytes
 from fstgrad.openfst.arrays import FstArrays, Symbols
-from fstgrad.openfst.binary import Fst, from_arrays
+from fstgrad.openfst.binary import Fst, check_fst, from_arrays
 from fstgrad.openfst.stored import check_stored, pack_archive, parse_archive, parse_fst
 
 _EPSILONS = ("<eps>", "<epsilon>")
@@ -77,6 +77,8 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
     FstError
         There is none, or their arc types differ.
     """
+    instance("entries", entries, dict, "a dict of FSTs by name")
+    check_fst(*entries.values())
     arc_types = sorted({fst.arc_type() for fst in entries.values()})
     if len(arc_types) != 1:
         raise FstError(
@@ -88,6 +90,7 @@ def write_archive(path: str | os.PathLike[str], entries: dict[str, Fst]) -> None
 
 def write_file(path: str | os.PathLike[str], fst: Fst) -> None:
     """Write an FST in OpenFst's binary form, whole or not at all."""
+    check_fst(fst)
     write_bytes(path, fst.write_to_string())
 
 

@@ -6,11 +6,11 @@ from typing import Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, cost, flag, one_of, positive_integer, positive_number
 from fstgrad.errors import FstError
 from fstgrad.openfst.apart import run_apart
 from fstgrad.openfst.arrays import FstArrays
-from fstgrad.openfst.binary import Fst, from_arrays, read, to_arrays
+from fstgrad.openfst.binary import Fst, check_fst, from_arrays, read, to_arrays
 from fstgrad.openfst.library import pynini, pywrapfst
 from fstgrad.openfst.symbols import as_symbols, check_symbols
 
@@ -24,16 +24,19 @@ _LARGE = 2**23
 
 def is_acceptor(fst: Fst) -> bool:
     """Whether every arc has the same label on both sides."""
+    check_fst(fst)
     return bool(fst.properties(pywrapfst.ACCEPTOR, True) == pywrapfst.ACCEPTOR)
 
 
 def is_acyclic(fst: Fst) -> bool:
     """Whether no path comes back to a state, epsilon arcs included."""
+    check_fst(fst)
     return bool(fst.properties(pywrapfst.ACYCLIC, True) == pywrapfst.ACYCLIC)
 
 
 def is_empty(fst: Fst) -> bool:
     """Whether the FST has no state to start from, as an empty composition has."""
+    check_fst(fst)
     return bool(fst.start() == -1)
 
 
@@ -56,7 +59,7 @@ def compose(left: Fst, right: Fst) -> Fst:
 def project(fst: Fst, side: Literal["input", "output"]) -> Fst:
     """Return the acceptor of one side."""
     result = read(fst)
-    _call(result.project, side)
+    _call(result.project, one_of("side", side, ("input", "output")))
     return result
 
 
@@ -85,12 +88,14 @@ def topsort(fst: Fst) -> Fst:
 def arc_sort(fst: Fst, side: Literal["ilabel", "olabel"]) -> Fst:
     """Return the FST with the arcs of each state in the order of their labels."""
     result = read(fst)
-    _call(result.arcsort, side)
+    _call(result.arcsort, one_of("side", side, ("ilabel", "olabel")))
     return result
 
 
 def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
     """Return an FST without arcs that are epsilon on both sides."""
+    check_fst(fst)
+    delta = positive_number("delta", delta)
     if len(fst.write_to_string()) > _LARGE:
         return _call(run_apart, "rmepsilon", fst, delta=delta)
     result = read(fst)
@@ -101,7 +106,7 @@ def remove_epsilons(fst: Fst, *, delta: float) -> Fst:
 def minimize(fst: Fst, *, delta: float) -> Fst:
     """Return the minimal FST of a deterministic one; weights are compared by `delta`."""
     result = read(fst)
-    _call(result.minimize, delta=delta)
+    _call(result.minimize, delta=positive_number("delta", delta))
     return result
 
 
@@ -122,7 +127,13 @@ def determinize(
     MemoryLimitError
         The result takes more than half of the memory.
     """
-    limit = pywrapfst.NO_STATE_ID if max_states is None else max_states
+    check_fst(fst)
+    delta = positive_number("delta", delta)
+    limit = pywrapfst.NO_STATE_ID
+    if max_states is not None:
+        limit = positive_integer("max_states", max_states)
+    if most_states != math.inf:
+        most_states = positive_number("most_states", most_states, allow_zero=True)
     if max_states is not None and fst.arc_type() != "standard":
         raise FstError(
             f"OpenFst has no state limit for arc type {fst.arc_type()!r}; leave max_states out"
@@ -140,9 +151,11 @@ def determinize(
 
 def prune(fst: Fst, threshold: float) -> Fst:
     """Return the FST without the paths that cost more than the best one plus `threshold`."""
+    check_fst(fst)
+    threshold = cost("threshold", threshold)
     if fst.arc_type() != "standard":
         raise FstError(f"arc type is {fst.arc_type()!r}; pruning needs 'standard' (tropical)")
-    return read(_call(pynini.prune, fst, weight=float(threshold)))
+    return read(_call(pynini.prune, fst, weight=threshold))
 
 
 def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> FloatArray:
@@ -151,6 +164,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     A distance is the semiring sum over all paths: a minimum in "standard", -log sum exp(-cost)
     in "log64".  +inf where there is no path.  `delta` decides when a cycle has converged.
     """
+    reverse = flag("reverse", reverse)
     arrays = to_arrays(fst)
     states, steps = arrays.num_states, arrays.num_arcs
     if arrays.start == -1:
@@ -165,7 +179,7 @@ def shortest_distance(fst: Fst, *, delta: float, reverse: bool = False) -> Float
     # gets an exit with the label p + 1, and removing the epsilons leaves the distance of p as the
     # weight of the exit p + 1 of the start: one shortest-distance run, in full precision.
     # (Only with its default, connect=True, does rmepsilon pass over the states behind epsilons.)
-    label = np.concatenate([np.zeros(len(ends) + steps), every + 1])
+    label = np.concatenate([np.zeros(len(ends) + steps, dtype=np.int64), every + 1])
     exits = FstArrays(
         arc_type=arrays.arc_type,
         start=states,
@@ -205,6 +219,7 @@ def _call(operation: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def _check_same_type(verb: str, left: Fst, right: Fst) -> None:
+    check_fst(left, right)
     if left.arc_type() != right.arc_type():
         raise FstError(
             f"cannot {verb} arc type {left.arc_type()!r} with {right.arc_type()!r}; "

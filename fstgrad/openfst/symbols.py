@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, instance, items, one_of
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
@@ -13,6 +13,7 @@ from fstgrad.openfst.library import pywrapfst
 
 def symbol_table(alphabet: Alphabet) -> pywrapfst.SymbolTable:
     """Return the OpenFst symbol table of an alphabet: epsilon is 0, symbol i is i + 1."""
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     return as_table(((0, EPSILON), *enumerate(alphabet.symbols, start=1)))
 
 
@@ -55,6 +56,9 @@ def over_alphabet(
     FstError
         A table lacks a symbol of the alphabet, or a label of the FST.
     """
+    instance("fst", fst, FstArrays, "FstArrays")
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
+    sides = tuple(one_of("a side", side, ("input", "output")) for side in items("sides", sides))
     kept = np.ones(fst.num_arcs, dtype=bool)
     fields: dict[str, object] = {}
     for side in sides:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, instance, positive_integer
+from fstgrad.checks import FloatArray, instance, positive_integer, real_array
 from fstgrad.errors import FstgradError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
 from fstgrad.summary import short_repr
@@ -154,7 +154,7 @@ class Batch:
         A pass in another order than that of the input: the index decides which process works on a
         chunk, so that it finds the automata that it has kept.
         """
-        weights = np.asarray(w, dtype=np.float64)
+        weights = real_array("w", w, self.objective.features.shape)
         lines = [_Line(executor, weights) for executor in self._processes()]
         if not lines:
             for index, chunk in numbered:

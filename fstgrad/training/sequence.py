@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, items, one_of, positive_integer
+from fstgrad.checks import FloatArray, flag, instance, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Path
 from fstgrad.losses import MAX_STATES, Loss
@@ -189,8 +189,7 @@ class SequenceModel(Estimator):
         validation : (X, Y), optional
             The weights of the epoch with the least error rate here are kept.
         resume : bool
-            Go on from the file `checkpoint` if it is there, to the weights of a run that was never
-            stopped.
+            Go on from the file `checkpoint` if it is there, as if the run had never stopped.
 
         Raises
         ------
@@ -199,6 +198,8 @@ class SequenceModel(Estimator):
         """
         if validation is None:
             (X, Y), validation = split(X, Y, self.held_out, self.seed)
+        elif len(items("validation", validation)) != 2:
+            raise InvalidInputError("validation is (X, Y); give two sequences")
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self
@@ -216,7 +217,7 @@ class SequenceModel(Estimator):
         known = (pairs, validation, *([start] if start.any() else []))
         digest = "" if path is None else storage.fingerprint(self, *known)
         state = State.start(start)
-        if resume and path is not None and path.exists():
+        if flag("resume", resume) and path is not None and path.exists():
             state = State.load(path, digest, len(start))
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             Trainer(

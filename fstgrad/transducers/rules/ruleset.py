@@ -68,10 +68,12 @@ class RuleSet:
         Raises
         ------
         FstError
-            Lines that are wrong; each is named with what is wrong with it.
+            Lines that are wrong; each is named with what is wrong with it.  No line but comments.
         """
         reader = _Reader(name)
         lines = [line.strip() for line in text.removeprefix("\ufeff").splitlines()]
+        if all(not line or line.startswith("#") for line in lines):
+            raise FstError(f"{name} holds no rule and no setting; write one, as in 'a -> b 0.5'")
         for pass_ in (reader.settings, reader.classes, reader.rules_and_examples):
             for line_number, line in enumerate(lines, start=1):
                 if line and not line.startswith("#"):
