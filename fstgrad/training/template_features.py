@@ -8,16 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import (
-    FloatArray,
-    IntArray,
-    float_array,
-    index_array,
-    instance,
-    items,
-    positive_integer,
-    real_array,
-)
+from fstgrad.checks import FloatArray, IntArray, instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
@@ -205,7 +196,6 @@ class TemplateFeatures(Features):
 
     def emissions(self, w: npt.ArrayLike, encoded: Encoded) -> FloatArray:
         """Return the scores of single symbols at all positions, (positions, n)."""
-        self._check(encoded)
         single = np.empty((len(encoded.copies), len(self.alphabet)))
         kernels.templates.gather(*encoded, *self.pairs, self._weights(w), single)
         return single
@@ -217,11 +207,6 @@ class TemplateFeatures(Features):
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the adjoint; only the weights of the active names and the q-grams are touched."""
-        table = float_array("table", table)
-        if table.ndim != self.order:
-            raise InvalidInputError(
-                f"table has {table.ndim} axes; order {self.order} needs as many"
-            )
         single = table.sum(axis=tuple(range(1, self.order)))
         self.accumulate_emissions(single, self._encoded(x, len(table)), out)
         total = table.sum(axis=0)
@@ -230,23 +215,8 @@ class TemplateFeatures(Features):
 
     def accumulate_emissions(self, single: FloatArray, encoded: Encoded, out: FloatArray) -> None:
         """Add the adjoint of `emissions` applied to (positions, n)."""
-        self._check(encoded)
-        shape = (len(encoded.copies), len(self.alphabet))
-        table = np.ascontiguousarray(float_array("single", single, shape))
-        if not (
-            isinstance(out, np.ndarray) and out.dtype == np.float64 and out.shape == self.shape
-        ):
-            raise InvalidInputError(f"out must be an array of float64 of the shape {self.shape}")
+        table = np.ascontiguousarray(single)
         kernels.templates.scatter(*encoded, *self.pairs, table, out)
-
-    def _check(self, encoded: Encoded) -> None:
-        """Raise where the kernels would read or write beside their arrays."""
-        instance("encoded", encoded, Encoded, "what `encode` returns")
-        index_array("ids", encoded.ids, len(self.pairs.first) - 1, (None,))
-        index_array("copies", encoded.copies, len(self.alphabet), (None,), lower=-1)
-        starts = index_array("starts", encoded.starts, len(encoded.ids) + 1, (None,))
-        if len(starts) != len(encoded.copies) + 1 or (np.diff(starts) < 0).any():
-            raise InvalidInputError("starts of the positions must ascend, one more than copies")
 
     def encode(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
         """Return the active names and the copies of all positions of outputs (x, l)."""
@@ -273,10 +243,13 @@ class TemplateFeatures(Features):
         return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
 
     def _weights(self, w: npt.ArrayLike) -> FloatArray:
-        return np.ascontiguousarray(real_array("w", w, self.shape))
+        weights = np.ascontiguousarray(w, dtype=np.float64)
+        if weights.shape != self.shape:
+            raise InvalidInputError(f"w has shape {weights.shape}; the shape must be {self.shape}")
+        return weights
 
     def _encoded(self, x: Sequence[str], length: int) -> Encoded:
-        key = (x if isinstance(x, Tagged) else tuple(items("x", x)), length)
+        key = (x if isinstance(x, Tagged) else tuple(x), length)
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
