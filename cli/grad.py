@@ -30,9 +30,9 @@ from fstgrad.cli.options import (
     running_options,
     skip_errors,
 )
+from fstgrad.cli.pairs import report_failures, skip_or_raise
 from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
-from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import echo
 from fstgrad.errors import FstgradError, RowError
 from fstgrad.estimates import RELIABLE
@@ -164,7 +164,7 @@ class _Run:
                 journal.commit(done, chunk.sums)
         finally:
             journal.close()
-        _report_failures(journal.sums)
+        report_failures(journal.sums.done, journal.sums.failed)
         if self.unreliable:
             few = (
                 f"; {len(self.effective):,} have fewer than {RELIABLE:g} effective samples, the "
@@ -200,20 +200,13 @@ class _Run:
                 if outcome.effective_samples < RELIABLE:
                     self.effective.append(outcome.effective_samples)
                 lines.append(_json_line(row, outcome))
-            elif self._skip_errors:
-                echo(f"fstgrad: {row.place}: {in_options(str(outcome.error))}", err=True)
-            else:
+                continue
+            error = RowError(f"{row.place}: {outcome.error}")
+            error.__cause__ = outcome.error
+            if not self._skip_errors:
                 self._journal.write(lines)
-                raise RowError(f"{row.place}: {outcome.error}") from outcome.error
+            skip_or_raise(error, self._skip_errors)
         self._journal.write(lines)
-
-
-def _report_failures(sums: Sums) -> None:
-    if not sums.done:
-        raise FstgradError(f"all {sums.failed:,} rows failed" if sums.failed else "no rows")
-    if sums.failed:
-        total = sums.done + sums.failed
-        echo(f"fstgrad: skipped {sums.failed:,} of {total:,} rows", err=True)
 
 
 def _settings(problem: Problem, reading: Reading) -> str:

@@ -70,6 +70,27 @@ def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
             continue
 
 
+def skip_or_raise(error: RowError, skip_errors: bool) -> None:
+    """Print the error of a row that is skipped."""
+    if not skip_errors:
+        raise error
+    echo("fstgrad: " + in_options(str(error)), err=True)
+
+
+def report_failures(done: int, failed: int) -> None:
+    """Print how many rows were skipped.
+
+    Raises
+    ------
+    FstgradError
+        There is no row, or every row failed.
+    """
+    if not done:
+        raise FstgradError(f"all {failed:,} rows failed" if failed else "no rows")
+    if failed:
+        echo(f"fstgrad: skipped {failed:,} of {done + failed:,} rows", err=True)
+
+
 @dataclass
 class RowLoop(Generic[Result]):
     """Works through rows; a bad row ends the loop, or with `skip_errors` is reported and counted.
@@ -100,19 +121,10 @@ class RowLoop(Generic[Result]):
                 with located(row):
                     result = self.work(row)
             except RowError as error:
-                if not self.skip_errors:
-                    raise
+                skip_or_raise(error, self.skip_errors)
                 self.failed += 1
-                echo("fstgrad: " + in_options(str(error)), err=True)
                 yield row, None
             else:
                 self.done += 1
                 yield row, result
-        self._finish()
-
-    def _finish(self) -> None:
-        if not self.done:
-            raise FstgradError(f"all {self.failed:,} rows failed" if self.failed else "no rows")
-        if self.failed:
-            total = self.done + self.failed
-            echo(f"fstgrad: skipped {self.failed:,} of {total:,} rows", err=True)
+        report_failures(self.done, self.failed)

@@ -72,7 +72,9 @@ class Reach:
         measured = [f"--cov={name}" for name in FOLDERS]
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.mutants",
                    *measured, "--cov-context=test", "--cov-report=", tests]  # fmt: skip
-        subprocess.run([sys.executable, *command], cwd=self.tree, env=environment, check=False)
+        limit = f'ulimit -v {MEMORY // 1024} && exec "$@"'  # what fails under it is left out
+        command = ["bash", "-c", limit, "bash", sys.executable, *command]
+        subprocess.run(command, cwd=self.tree, env=environment, check=False)
         from coverage import CoverageData
 
         data = CoverageData(str(data_file))

