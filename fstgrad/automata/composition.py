@@ -1,16 +1,14 @@
 """Composition on arrays, equal to OpenFst's but without its overhead."""
 
-import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata import kernels
+from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
-
-_FEW = 2_000  # pairs of states and of arcs that are composed without the kernel
 
 
 def string_arrays(ids: IntArray) -> FstArrays:
@@ -19,7 +17,7 @@ def string_arrays(ids: IntArray) -> FstArrays:
     final = np.full(len(ids) + 1, np.inf)
     final[-1] = 0.0
     label = ids + 1
-    return FstArrays("log64", 0, final, state, label, label, state + 1, np.zeros(len(ids)))
+    return FstArrays.trusted("log64", 0, final, state, label, label, state + 1, np.zeros(len(ids)))
 
 
 def compose_arrays(left: FstArrays, right: FstArrays) -> FstArrays:
@@ -37,14 +35,13 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
         return _nothing(), no_pairs
     left_order, left_side = _sort(left, left.olabel)
     right_order, right_side = _sort(right, right.ilabel)
-    if left.num_states * right.num_states + len(left.source) * len(right.source) <= _FEW:
-        pairs, arcs = compose_few(*left_side, *right_side)
-    else:
-        pairs, arcs = kernels.composition.compose(*left_side, *right_side)
+    pairs_at_most = left.num_states * right.num_states + len(left.source) * len(right.source)
+    compose = few(kernels.composition.compose, 20 * pairs_at_most)
+    pairs, arcs = compose(*left_side, *right_side)
     if len(pairs) == 0:
         return _nothing(), no_pairs
     own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 takes the last, which stays
-    fst = FstArrays(
+    fst = FstArrays.trusted(
         "log64",
         0,
         left.final[pairs[:, 0]] + right.final[pairs[:, 1]],
@@ -55,50 +52,6 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
         _taken(left.weight, own) + _taken(right.weight, other),
     )
     return fst, pairs
-
-
-def compose_few(
-    left_first: IntArray,
-    left_label: IntArray,
-    left_nextstate: IntArray,
-    left_start: int,
-    left_final: BoolArray,
-    right_first: IntArray,
-    right_label: IntArray,
-    right_nextstate: IntArray,
-    right_start: int,
-    right_final: BoolArray,
-) -> tuple[IntArray, IntArray]:
-    """Return what `kernels.composition.compose` does, of few arcs, without its compilation."""
-    meeting: dict[tuple[int, int], list[int]] = {}
-    for state, (first, end) in enumerate(itertools.pairwise(left_first.tolist())):
-        for own in range(first, end):
-            meeting.setdefault((state, int(left_label[own])), []).append(own)
-    number = {(left_start, right_start, False): 0}
-    pairs, arcs = [*number], []
-    for state, (p, q, has_moved) in enumerate(pairs):  # which grow on the way
-        steps = [(own, -1) for own in meeting.get((p, 0), []) if not has_moved]
-        for other in range(right_first[q], right_first[q + 1]):
-            label = int(right_label[other])
-            steps += [(own, other) for own in (meeting.get((p, label), []) if label else [-1])]
-        for own, other in steps:
-            left = int(left_nextstate[own]) if own >= 0 else p
-            pair = left, int(right_nextstate[other]) if other >= 0 else q, own < 0
-            if pair not in number:
-                number[pair] = len(pairs)
-                pairs.append(pair)
-            arcs.append((state, number[pair], own, other))
-    useful = {s for s, (p, q, _) in enumerate(pairs) if left_final[p] and right_final[q]}
-    found = -1
-    while found < len(useful):
-        found = len(useful)
-        useful |= {source for source, nextstate, *_ in arcs if nextstate in useful}
-    if 0 not in useful:
-        return np.empty((0, 2), dtype=np.int64), np.empty((0, 4), dtype=np.int64)
-    again = {s: i for i, s in enumerate(sorted(useful))}
-    kept = [(again[s], again[t], *by) for s, t, *by in arcs if s in again and t in again]
-    table = np.array([pairs[s][:2] for s in again], dtype=np.int64)
-    return table, np.array(kept, dtype=np.int64).reshape(-1, 4)
 
 
 def _sort(fst: FstArrays, label: IntArray) -> tuple[IntArray, tuple[Any, ...]]:
@@ -116,7 +69,7 @@ def _taken(values: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
 
 def _nothing() -> FstArrays:
     none, no_weights = np.empty(0, dtype=np.int64), np.empty(0)
-    return FstArrays("log64", -1, no_weights, none, none, none, none, no_weights)
+    return FstArrays.trusted("log64", -1, no_weights, none, none, none, none, no_weights)
 
 
 def depth_range(fst: FstArrays) -> IntArray:
@@ -145,7 +98,8 @@ def skips_all(fst: FstArrays) -> BoolArray:
     skips = np.ones(fst.num_states, dtype=np.bool_)
     for own, other in ((fst.ilabel, fst.olabel), (fst.olabel, fst.ilabel)):
         found = loops & (own > 0) & (other == 0)
-        pairs = np.unique(np.column_stack([fst.source[found], own[found]]), axis=0)
-        number = np.bincount(pairs[:, 0], minlength=fst.num_states)
-        skips &= number == len(np.unique(own[own > 0]))
+        symbols = np.unique(own[own > 0])
+        width = int(symbols[-1]) + 1 if symbols.size else 1
+        pairs = np.unique(fst.source[found] * width + own[found])
+        skips &= np.bincount(pairs // width, minlength=fst.num_states) == len(symbols)
     return skips

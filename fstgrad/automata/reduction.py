@@ -48,15 +48,17 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     class_of, classes = symbol_classes(arcs, ilabel[reads] - 1, num_symbols)
     merged = concatenate(classes)
     number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
-    reduced = FstArrays(
-        arc_type=fst.arc_type,
-        start=fst.start,
-        final=fst.final,
-        source=np.concatenate([source[~reads], merged.source]),
-        ilabel=np.concatenate([ilabel[~reads], number + 1]),
-        olabel=np.concatenate([olabel[~reads], merged.nextstate % width]),
-        nextstate=np.concatenate([nextstate[~reads], merged.nextstate // width]),
-        weight=np.concatenate([weight[~reads], merged.weight]),
+    begin = np.concatenate([source[~reads], merged.source])
+    order = np.argsort(begin, kind="stable")
+    reduced = FstArrays.trusted(
+        fst.arc_type,
+        fst.start,
+        fst.final,
+        begin[order],
+        np.concatenate([ilabel[~reads], number + 1])[order],
+        np.concatenate([olabel[~reads], merged.nextstate % width])[order],
+        np.concatenate([nextstate[~reads], merged.nextstate // width])[order],
+        np.concatenate([weight[~reads], merged.weight])[order],
     )
     return reduced, class_of
 
