@@ -9,12 +9,9 @@ import difflib
 import importlib
 import io
 import os
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import click
@@ -23,6 +20,7 @@ from click.shell_completion import CompletionItem
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
 from fstgrad.cli.grouping import Group
+from fstgrad.cli.interrupts import Interrupts, Terminated
 from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import NOTES, echo, visible
 from fstgrad.errors import FstgradError
@@ -139,11 +137,11 @@ def main(args: Sequence[str] | None = None) -> None:
 
 def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
     """Run a command; return the exit code and what to say."""
-    before = _on_termination(_terminate)
+    interrupts = Interrupts()
     is_program = args is None
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=_ESCAPED)
-    with warnings.catch_warnings():
+    with interrupts.handled(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         if is_program and not sys.warnoptions:
             warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # numpy's
@@ -161,9 +159,9 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
             held = isinstance(error, _Held) and error.__cause__
-            return _said(_unwrapped(held or error))
-        finally:
-            _on_termination(before)
+            # after a signal any error but one of the user's may come of it
+            lost = interrupts.seen and not isinstance(held or error, FstgradError | OSError)
+            return _said(interrupts.seen() if lost else _unwrapped(held or error))
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
@@ -181,7 +179,7 @@ codecs.register_error(_ESCAPED, _escape_bytes)
 
 def _said(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the line of an error."""
-    if isinstance(error, _Terminated):
+    if isinstance(error, Terminated):
         return 143, "stopped; what was written so far is complete"
     if isinstance(error, KeyboardInterrupt):
         return 130, "interrupted; what was written so far is complete"
@@ -205,27 +203,12 @@ def _said(error: BaseException) -> tuple[int, str]:
     )
 
 
-class _Terminated(BaseException):
-    """The process was asked to stop."""
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise _Terminated
-
-
-def _on_termination(handler: Any) -> Any:
-    """Set what is done on SIGTERM, where that is possible; return what was done before."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.signal(signal.SIGTERM, signal.SIG_DFL if handler is None else handler)
-
-
 def _unwrapped(error: BaseException) -> BaseException:
     """Return the signal, or the want of memory, that an error of a compiled kernel comes from."""
     inner: BaseException | None = error
     while isinstance(inner, SystemError | click.Abort):
         inner = inner.__cause__ or inner.__context__
-    return inner if isinstance(inner, KeyboardInterrupt | _Terminated | MemoryError) else error
+    return inner if isinstance(inner, KeyboardInterrupt | Terminated | MemoryError) else error
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -18,13 +18,14 @@ import pickle
 import re
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
 from numba import _dynfunc  # type: ignore[attr-defined]
-from numba.core import caching
+from numba.core import caching, event
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -52,6 +53,7 @@ _LIBRARY: Any = JITCodeLibrary
 _PASS: Any = LoweringPass
 _COMPILER: Any = Compiler
 _REBUILD: Callable[..., Any] = CompileResult._rebuild
+_LISTENER: Any = event.Listener
 _DUMPS: Callable[[Any], bytes] = dumps
 _ROOT = pathlib.Path(__file__).parent
 _IMPORT = re.compile(r"^(?:from|import) +fstgrad\.([\w.]+)(?: +import +\(?([\w, ]+))?", re.M)
@@ -345,3 +347,47 @@ _PENDING: list[Callable[[], object]] = [_log_compilation]
 def _announce() -> None:
     if _PENDING:
         _PENDING.pop()()
+
+
+class Compilation(_LISTENER):  # type: ignore[misc]
+    """Keeps what a signal's handler would raise while the main thread compiles or loads kernels.
+
+    Inside callbacks of LLVM it would be lost, or end as another error; it is raised before the
+    next pass of the compiler, or after the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._held: type[BaseException] | None = None
+        for kind in ("numba:compiler_lock", "numba:run_pass"):
+            event.register(kind, self)
+
+    def hold(self, error: type[BaseException]) -> bool:
+        """Keep an exception if the main thread, which calls this, compiles; return whether."""
+        if self._depth:
+            self._held = error
+        return self._depth > 0
+
+    def on_start(self, event: Any) -> None:
+        """Count the kernels that are compiled, one within another."""
+        if threading.current_thread() is threading.main_thread():
+            if event.kind == "numba:run_pass":
+                self._let_go()
+            else:
+                self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        """Let an exception go that came while a kernel was compiled."""
+        is_lock = event.kind == "numba:compiler_lock"
+        if is_lock and threading.current_thread() is threading.main_thread():
+            self._depth -= 1
+            if self._depth == 0:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        error, self._held = self._held, None
+        if error is not None:
+            raise error
+
+
+COMPILATION = Compilation()

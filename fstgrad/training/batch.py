@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -181,14 +182,17 @@ class Batch:
         objective = replace(self.objective, cache=None)
         share = self.cache_bytes // self.jobs
         try:
-            self._workers = [
-                ProcessPoolExecutor(
-                    max_workers=1,
-                    initializer=_start,
-                    initargs=(objective, share, self.cache_directory),
-                )
-                for _ in range(self.jobs)
-            ]
+            with _uninterrupted_starts():
+                self._workers = [
+                    ProcessPoolExecutor(
+                        max_workers=1,
+                        initializer=_start,
+                        initargs=(objective, share, self.cache_directory),
+                    )
+                    for _ in range(self.jobs)
+                ]
+                for worker in self._workers:
+                    worker.submit(_nothing)  # starts the process
         except OSError as error:
             warnings.warn(
                 f"no process can be started ({error}); all is computed in this one",
@@ -296,7 +300,32 @@ def _start(objective: PairObjective, cache_bytes: int, directory: str | None) ->
     # A worker that grows by 300 MB counts as leaking and is ended, with all the automata it keeps.
     process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextmanager
+def _uninterrupted_starts() -> Iterator[None]:
+    """Start processes that an interruption from the keyboard reaches after `_start` only."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend import resource_tracker as of_loky
+
+    for tracker in (resource_tracker, of_loky):
+        tracker.ensure_running()  # would let signals through when a process starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(w: FloatArray, chunks: Sequence[tuple[int, Sequence[Item]]]) -> list[Chunk]:
