@@ -64,7 +64,7 @@ class Named(Input):
     ) -> list[CompletionItem]:
         """Return the names and files that begin so."""
         names = [name for name in self.names if name.lower().startswith(incomplete.lower())]
-        return [*map(CompletionItem, names), *super().shell_complete(ctx, param, incomplete)]
+        return [*super().shell_complete(ctx, param, incomplete), *map(CompletionItem, names)]
 
 
 class Output(click.Path):

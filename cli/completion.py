@@ -7,6 +7,9 @@ from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 
 SHELLS = ("bash", "zsh", "fish")
+# zsh has compdef only after compinit, which a new ~/.zshrc does not call
+REGISTER = "    compdef _fstgrad_completion fstgrad"
+COMPINIT = "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }"
 
 
 @click.command(cls=Command)
@@ -27,4 +30,5 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     if found is not None:
         root = context.find_root()
-        echo(found(root.command, {}, "fstgrad", "_FSTGRAD_COMPLETE").source())
+        script = found(root.command, {}, "fstgrad", "_FSTGRAD_COMPLETE").source()
+        echo(script.replace(REGISTER, f"{COMPINIT}\n{REGISTER}"))

@@ -17,7 +17,8 @@ def complete_reference(
 ) -> list[CompletionItem]:
     """Return the grammars and files whose names begin so, for a shell."""
     names = [name for name in NAMES if name.startswith(incomplete)]
-    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+    # the file first: bash forgets what it was given before one
+    return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
 reference_argument = click.argument(

@@ -49,7 +49,8 @@ def complete_loss(
     from fstgrad.grammars import NAMES
 
     names = [name for name in (*LOSS_NAMES, *NAMES) if name.startswith(incomplete)]
-    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+    # the file first: bash forgets what it was given before one
+    return [CompletionItem(incomplete, type="file"), *map(CompletionItem, names)]
 
 
 _parameters = (

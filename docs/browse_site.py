@@ -1,8 +1,9 @@
 """Open the built site in headless Chromium: `python docs/browse_site.py build/docs/html [SHOTS]`.
 
 Pages load without an error on the console; the search finds softmax_margin; formulas and pictures
-are drawn; light and dark, wide and as narrow as a phone.  With a second folder, screenshots of a
-page of each kind are written there.  Without Chromium nothing is tested, and that is said.
+are drawn; light and dark, wide and as narrow as a phone; no picture stays white on a dark page.
+Screenshots of a page of each kind are written into a second folder where one is given, or else
+thrown away.  Without Chromium nothing is tested, and that is said.
 """
 
 import functools
@@ -12,7 +13,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+
+from matplotlib.image import imread
 
 PAGES = (
     "index.html", "install.html", "start.html", "which.html", "tutorials/minimum-risk.html",
@@ -24,6 +28,8 @@ PAGES = (
 )  # fmt: skip
 FORMULAS = ("guide/losses.html", "guide/trees.html", "guide/mrf.html", "tutorials/denoising.html")
 DARK = "--blink-settings=preferredColorScheme=0"
+PHOTOS = ("guide/mrf.html",)  # show photographs or pixels, which are as bright in dark mode
+BRIGHT = 0.06  # largest share of nearly white pixels on a dark page; text takes up to 0.04
 WIDE, PHONE = "--window-size=1300,1500", "--window-size=500,1000"
 
 
@@ -51,6 +57,11 @@ def browse(program, url, *options):
     return done.stdout, [line for line in said if re.search("error|Error|Failed", line)]
 
 
+def bright(shot):
+    """Return the share of nearly white pixels of a screenshot."""
+    return float((imread(shot)[..., :3].mean(axis=2) > 0.8).mean())
+
+
 def problems(program, address, shots):
     """Return what is wrong, a line each."""
     found = []
@@ -60,10 +71,11 @@ def problems(program, address, shots):
             found += [f"{page}: {error}" for error in errors]
             if "</main>" not in dom:
                 found.append(f"{page}: no page")
-            if shots:
-                kind = "phone-dark" if DARK in look else "wide"
-                name = f"{page.replace('/', '_').removesuffix('.html')}-{kind}.png"
-                browse(program, f"{address}/{page}", f"--screenshot={shots / name}", *look)
+            kind = "phone-dark" if DARK in look else "wide"
+            shot = shots / f"{page.replace('/', '_').removesuffix('.html')}-{kind}.png"
+            browse(program, f"{address}/{page}", f"--screenshot={shot}", *look)
+            if DARK in look and page not in PHOTOS and bright(shot) > BRIGHT:
+                found.append(f"{page}: {bright(shot):.0%} of the page are white in dark mode")
     for page in FORMULAS:
         dom, _ = browse(program, f"{address}/{page}", "--dump-dom", WIDE)
         if "<mjx-container" not in dom:
@@ -81,10 +93,12 @@ def main(folder, shots=None):
         print("no Chromium: the site was not opened in a browser (apt install chromium)")
         return
     handler = functools.partial(Quiet, directory=folder)
-    target = pathlib.Path(shots) if shots else None
-    if target:
+    with (
+        tempfile.TemporaryDirectory() as unseen,
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+    ):
+        target = pathlib.Path(shots or unseen)
         target.mkdir(parents=True, exist_ok=True)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         found = problems(program, f"http://127.0.0.1:{server.server_port}", target)
         server.shutdown()

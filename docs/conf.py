@@ -40,6 +40,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # what the first run says of its kernels
 
 # Formulas without the network: MathJax of a Python package, copied into the site
 _MATHJAX = next(
@@ -55,6 +56,7 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's sections tell the types
 autodoc_member_order = "bysource"
 default_role = "py:obj"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 

@@ -1,4 +1,4 @@
-"""Help: printed as help, in sections, with examples that run; completion in a shell."""
+"""Help: printed as help, in sections, with examples that run."""
 
 import os
 import pathlib
@@ -99,32 +99,3 @@ def test_examples_run(name, program, tmp_path):
     done = shell(program, EXAMPLES[name], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout or list(tmp_path.iterdir())
-
-
-def completed(program, folder, words):
-    done = shell(
-        program, ["fstgrad"], folder,
-        _FSTGRAD_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")),
-    )  # fmt: skip
-    return [line.partition(",")[2] for line in done.stdout.splitlines()]
-
-
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        ("fstgrad gra", ["grad", "grammar"]),
-        ("fstgrad grad --obj", ["--objective"]),
-        ("fstgrad grad --objective r", ["risk", "raml"]),
-        ("fstgrad loss pairs.tsv --loss smi", ["smith-waterman", "smiles", "smi"]),
-        ("fstgrad grammar show key", ["keyboard", "key"]),
-    ],
-)
-def test_a_shell_completes(program, tmp_path, words, expected):
-    assert completed(program, tmp_path, words) == expected
-
-
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
-def test_the_script_of_completion(run, name):
-    code, out, _ = run("completion", name)
-    assert code == 0
-    assert f"_FSTGRAD_COMPLETE={name}_complete" in out
