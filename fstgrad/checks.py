@@ -5,10 +5,11 @@ Index
 - `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
 - `real_array` : finite numbers of a given shape; `direction_array` : of moderate size;
   `float_array` : any numbers.
-- `index_array` : integers in a range.
+- `index_array` : integers in a range; `output_array` : an array that is added to.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
-- `instance`, `items`, `path_name` : objects of a class, sequences, names of files.
+- `instance`, `items`, `path_name` : objects of a class, sequences, names of files;
+  `symbol_strings`, `fields` : sequences of strings, of rows.
 - `freeze` : make arrays read-only.
 - `generator` : a random generator from a generator, a seed or None.
 - `extra` : import an optional package or say how to get it.
@@ -104,6 +105,16 @@ def index_array(
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; indices run from {lower} to {size - 1}"
         )
+    return array
+
+
+def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
+    """Return an array of the caller to which sums are added in place."""
+    instance(name, array, np.ndarray, "an array of float64")
+    if array.dtype != np.float64 or not (array.flags.writeable and array.dtype.isnative):
+        kind = array.dtype if array.flags.writeable else "read-only"
+        raise InvalidInputError(f"{name} is {kind}; give an array of float64 that can be written")
+    _check_shape(name, array, shape)
     return array
 
 
@@ -231,8 +242,38 @@ def items(name: str, values: Any) -> list[Any]:
     """
     try:
         return list(values)
-    except TypeError as error:
+    except Exception as error:  # whatever __iter__ of a stranger raises
         raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
+
+
+def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:
+    """Return strings, each a str or a sequence of symbols, as tuples of symbols.
+
+    Raises
+    ------
+    InvalidInputError
+        A symbol is no str.
+    """
+    found = [tuple(items(f"{name}[{i}]", one)) for i, one in enumerate(items(name, sequences))]
+    for i, one in enumerate(found):
+        for symbol in one:
+            instance(f"a symbol of {name}[{i}]", symbol, str, "a str")
+    return found
+
+
+def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
+    """Return rows of `size` fields as lists.
+
+    Raises
+    ------
+    InvalidInputError
+        A row has another number of fields, or none.
+    """
+    found = [items(f"{name}[{i}]", row) for i, row in enumerate(items(name, rows))]
+    for i, row in enumerate(found):
+        if len(row) != size:
+            raise InvalidInputError(f"{name}[{i}] has {len(row)} fields; give {size}")
+    return found
 
 
 def path_name(path: Any, name: str = "path") -> str:

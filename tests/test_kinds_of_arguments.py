@@ -258,6 +258,21 @@ def test_scores_of_a_loss_along_a_lattice(wrong):
         along.reward(lattice.graph, 0.0)
 
 
+def test_names_of_templates_beside_their_arrays():
+    """The kernels would write beside their arrays."""
+    features = fg.SequenceModel(epochs=1).fit(["ab", "b"], ["ba", "a"]).features_
+    encoded, w = features.encode([("ab", 2)]), np.zeros(features.shape)
+    for name in ("ids", "copies", "starts"):
+        wrong = encoded._replace(**{name: np.full_like(getattr(encoded, name), 2**62)})
+        with pytest.raises(fg.InvalidInputError):
+            features.emissions(w, wrong)
+        with pytest.raises(fg.InvalidInputError):
+            features.accumulate_emissions(np.zeros((2, 2)), wrong, w)
+    for wrong in ([], None, np.zeros(1)):
+        with pytest.raises(fg.InvalidInputError, match="out"):
+            features.accumulate_emissions(np.zeros((2, 2)), encoded, wrong)
+
+
 def test_settings_that_are_arrays_have_a_repr():
     assert "cap=array" in repr(fg.SequenceModel(cap=np.zeros(2)))
 

@@ -11,11 +11,12 @@ import warnings
 from fstgrad.costs.explain import Alignment, Explanation, Operation, explain
 from fstgrad.costs.fit import Schedule, fit_costs
 from fstgrad.costs.gradients import CostGradient, loss_gradient, softmax_margin_gradient
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Question, Ranking, RankingFit, fit_ranking
 from fstgrad.costs.result import CostFit, LearnedCosts
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.tables import CostRow, with_costs
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import PairTransducer
 
 __all__ = [
     "Alignment",

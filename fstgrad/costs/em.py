@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ties import Ties, gates
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import PairTransducer
 
 
 @dataclass(frozen=True)

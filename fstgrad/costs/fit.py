@@ -17,10 +17,11 @@ from fstgrad.checks import (
     positive_number,
 )
 from fstgrad.costs.em import Estimator, Weights
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.result import CostFit
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import Given, Tie, Ties
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InfeasibleError, InvalidInputError
 
 Prior = Literal["uniform", "transducer"]

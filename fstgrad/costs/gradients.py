@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
 from fstgrad.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
-from fstgrad.costs.transducer import Pairs
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 from fstgrad.summary import short_repr

@@ -16,10 +16,11 @@ from fstgrad.checks import (
     positive_integer,
     positive_number,
 )
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.result import LearnedCosts
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, Tie, Ties
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.summary import short_repr
 

@@ -8,10 +8,18 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, RenamedAttribute, one_of, path_name, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    RenamedAttribute,
+    instance,
+    one_of,
+    path_name,
+    positive_integer,
+)
+from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.tables import CostRow, rows_of, write_costs
 from fstgrad.costs.ties import Ties
-from fstgrad.costs.transducer import Pairs, PairTransducer
+from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import Fst, from_arrays, with_arc_type, with_symbols, write_archive, write_file
@@ -92,6 +100,7 @@ class LearnedCosts:
             The path ends in none of these.
         """
         text = path_name(path)
+        instance("name", name, str, "a str")
         one_of("semiring", semiring, ("tropical", "probability"))
         fst = with_arc_type(self.transducer, "standard" if semiring == "tropical" else "log64")
         if text.endswith(".tsv"):

@@ -1,6 +1,6 @@
 """A transducer in the form in which many pairs of strings are aligned, and its silent cycles."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,84 +9,15 @@ import numpy as np
 
 from fstgrad import checks
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import FloatArray, IntArray, instance, items, positive_number
+from fstgrad.checks import FloatArray, IntArray, index_array, instance, items, positive_integer
 from fstgrad.costs import kernels
+from fstgrad.costs.pairs import Pairs
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
 from fstgrad.summary import short_repr
 
 _MAX_BYTES = 4 * 2**30
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """N pairs of strings as labels, one string after the other, and what each pair counts.
-
-    Attributes
-    ----------
-    x, y : (total length,) int64, labels id + 1.
-    x_first, y_first : (N + 1,) int64, where each string begins.
-    mass : (N,) float64, how often each pair was seen.
-    """
-
-    x: IntArray
-    x_first: IntArray
-    y: IntArray
-    y_first: IntArray
-    mass: FloatArray
-
-    __repr__ = short_repr
-
-    @classmethod
-    def encode(
-        cls, alphabet: Alphabet, rows: Iterable[Sequence[Any]], *, name: str = "pairs"
-    ) -> "Pairs":
-        """Return rows (x, y) or (x, y, mass) as labels.
-
-        Raises
-        ------
-        AlphabetError, InvalidInputError
-            A symbol outside the alphabet, a mass that is not above 0, no rows.
-        """
-        xs, ys, mass = [], [], []
-        for n, row in enumerate(items(name, rows)):
-            row = items(f"{name}[{n}]", row)
-            if len(row) not in (2, 3):
-                raise InvalidInputError(
-                    f"{name}[{n}] has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
-                )
-            xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
-            ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
-            mass.append(
-                positive_number(f"the mass of {name}[{n}]", row[2]) if len(row) == 3 else 1.0
-            )
-        if not xs:
-            raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
-        return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))
-
-    def __len__(self) -> int:
-        return len(self.mass)
-
-    def take(self, which: IntArray) -> "Pairs":
-        """Return the pairs with these numbers."""
-        xs = [self.x[self.x_first[n] : self.x_first[n + 1]] for n in which]
-        ys = [self.y[self.y_first[n] : self.y_first[n + 1]] for n in which]
-        return Pairs(*_concatenated(xs), *_concatenated(ys), self.mass[which])
-
-    @property
-    def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """What the kernels read."""
-        return self.x, self.x_first, self.y, self.y_first
-
-    def shown(self, n: int, alphabet: Alphabet) -> str:
-        """Return pair n as text."""
-        sides = (
-            self.x[self.x_first[n] : self.x_first[n + 1]],
-            self.y[self.y_first[n] : self.y_first[n + 1]],
-        )
-        mark = "" if alphabet.is_characters else " "
-        return " against ".join(repr(mark.join(alphabet.decode(side - 1))) for side in sides)
 
 
 @dataclass(frozen=True)
@@ -118,6 +49,24 @@ class PairTransducer:
     sizes: tuple[tuple[int, int], ...] = ()
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Look through the arrays that the kernels follow."""
+        instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
+        checks.cost_array("cost", self.cost, (None,))
+        arcs, n = len(checks.integers("source", self.source)), len(self.alphabet)
+        states = len(self.cost) - arcs
+        for name, size, lower in (
+            ("ilabel", n + 1, 0), ("olabel", n + 1, 0), ("source", states, 0),
+            ("nextstate", states, 0), ("rule", 2**31, -1),
+        ):  # fmt: skip
+            given = index_array(name, getattr(self, name), size, (arcs,), lower=lower)
+            object.__setattr__(self, name, given)
+        object.__setattr__(self, "start", positive_integer("start", self.start, minimum=0))
+        if self.start >= states:
+            raise InvalidInputError(f"start is {self.start}; states run from 0 to {states - 1}")
+        if (np.diff(self.ilabel * (n + 1) + self.olabel) < 0).any():
+            raise InvalidInputError("arcs must be sorted by ilabel, then by olabel; use from_fst")
 
     @classmethod
     def from_fst(
@@ -154,8 +103,8 @@ class PairTransducer:
             trimmed.nextstate[order],
             np.maximum(named, -1)[order],
             np.concatenate([trimmed.weight[order], trimmed.final]),
-            tuple(rules),
-            tuple(sizes),
+            tuple(items("rules", rules)),
+            tuple(items("sizes", sizes)),
         )
 
     @property
@@ -192,7 +141,7 @@ class PairTransducer:
 
         `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
         """
-        weight = self._checked(pairs, weight, tables=2)
+        weight, mass = self._checked(pairs, weight, tables=2), pairs.masses(mass)
         result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
             pairs.labels,
             self._arcs,
@@ -201,7 +150,7 @@ class PairTransducer:
             self._silent(self._reversed, weight),
             weight,
             self.start,
-            pairs.mass if mass is None else mass,
+            mass,
         )
         return result
 
@@ -217,9 +166,9 @@ class PairTransducer:
         MemoryLimitError
             As in `log_sums`.
         """
-        weight = self._checked(pairs, weight, tables=2)
+        weight, mass = self._checked(pairs, weight, tables=2), pairs.masses(mass)
         value, counts = kernels.alignments.best_counts(
-            pairs.labels, self._arcs, weight, self.start, pairs.mass if mass is None else mass
+            pairs.labels, self._arcs, weight, self.start, mass
         )
         if np.isnan(value).any():
             raise negative_cycle()
@@ -283,7 +232,8 @@ class PairTransducer:
         array = checks.float_array("weight", weight, (len(self.cost),))
         if not (array < np.inf).all():  # NaN neither
             raise InvalidInputError("weight has NaN or inf; give log-weights, -inf forbids")
-        x, y = (int(np.diff(first).max()) + 1 for first in (pairs.x_first, pairs.y_first))
+        pairs.check_labels(self.alphabet)
+        x, y = (int(np.diff(f).max(initial=0)) + 1 for f in (pairs.x_first, pairs.y_first))
         nbytes = 8 * tables * x * y * self.num_states
         if nbytes > _MAX_BYTES:
             raise MemoryLimitError(
@@ -392,9 +342,3 @@ def _star(source: IntArray, target: IntArray, weight: FloatArray, size: int) -> 
     diagonal = np.arange(size)
     sums[diagonal, diagonal] = np.logaddexp(sums[diagonal, diagonal], 0.0)
     return sums
-
-
-def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
-    lengths = [len(string) for string in strings]
-    first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first

@@ -16,9 +16,19 @@ from functools import cached_property
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray, RenamedAttribute
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    RenamedAttribute,
+    index_array,
+    instance,
+    log_weights,
+    positive_integer,
+)
 from fstgrad.distribution import FAR
-from fstgrad.errors import InfeasibleError
+from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 
@@ -46,9 +56,22 @@ class Graph:
     target = RenamedAttribute("nextstate")
 
     def __post_init__(self) -> None:
-        """Make the arrays read-only."""
+        """Look through the arcs and make the arrays read-only."""
+        states = positive_integer("num_states", self.num_states, minimum=0)
+        for name in ("source", "nextstate"):
+            given = getattr(self, name)
+            instance(name, given, np.ndarray, "an array of states")
+            index_array(name, given, states, (len(self.source),) if given.ndim else (None,))
+        if (np.diff(self.source) < 0).any() or (self.source >= self.nextstate).any():
+            raise InvalidInputError("arcs must be sorted by source, and lead to later states")
         self.source.flags.writeable = False
         self.nextstate.flags.writeable = False
+
+    def check_arcs(self, label: IntArray, scores: FloatArray, alphabet: Alphabet) -> None:
+        """Raise unless each arc has the id of a symbol, or -1 for epsilon, and a score."""
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        index_array("label", label, len(alphabet), (self.num_arcs,), lower=EPSILON)
+        log_weights("scores", scores, (self.num_arcs,))
 
     @property
     def num_arcs(self) -> int:

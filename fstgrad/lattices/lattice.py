@@ -77,8 +77,9 @@ class Lattice(ArrayDistribution):
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Make the arrays read-only."""
+        """Look through the arrays and make them read-only."""
         checks.instance("graph", self.graph, Graph, "a Graph, as Lattice.from_arcs makes it")
+        self.graph.check_arcs(self.label, self.scores, self.alphabet)
         checks.freeze(label=self.label, scores=self.scores, origin=self.origin, ends=self.ends)
 
     @classmethod

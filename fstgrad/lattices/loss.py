@@ -20,6 +20,9 @@ from fstgrad.checks import (
     BoolArray,
     FloatArray,
     IntArray,
+    float_array,
+    index_array,
+    instance,
     log_weights,
     positive_number,
     real_number,
@@ -70,6 +73,15 @@ class LatticeLoss:
     arc: IntArray
     cost: FloatArray
     initial: float
+
+    def __post_init__(self) -> None:
+        """Look through the arrays that the loops follow."""
+        for name in ("lattice", "graph"):
+            instance(name, getattr(self, name), Graph, "a Graph")
+        index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=EPSILON)
+        index_array("arc", self.arc, self.lattice.num_arcs, (None,))
+        float_array("cost", self.cost, (len(self.arc),))
+        real_number("initial", self.initial)
 
     def __repr__(self) -> str:
         return f"LatticeLoss({self.num_states:,} states, {len(self.arc):,} arcs)"

@@ -132,7 +132,7 @@ def determinize(
     limit = pywrapfst.NO_STATE_ID
     if max_states is not None:
         limit = positive_integer("max_states", max_states)
-    if most_states != math.inf:
+    if not isinstance(most_states, float) or most_states != math.inf:
         most_states = positive_number("most_states", most_states, allow_zero=True)
     if max_states is not None and fst.arc_type() != "standard":
         raise FstError(

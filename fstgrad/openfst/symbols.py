@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.checks import IntArray, instance, items, one_of
-from fstgrad.errors import FstError
+from fstgrad.checks import IntArray, fields, instance, is_integer, items, one_of
+from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.openfst.arrays import FstArrays, Symbols
 from fstgrad.openfst.library import pywrapfst
 
@@ -32,15 +32,24 @@ def as_table(symbols: Symbols) -> pywrapfst.SymbolTable:
 
 def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
     """Raise where two tables that meet in a composition give a label two symbols."""
-    if left is None or right is None or left == right:
+    if left is None or right is None:
         return
-    ours, theirs = dict(left), dict(right)
+    ours, theirs = _table_of("left", left), _table_of("right", right)
     for label in sorted(ours.keys() | theirs.keys()):
         if ours.get(label) != theirs.get(label):
             raise FstError(
                 f"cannot compose: label {label} is {ours.get(label)!r} on the left and "
                 f"{theirs.get(label)!r} on the right; build both with the same Alphabet"
             )
+
+
+def _table_of(name: str, symbols: Symbols) -> dict[int, str]:
+    """Return {label: symbol}."""
+    rows = fields(name, symbols, 2)
+    for label, symbol in rows:
+        if not is_integer(label) or not isinstance(symbol, str):
+            raise InvalidInputError(f"{name} has {(label, symbol)!r}; give (label, symbol)")
+    return {label: symbol for label, symbol in rows}
 
 
 def over_alphabet(

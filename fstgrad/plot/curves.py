@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fstgrad.checks import float_array, instance
+from fstgrad.checks import fields, flag, float_array, instance, items, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, MARKERS, blank, look
 
@@ -40,8 +40,10 @@ def curves(
     >>> len(figure.axes[0].lines)
     2
     """
+    instance("panels", panels, Mapping, "{title: {name: (x, y)}}")
     if not panels:
         raise InvalidInputError("panels is empty; give at least one title with its series")
+    log, panels = flag("log", log), {title: _lines(one) for title, one in panels.items()}
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
     chosen = look(dark)
     figure = blank(4.2 * len(panels), 3.6, chosen)
@@ -63,6 +65,18 @@ def curves(
     return figure
 
 
+def _lines(series: Any) -> dict[Any, Any]:
+    """Return named series as arrays of one axis and one length."""
+    instance("series", series, Mapping, "{name: (x, y)}")
+    found = {}
+    for name, line in series.items():
+        x, y = (float_array(name, side, (None,)) for side in fields("series", [line], 2)[0])
+        if len(x) != len(y):
+            raise InvalidInputError(f"{name!r} has {len(x)} x and {len(y)} y; give one for each")
+        found[name] = (x, y)
+    return found
+
+
 def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
     """Return the objective, the gradient norm and the validation error over the epochs.
 
@@ -78,6 +92,12 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
     InvalidInputError
         There is no epoch.
     """
+    history = items("history", history)
+    for place, epoch in enumerate(history):
+        if not hasattr(epoch, "gradient_norm"):
+            raise InvalidInputError(
+                f"history[{place}] is a {type(epoch).__name__}; give SequenceModel.history_"
+            )
     if not history:
         raise InvalidInputError("history has no epoch; fit the model first")
     tables = {
@@ -143,6 +163,7 @@ def bounds(
     axes.plot(x, high, "v-", color=chosen.color(0), ms=4, label="upper bound")
     axes.plot(x, low, "^-", color=chosen.color(2), ms=4, label="lower bound")
     if exact is not None:
+        exact = real_number("exact", exact)
         axes.axhline(exact, color=MARK, linestyle="--", label="exact")
     axes.set(xlabel="cap (nats)", ylabel=ylabel)
     axes.grid(alpha=0.3)
@@ -173,6 +194,10 @@ def bars(
     2
     """
     instance("groups", groups, Mapping, "a dictionary")
+    log = flag("log", log)
+    for group in groups.values():
+        for value in group.values() if isinstance(group, Mapping) else (group,):
+            real_number("a value of groups", value)
     single = {name: value for name, value in groups.items() if not isinstance(value, Mapping)}
     grouped = {"": single} if single else cast(Mapping[str, Mapping[str, float]], groups)
     if not any(grouped.values()) or 0 < len(single) < len(groups):

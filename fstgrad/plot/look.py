@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fstgrad.checks import extra, one_of
-from fstgrad.errors import FstgradError
+from fstgrad.checks import extra, flag, one_of, path_name
+from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import replacing
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ DARK = Look(paper="#14181e", ink="#e6e9ed", faint="#4a525c", strong="#8cc8ff")
 
 def look(dark: bool) -> Look:
     """Return the look on white or on black paper."""
-    return DARK if dark else LIGHT
+    return DARK if flag("dark", dark) else LIGHT
 
 
 def blank(width: float, height: float, chosen: Look) -> "Picture":
@@ -99,7 +99,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
     MissingDependencyError
         matplotlib is not installed.
     """
-    one_of("the ending of path", pathlib.Path(path).suffix.removeprefix("."), FORMATS)
+    one_of("the ending of path", pathlib.Path(path_name(path)).suffix.removeprefix("."), FORMATS)
     extra("matplotlib.figure", "plot", "a picture")
 
 
@@ -111,7 +111,9 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     InvalidInputError
         The name ends in none of these.
     """
-    target = pathlib.Path(path)
+    if not hasattr(figure, "savefig"):
+        raise InvalidInputError(f"figure is a {type(figure).__name__}; give a figure of matplotlib")
+    target = pathlib.Path(path_name(path))
     one_of("the ending of path", target.suffix.removeprefix("."), FORMATS)
     with replacing(target) as stream:
         figure.savefig(stream, format=target.suffix[1:], dpi=150, bbox_inches="tight")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import extra, float_array
+from fstgrad.checks import extra, float_array, index_array, instance, items, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, canvas, look
 
@@ -56,8 +56,11 @@ def trees(
             f"marginals has shape {table.shape}; give the (n+1, n+1) table of one sentence"
         )
     n = len(table) - 1
-    names = [str(i + 1) for i in range(n)] if words is None else list(words)
-    gold = None if heads is None else np.asarray(heads)
+    names = [str(i + 1) for i in range(n)] if words is None else items("words", words)
+    for name in names:
+        instance("a word", name, str, "a str")
+    gold = None if heads is None else index_array("heads", heads, len(table), (None,))
+    threshold = real_number("threshold", threshold)
     if len(names) != n or (gold is not None and gold.shape != (n,)):
         raise InvalidInputError(
             f"marginals is of {n} words; words has {len(names)}"
@@ -169,6 +172,8 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
 
 def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
     """Return (word, posterior) of each place, likeliest first."""
+    if not hasattr(lattice, "marginals") or not hasattr(lattice, "graph"):
+        raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
     posterior = lattice.marginals()
     graph, label = lattice.graph, lattice.label
     depth = [0] * graph.num_states

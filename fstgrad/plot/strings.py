@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import extra, real_array
+from fstgrad.checks import extra, instance, real_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, blank, canvas, look
 
@@ -52,6 +52,7 @@ def marginals(
     3
     """
     values = real_array("table", table)
+    instance("alphabet", alphabet, Alphabet, "an Alphabet")
     n = len(alphabet)
     if values.ndim < 2 or values.shape[-1] != n:
         raise InvalidInputError(
@@ -115,7 +116,9 @@ def alignment(found: Any, *, dark: bool = False) -> "Figure":
     >>> [text.get_text() for text in figure.axes[0].texts][:3]
     ['y', 'target', 'a']
     """
-    operations = found.operations
+    operations = getattr(found, "operations", None)
+    if not isinstance(operations, tuple | list):
+        raise InvalidInputError(f"found is a {type(found).__name__}; give what loss.align returns")
     if not operations:
         raise InvalidInputError("the alignment is empty; there is nothing to draw")
     widest = max(len(s or "") for op in operations for s in (op.y, op.target))

@@ -12,7 +12,7 @@ every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,15 @@ from fstgrad.checks import (
     BoolArray,
     FloatArray,
     IntArray,
+    fields,
+    flag,
+    instance,
+    items,
+    log_weights,
     one_of,
     positive_integer,
     positive_number,
+    symbol_strings,
 )
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.training import kernels
@@ -134,8 +140,13 @@ class Aligner:
     ) -> None:
         self.max_x = positive_integer("max_x", max_x)
         self.max_y = positive_integer("max_y", max_y)
-        self.empty_x, self.empty_y = empty_x, empty_y
+        self.empty_x, self.empty_y = flag("empty_x", empty_x), flag("empty_y", empty_y)
+        instance("longest", longest, Mapping | None, "a mapping of symbols to integers")
         self.longest = {} if longest is None else dict(longest)
+        for symbol, most in self.longest.items():
+            positive_integer(f"longest[{symbol!r}]", most, minimum=0)
+        if start is not None and not callable(start):
+            raise InvalidInputError(f"start is {start!r}; give a function (u, v) -> float")
         self.normalization = one_of("normalization", normalization, NORMALIZATIONS)
         self.iterations = positive_integer("iterations", iterations)
         self.start = start
@@ -151,16 +162,17 @@ class Aligner:
         InfeasibleError
             A pair has no alignment: one side is too long for the other.
         """
+        read = _read(pairs)
         most_y = max([self.max_y, *self.longest.values()])
         self._x, self._y = _Numbering(self.max_x), _Numbering(most_y)
         self._number: dict[tuple[int, int], int] = {}
-        read = [(tuple(x), tuple(y)) for x, y in pairs]
         corpus = self._corpus(read, grow=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
         log_p = np.full(len(kinds), -np.log(len(kinds)))
         if self.start is not None:
             xs, ys = self._x.strings(), self._y.strings()
-            log_p += [self.start(xs[u], ys[v]) for u, v in kinds.tolist()]
+            given = [self.start(xs[u], ys[v]) for u, v in kinds.tolist()]
+            log_p += log_weights("start(u, v)", given, log_p.shape)
         log_z = np.empty(corpus.pairs)
         history: list[float] = []
         for _ in range(self.iterations):
@@ -184,6 +196,8 @@ class Aligner:
         `min_count` has its probabilities multiplied by e^-50 from now on, so that few different
         strings are needed to write all pairs.
         """
+        self._check_fitted()
+        min_count = positive_number("min_count", min_count, allow_zero=True)
         kinds = np.array(list(self._number), dtype=np.int64).reshape(-1, 2)
         total = np.bincount(kinds[:, 1], weights=self.counts_)
         several = np.array([len(string) > 1 for string in self._y.strings()])
@@ -193,7 +207,7 @@ class Aligner:
 
     def align(self, x: Sequence[str], y: Sequence[str]) -> Aligned:
         """Return the best alignment of a pair, the posteriors of its links, and log p."""
-        return self.align_all([(tuple(x), tuple(y))])[0]
+        return self.align_all([(x, y)])[0]  # type: ignore[list-item]
 
     def align_all(self, pairs: Sequence[Pair]) -> list[Aligned]:
         """Return the alignment of every pair.
@@ -203,7 +217,8 @@ class Aligner:
         InfeasibleError
             A pair has no alignment of links that were seen in the data.
         """
-        pairs = [(tuple(x), tuple(y)) for x, y in pairs]
+        pairs = _read(pairs)
+        self._check_fitted()
         corpus = self._corpus(pairs, grow=False)
         log_p = np.append(self.log_p_, -np.inf)  # the last number: a link that was never seen
         weight = log_p[corpus.kind]
@@ -237,6 +252,10 @@ class Aligner:
         spans = zip(i0, i1, j0, j1, strict=True)
         links = tuple(Link(x[a:b], y[c:d]) for a, b, c, d in spans)
         return Aligned(links, tuple(posterior[on_path].tolist()), log_probability)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "log_p_"):
+            raise InvalidInputError("the aligner has no probabilities; call fit first")
 
     def _normalized(self, counts: FloatArray, kinds: IntArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -313,12 +332,25 @@ class _Numbering:
         return self._known.get(key, -1)
 
 
+def _read(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return pairs (x, y) as tuples of symbols."""
+    rows = fields("pairs", pairs, 2)
+    xs, ys = (symbol_strings(name, side) for name, side in _sides(rows))
+    return list(zip(xs, ys, strict=True))
+
+
+def _sides(rows: list[list[Any]]) -> Iterable[tuple[str, list[Any]]]:
+    return ("x of pairs", [row[0] for row in rows]), ("y of pairs", [row[1] for row in rows])
+
+
 def per_symbol(links: Sequence[Link]) -> list[Symbols]:
     """Return one string of y for each symbol of x.
 
     A link of several symbols of x gives its string to the first of them, a link of none to the
     symbol before it, or to the first symbol if there is none.
     """
+    for link in items("links", links):
+        instance("a link", link, Link, "a Link")
     strings: list[Symbols] = []
     waiting: Symbols = ()
     for link in links:

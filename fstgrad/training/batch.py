@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, instance, positive_integer, real_array
+from fstgrad.checks import FloatArray, fields, instance, items, positive_integer, real_array
 from fstgrad.errors import FstgradError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
 from fstgrad.summary import short_repr
@@ -152,11 +152,11 @@ class Batch:
         weights = real_array("w", w, self.objective.features.shape)
         lines = [_Line(executor, weights) for executor in self._processes()]
         if not lines:
-            for index, chunk in numbered:
+            for index, chunk in _numbers(numbered):
                 yield work(self.objective, weights, index, chunk)
             return
         waiting: deque[_Line] = deque()
-        for index, chunk in numbered:
+        for index, chunk in _numbers(numbered):
             home = self._homes.get(index // CHUNK)
             if home is None:
                 home = _least_busy(lines)
@@ -281,9 +281,19 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     return Chunk(tuple(outcomes), sums)
 
 
-def _chunked(items: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
+def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
+    """Yield chunks (index of the first pair, pairs); one that is none raises."""
+    instance("numbered", numbered, Iterable, "chunks (index of the first pair, pairs)")
+    for chunk in numbered:
+        ((index, pairs),) = fields("numbered", [chunk], 2)
+        yield positive_integer("an index of numbered", index, minimum=0), items("pairs", pairs)
+
+
+def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
     """Yield (index of the first item, items), cut at 1 and at the multiples of the chunk size."""
-    iterator = iter(items)
+    instance("pairs", pairs, Iterable, "pairs (x, y)")
+    first = positive_integer("first", first, minimum=0)
+    iterator = iter(pairs)
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         yield first, chunk
         first += len(chunk)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from fstgrad import losses
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import items, one_of
+from fstgrad.checks import instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.training.sums import XY
@@ -46,4 +46,6 @@ def made_loss(
         return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
     if loss is None or isinstance(loss, Loss):
         return loss
-    return loss(alphabet)
+    made = loss(alphabet) if callable(loss) else loss
+    instance("loss", made, Loss, "a Loss, one of the names, or a function of the alphabet")
+    return made

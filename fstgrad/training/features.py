@@ -28,7 +28,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, instance, positive_integer, real_array, sparse_matrix
+from fstgrad.checks import (
+    FloatArray,
+    instance,
+    output_array,
+    positive_integer,
+    real_array,
+    sparse_matrix,
+)
 from fstgrad.errors import InvalidInputError
 
 SparseMatrix: TypeAlias = Any  # scipy.sparse, which `import fstgrad` does not load
@@ -147,6 +154,7 @@ class QGramCounts(Features):
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the sum of the table over positions, on the q-grams that count."""
         array = real_array("table", table, (None, *self._position))
+        out = output_array("out", out, self.shape)
         out += array.sum(axis=0)[self._counted]
 
     def counts(self, y: str | Sequence[str]) -> FloatArray:
@@ -196,7 +204,7 @@ class PositionalQGrams(Features):
         """Add the table to the positions that it has."""
         array = real_array("table", table, (None, *self._position))
         self._check_length(len(array))
-        out[: len(array)] += array
+        output_array("out", out, self.shape)[: len(array)] += array
 
     def _check_length(self, length: int) -> None:
         if length > self.max_length:
@@ -243,6 +251,8 @@ class InputFeatures(Features):
         self.alphabet = alphabet
         self.order = positive_integer("order", order)
         self.size = positive_integer("size", size)
+        if not callable(matrix):
+            raise InvalidInputError(f"matrix is {matrix!r}; give a function (x, length) -> matrix")
         self.matrix = matrix
         self._position = context_shape(alphabet, order)
 
@@ -259,6 +269,8 @@ class InputFeatures(Features):
             It is called for every q-gram that can end at s: O(l n^q) calls for each x.
         """
         order = positive_integer("order", order)
+        if not callable(psi):
+            raise InvalidInputError(f"psi is {psi!r}; give a function (x, z, s)")
         return cls(
             alphabet,
             order,
@@ -280,6 +292,7 @@ class InputFeatures(Features):
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the sum over s, z of table[s, z] psi(x, z, s)."""
         array = real_array("table", table, (None, *self._position))
+        out = output_array("out", out, self.shape)
         out += self._rows(x, len(array)).T @ array.ravel()
 
     def _rows(self, x: Any, length: int) -> SparseMatrix:

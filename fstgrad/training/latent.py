@@ -8,7 +8,7 @@ and a loss of y is a loss of z behind a collapse.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import one_of
+from fstgrad.checks import fields, instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.training.align import Aligner, per_symbol
@@ -51,7 +51,9 @@ def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
 
 def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
     """Raise InvalidInputError where x and y of a pair differ in length."""
-    for i, (x, y) in enumerate(pairs):
+    for i, (x, y) in enumerate(fields("pairs", pairs, 2)):
+        for name, side in (("x", x), ("y", y)):
+            instance(f"{name} of pair {i}", side, Sized, "a sequence")
         if len(x) != len(y):
             raise InvalidInputError(
                 f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "

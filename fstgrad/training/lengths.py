@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fstgrad.checks import IntArray
+from fstgrad.checks import IntArray, fields, index_array, positive_integer, positive_number
+from fstgrad.errors import InvalidInputError
+
+_LONGEST = 2**53
 
 
 @dataclass(frozen=True)
@@ -33,12 +36,23 @@ class LengthModel:
     outputs: IntArray
     ratio: float
 
+    def __post_init__(self) -> None:
+        """Check the lengths."""
+        inputs = index_array("inputs", self.inputs, _LONGEST, (None,))
+        object.__setattr__(self, "inputs", inputs)
+        outputs = index_array("outputs", self.outputs, _LONGEST, (len(inputs),), lower=1)
+        object.__setattr__(self, "outputs", outputs)
+        if (np.diff(inputs) <= 0).any():
+            raise InvalidInputError(f"inputs is {inputs}; give lengths that ascend")
+        positive_number("ratio", self.ratio, allow_zero=True)
+
     @classmethod
     def fit(cls, pairs: Iterable[tuple[int, int]]) -> "LengthModel":
         """Return the model of pairs (|x|, |y|)."""
         seen: dict[int, list[int]] = defaultdict(list)
-        for source, target in pairs:
-            seen[source].append(target)
+        for source, target in fields("pairs", pairs, 2):
+            source = positive_integer("|x|", source, minimum=0)
+            seen[source].append(positive_integer("|y|", target, minimum=0))
         inputs = sorted(seen)
         ratios = [target / source for source in inputs if source for target in seen[source]]
         return cls(
@@ -49,6 +63,7 @@ class LengthModel:
 
     def __call__(self, size: int) -> int:
         """Return the length of the output for |x| = size."""
+        size = positive_integer("size", size, minimum=0)
         place = int(np.searchsorted(self.inputs, size))
         if place < len(self.inputs) and self.inputs[place] == size:
             return int(self.outputs[place])

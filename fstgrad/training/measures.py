@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray
+from fstgrad.checks import FloatArray, instance, symbol_strings
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import EditDistance, Loss
 from fstgrad.summary import short_repr
@@ -43,8 +43,11 @@ def evaluate(
     >>> evaluate(["cat", "dog"], ["cat", "dug"])
     Evaluation(pairs=2, accuracy=0.5, loss=nan, error_rate=0.16666666666666666, unknown=0)
     """
+    predictions, targets = _paired(predictions, targets)
+    if loss is not None:
+        instance("loss", loss, Loss, "a Loss")
     pairs = list(zip(predictions, targets, strict=True))
-    equal = sum(list(a) == list(b) for a, b in pairs)
+    equal = sum(a == b for a, b in pairs)
     edits = edit_distances(predictions, targets)
     symbols = sum(len(target) for target in targets)
     if not symbols:
@@ -64,8 +67,8 @@ def edit_distance(a: Symbols, b: Symbols) -> int:
 
 def edit_distances(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> FloatArray:
     """Return the edit distance (N,) of each prediction from its target."""
-    distance = _unit_distance([*predictions, *targets])
-    return distance.pairwise([list(a) for a in predictions], [list(b) for b in targets])
+    predictions, targets = _paired(predictions, targets)
+    return _unit_distance([*predictions, *targets]).pairwise(predictions, targets)
 
 
 class Errors(NamedTuple):
@@ -104,6 +107,7 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
     >>> found.substituted, found.missing, found.added
     (((('o', 'u'), 1),), (((None, 'r'), 1),), ())
     """
+    predictions, targets = _paired(predictions, targets)
     loss = _unit_distance([*predictions, *targets])
     counts: dict[str, Counter[Any]] = {"substitute": Counter(), "insert": Counter()}
     counts["delete"] = Counter()
@@ -115,6 +119,17 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
         tuple(counts[kind].most_common()) for kind in ("substitute", "insert", "delete")
     )
     return Errors(substituted, inserted, deleted, sum(map(len, targets)))
+
+
+def _paired(predictions: Any, targets: Any) -> tuple[list[Symbols], list[Symbols]]:
+    """Return as many predictions as targets, as tuples of symbols."""
+    left: list[Symbols] = [*symbol_strings("predictions", predictions)]
+    right: list[Symbols] = [*symbol_strings("targets", targets)]
+    if len(left) != len(right):
+        raise InvalidInputError(
+            f"there are {len(left)} predictions and {len(right)} targets; give one for each"
+        )
+    return left, right
 
 
 def _unit_distance(sequences: Sequence[Symbols]) -> EditDistance:

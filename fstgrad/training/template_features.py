@@ -8,12 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, IntArray, instance, positive_integer
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    index_array,
+    instance,
+    is_integer,
+    items,
+    output_array,
+    positive_integer,
+    real_array,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
-from fstgrad.training.vocabulary import Names, Vocabulary, vocabulary_of
+from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, vocabulary_of
 
 _KEPT = 2**16  # inputs whose names are remembered
 
@@ -100,13 +110,15 @@ class TemplateFeatures(Features):
             raise InvalidInputError(f"template is {template!r}; give a Window or a function")
         if pairs is not None:
             instance("pairs", pairs, Pairs, "Pairs of names and symbols")
+        if isinstance(names, str) or not isinstance(names, Sequence | Names | WindowNames):
+            raise InvalidInputError(f"names is {names!r}; give a sequence of names")
         self.alphabet = alphabet
         self.order = positive_integer("order", order)
         self.template = template
         self.vocabulary = Names(template, names) if isinstance(names, Sequence) else names
-        self.copies = {} if copies is None else dict(copies)
+        self.copies = _copied(copies, len(alphabet))
         n = len(alphabet)
-        self.pairs = Pairs.all(len(self.vocabulary), n) if pairs is None else pairs
+        self.pairs = Pairs.all(len(self.vocabulary), n) if pairs is None else self._checked(pairs)
         self._kept: dict[tuple[Any, int], Encoded] = {}
         self._blocks = [context_shape(alphabet, r) for r in range(2, order + 1)]
         sizes = [len(self.pairs.symbol), *(int(np.prod(block)) for block in self._blocks)]
@@ -162,7 +174,8 @@ class TemplateFeatures(Features):
         if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
             copies = None
         n = len(alphabet)
-        seen = cls(alphabet, order, template, found, Pairs.all(0, n), copies)
+        unused = np.zeros(len(found) + 1, dtype=np.int64)
+        seen = cls(alphabet, order, template, found, Pairs(unused, unused[:0]), copies)
         encoded = seen.encode(inputs)
         gold = np.concatenate([alphabet.encode(y, name="y") for _, y in data])
         places = np.unique(kernels.templates.count_pairs(*encoded, gold, n))
@@ -196,6 +209,7 @@ class TemplateFeatures(Features):
 
     def emissions(self, w: npt.ArrayLike, encoded: Encoded) -> FloatArray:
         """Return the scores of single symbols at all positions, (positions, n)."""
+        encoded = self._sound(encoded)
         single = np.empty((len(encoded.copies), len(self.alphabet)))
         kernels.templates.gather(*encoded, *self.pairs, self._weights(w), single)
         return single
@@ -207,6 +221,7 @@ class TemplateFeatures(Features):
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the adjoint; only the weights of the active names and the q-grams are touched."""
+        table = real_array("table", table, (None, *context_shape(self.alphabet, self.order)))
         single = table.sum(axis=tuple(range(1, self.order)))
         self.accumulate_emissions(single, self._encoded(x, len(table)), out)
         total = table.sum(axis=0)
@@ -215,8 +230,21 @@ class TemplateFeatures(Features):
 
     def accumulate_emissions(self, single: FloatArray, encoded: Encoded, out: FloatArray) -> None:
         """Add the adjoint of `emissions` applied to (positions, n)."""
-        table = np.ascontiguousarray(single)
-        kernels.templates.scatter(*encoded, *self.pairs, table, out)
+        encoded = self._sound(encoded)
+        shape = (len(encoded.copies), len(self.alphabet))
+        table = np.ascontiguousarray(real_array("single", single, shape))
+        sums = output_array("out", out, self.shape)
+        kernels.templates.scatter(*encoded, *self.pairs, table, sums)
+
+    def _sound(self, encoded: Encoded) -> Encoded:
+        """Return the arrays as int64; raise where the kernels would read or write beside them."""
+        instance("encoded", encoded, Encoded, "what `encode` returns")
+        ids = index_array("ids", encoded.ids, len(self.pairs.first) - 1, (None,))
+        copies = index_array("copies", encoded.copies, len(self.alphabet), (None,), lower=-1)
+        starts = index_array("starts", encoded.starts, len(ids) + 1, (len(copies) + 1,))
+        if (np.diff(starts) < 0).any():
+            raise InvalidInputError("starts of the positions descend; give what `encode` returns")
+        return Encoded(starts, ids, copies)
 
     def encode(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
         """Return the active names and the copies of all positions of outputs (x, l)."""
@@ -231,11 +259,25 @@ class TemplateFeatures(Features):
         Behind those of the pairs are the places of the weights of the q-grams.
         """
         first, symbol = self.pairs
+        names = index_array("names", names, len(first) - 1, (None,))
         sizes = first[names + 1] - first[names]
         ends = np.concatenate([[0], np.cumsum(sizes)])
         places = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
         grams = np.arange(self._ends[0], self._ends[-1])
         return Pairs(ends, symbol[places]), np.concatenate([places, grams])
+
+    def _checked(self, pairs: Pairs) -> Pairs:
+        """Return pairs as int64; raise unless each name has a place among the symbols."""
+        symbol = index_array("pairs.symbol", pairs.symbol, len(self.alphabet) + 1, (None,))
+        first = index_array(
+            "pairs.first", pairs.first, len(symbol) + 1, (len(self.vocabulary) + 1,)
+        )
+        if first[0] != 0 or first[-1] != len(symbol) or (np.diff(first) < 0).any():
+            raise InvalidInputError(
+                f"pairs.first runs from {first[0]} to {first[-1]}; it must ascend from 0 to the "
+                f"{len(symbol)} pairs"
+            )
+        return Pairs(first, symbol)
 
     def _copies(self, x: Any, length: int) -> IntArray:
         symbols = symbols_of(x)
@@ -243,15 +285,25 @@ class TemplateFeatures(Features):
         return np.array([self.copies.get(symbols[i], -1) for i in centres.tolist()], dtype=np.int64)
 
     def _weights(self, w: npt.ArrayLike) -> FloatArray:
-        weights = np.ascontiguousarray(w, dtype=np.float64)
-        if weights.shape != self.shape:
-            raise InvalidInputError(f"w has shape {weights.shape}; the shape must be {self.shape}")
-        return weights
+        return np.ascontiguousarray(real_array("w", w, self.shape))
 
     def _encoded(self, x: Sequence[str], length: int) -> Encoded:
-        key = (x if isinstance(x, Tagged) else tuple(x), length)
+        key = (x if isinstance(x, Tagged) else tuple(items("x", x)), length)
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             self._kept[key] = self.encode([(x, length)])
         return self._kept[key]
+
+
+def _copied(copies: Mapping[str, int] | None, n: int) -> dict[str, int]:
+    """Return which symbol of y, 0 .. n - 1, is the copy of a symbol of x."""
+    if copies is None:
+        return {}
+    instance("copies", copies, Mapping, "a mapping of symbols of x to ids of y")
+    for symbol, copy in copies.items():
+        if not is_integer(copy) or not 0 <= copy < n:
+            raise InvalidInputError(
+                f"the copy of {symbol!r} is {copy!r}; give an id of y, 0 .. {n - 1}"
+            )
+    return {symbol: int(copy) for symbol, copy in copies.items()}

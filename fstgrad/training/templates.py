@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fstgrad.checks import items, positive_integer
+from fstgrad.checks import instance, items, positive_integer
 from fstgrad.errors import InvalidInputError
 
 Template = Callable[[Sequence[str], int, int], Iterable[str]]
@@ -29,6 +29,14 @@ class Tagged:
 
     symbols: tuple[str, ...]
     tags: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Check the symbols."""
+        for name in ("symbols", "tags"):
+            symbols = tuple(items(name, getattr(self, name)))
+            for symbol in symbols:
+                instance(f"one of {name}", symbol, str, "a str")
+            object.__setattr__(self, name, symbols)
 
     def __len__(self) -> int:
         """Return the number of symbols."""
@@ -89,9 +97,14 @@ class Window:
 
     def __call__(self, x: Sequence[str], s: int, length: int) -> Iterable[str]:
         """Yield the names: the offset of the span from the centre, and its symbols."""
+        length = positive_integer("length", length)
+        s = positive_integer("s", s, minimum=0)
+        if s >= length:
+            raise InvalidInputError(f"s is {s}; positions run from 0 to {length - 1}")
         if isinstance(x, Tagged):
             yield from self._tagged(x, s, length)
             return
+        x = as_input(x)
         centre = (2 * s + 1) * len(x) // (2 * length)
         yield "bias"
         first = max(centre - self.width, -1)
@@ -106,6 +119,8 @@ class Window:
     def _tagged(self, x: Tagged, s: int, length: int) -> Iterable[str]:
         """Yield the names of the symbols, and each tag and all tags with those at the centre."""
         centre = (2 * s + 1) * len(x.symbols) // (2 * length)
+        if not x.symbols:
+            raise InvalidInputError("an input with tags has no symbols; give at least one")
         near = [f"0 {x.symbols[centre]}", f"end {min(len(x.symbols) - centre, 4)}"]
         near.append(" ".join(["-2..0", *x.symbols[max(centre - 2, 0) : centre + 1]]))
         yield from self(x.symbols, s, length)

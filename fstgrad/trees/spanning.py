@@ -163,7 +163,7 @@ class SpanningTrees(TreeDistribution):
         (place,) = checks.index_array("head", [head], len(self.scores))
         (end,) = checks.index_array("dependent", [dependent], len(self.scores), lower=1)
         column = self.scores[:, end].copy()
-        column[place] = score
+        column[place] = checks.log_weights("score", score, ())
         return self.with_column(int(end), column)
 
     def third_order(self, v: npt.ArrayLike, u: npt.ArrayLike) -> FloatArray:

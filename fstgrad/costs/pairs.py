@@ -1,0 +1,130 @@
+"""Pairs of strings as labels, and what each pair counts."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    index_array,
+    instance,
+    is_integer,
+    items,
+    positive_number,
+    real_array,
+)
+from fstgrad.errors import InvalidInputError
+from fstgrad.summary import short_repr
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """N pairs of strings as labels, one string after the other, and what each pair counts.
+
+    Attributes
+    ----------
+    x, y : (total length,) int64, labels id + 1.
+    x_first, y_first : (N + 1,) int64, where each string begins.
+    mass : (N,) float64, how often each pair was seen.
+    """
+
+    x: IntArray
+    x_first: IntArray
+    y: IntArray
+    y_first: IntArray
+    mass: FloatArray
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Look through the places where strings begin."""
+        mass = np.ascontiguousarray(real_array("mass", self.mass, (None,)))
+        object.__setattr__(self, "mass", mass)
+        for name in ("x", "y"):
+            labels = np.ascontiguousarray(index_array(name, getattr(self, name), 2**62, (None,)))
+            first = getattr(self, f"{name}_first")
+            first = index_array(f"{name}_first", first, len(labels) + 1, (len(mass) + 1,))
+            if first[0] != 0 or first[-1] != len(labels) or (np.diff(first) < 0).any():
+                raise InvalidInputError(
+                    f"{name}_first runs from {first[0]} to {first[-1]}; it must ascend from 0 to "
+                    f"the {len(labels)} labels of {name}"
+                )
+            object.__setattr__(self, name, labels)
+            object.__setattr__(self, f"{name}_first", first)
+
+    @classmethod
+    def encode(
+        cls, alphabet: Alphabet, rows: Iterable[Sequence[Any]], *, name: str = "pairs"
+    ) -> "Pairs":
+        """Return rows (x, y) or (x, y, mass) as labels.
+
+        Raises
+        ------
+        AlphabetError, InvalidInputError
+            A symbol outside the alphabet, a mass that is not above 0, no rows.
+        """
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        xs, ys, mass = [], [], []
+        for n, row in enumerate(items(name, rows)):
+            row = items(f"{name}[{n}]", row)
+            if len(row) not in (2, 3):
+                raise InvalidInputError(
+                    f"{name}[{n}] has {len(row)} fields; a pair is (x, y) or (x, y, mass)"
+                )
+            xs.append(alphabet.encode(row[0], name=f"{name}[{n}][0]") + 1)
+            ys.append(alphabet.encode(row[1], name=f"{name}[{n}][1]") + 1)
+            mass.append(
+                positive_number(f"the mass of {name}[{n}]", row[2]) if len(row) == 3 else 1.0
+            )
+        if not xs:
+            raise InvalidInputError(f"{name} is empty; give at least one pair of strings")
+        return cls(*_concatenated(xs), *_concatenated(ys), np.array(mass))
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def take(self, which: IntArray) -> "Pairs":
+        """Return the pairs with these numbers."""
+        which = index_array("which", which, len(self), (None,))
+        xs = [self.x[self.x_first[n] : self.x_first[n + 1]] for n in which]
+        ys = [self.y[self.y_first[n] : self.y_first[n + 1]] for n in which]
+        return Pairs(*_concatenated(xs), *_concatenated(ys), self.mass[which])
+
+    def masses(self, mass: FloatArray | None) -> FloatArray:
+        """Return what each pair counts, or other finite numbers (N,) in its place."""
+        if mass is None:
+            return self.mass
+        return np.ascontiguousarray(real_array("mass", mass, (len(self),)))
+
+    def check_labels(self, alphabet: Alphabet) -> None:
+        """Raise unless all labels are those of symbols, 1 .. n."""
+        for name, labels in (("x", self.x), ("y", self.y)):
+            index_array(name, labels, len(alphabet) + 1, lower=1)
+
+    @property
+    def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """What the kernels read."""
+        return self.x, self.x_first, self.y, self.y_first
+
+    def shown(self, n: int, alphabet: Alphabet) -> str:
+        """Return pair n as text."""
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        if not is_integer(n) or not 0 <= n < len(self):
+            raise InvalidInputError(f"n is {n!r}; pairs are numbered from 0 to {len(self) - 1}")
+        self.check_labels(alphabet)
+        sides = (
+            self.x[self.x_first[n] : self.x_first[n + 1]],
+            self.y[self.y_first[n] : self.y_first[n + 1]],
+        )
+        mark = "" if alphabet.is_characters else " "
+        return " against ".join(repr(mark.join(alphabet.decode(side - 1))) for side in sides)
+
+
+def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
+    lengths = [len(string) for string in strings]
+    first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first

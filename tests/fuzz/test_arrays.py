@@ -1,0 +1,151 @@
+"""Arrays made by hand: what the kernels follow is looked through before they do."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad import costs
+from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
+from fstgrad.training.templates import Window
+
+AB = fg.Alphabet("ab")
+TRANSDUCER = costs.pair_transducer(fg.EditDistance(AB), AB)
+PAIRS = costs.Pairs.encode(AB, [("ab", "ba"), ("b", "a")])
+ITSELF: list = []
+ITSELF.append(ITSELF)
+
+
+def template_features(order=1, **settings):
+    names = ["0 x", "bias"]
+    return TemplateFeatures(AB, order, Window(0, 1), names, **settings)
+
+
+@pytest.mark.parametrize("name", ["starts", "ids", "copies"])
+@pytest.mark.parametrize("value", [2**62, 7, -2])
+def test_names_beside_their_arrays(name, value):
+    """`gather` and `scatter` would read and write beside their arrays."""
+    features = template_features()
+    encoded, w = features.encode([("xy", 2)]), np.zeros(features.shape)
+    wrong = encoded._replace(**{name: np.full_like(getattr(encoded, name), value)})
+    with pytest.raises(fg.InvalidInputError, match=name):
+        features.emissions(w, wrong)
+    with pytest.raises(fg.InvalidInputError, match=name):
+        features.accumulate_emissions(np.zeros((2, 2)), wrong, w)
+
+
+def test_starts_that_descend():
+    features = template_features()
+    wrong = Encoded(np.array([1, 0, 2]), np.zeros(2, int), np.zeros(2, int))
+    with pytest.raises(fg.InvalidInputError, match="starts of the positions descend"):
+        features.emissions(np.zeros(features.shape), wrong)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_tables_of_any_order(order):
+    """The adjoint of order q takes q + 1 axes, no more and no fewer."""
+    features = template_features(order)
+    rng = np.random.default_rng(0)
+    w, table = rng.normal(size=features.shape), np.zeros((2, *(3,) * (order - 1), 2))
+    table[:] = rng.normal(size=table.shape)
+    gradient = features.gradient(table, "xy")
+    scores = features.scores(w, "xy", 2)
+    np.testing.assert_allclose((scores * table).sum(), gradient @ w, rtol=1e-12)
+    for wrong in (table[None], table[0], table[..., :1], table * np.nan, "a", ITSELF):
+        with pytest.raises(fg.InvalidInputError, match="table"):
+            features.gradient(wrong, "xy")
+
+
+@pytest.mark.parametrize(
+    "out", [[], None, np.zeros(1), np.zeros(4, np.float32), np.zeros(4, ">f8"), np.zeros(4)[None]]
+)
+def test_sums_that_cannot_be_added_to(out):
+    features, grams = template_features(), fg.QGramCounts(AB, 2)
+    encoded = features.encode([("xy", 2)])
+    with pytest.raises(fg.InvalidInputError, match="out"):
+        features.accumulate_emissions(np.zeros((2, 2)), encoded, out)
+    with pytest.raises(fg.InvalidInputError, match="out"):
+        grams.accumulate(np.zeros((2, 3, 2)), None, out)
+    read_only = np.zeros((2, 2))
+    read_only.flags.writeable = False
+    with pytest.raises(fg.InvalidInputError, match="out is read-only"):
+        grams.accumulate(np.zeros((2, 3, 2)), None, read_only)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"pairs": Pairs(np.array([0, 2, 9]), np.array([0, 1, 0]))},
+        {"pairs": Pairs(np.array([0, 2, 3]), np.array([0, 1, 3]))},
+        {"pairs": Pairs(np.array([0, 3]), np.array([0, 1, 1]))},
+        {"pairs": Pairs(np.array([2, 0, 3]), np.array([0, 1, 1]))},
+        {"copies": {"x": 2}},
+        {"copies": {"x": -1}},
+        {"copies": 3},
+    ],
+)
+def test_pairs_and_copies_beside_the_alphabet(settings):
+    with pytest.raises(fg.InvalidInputError, match=r"pairs|cop"):
+        template_features(**settings)
+
+
+@pytest.mark.parametrize("mass", [ITSELF, np.ones(3), [1.0, np.nan], "ab", None])
+def test_the_mass_of_pairs(mass):
+    weight = -TRANSDUCER.cost
+    for counted in (TRANSDUCER.best_counts, TRANSDUCER.expected_counts):
+        if mass is None:
+            assert np.array_equal(counted(PAIRS, weight)[1], counted(PAIRS, weight, [1, 1])[1])
+            continue
+        with pytest.raises(fg.InvalidInputError, match="mass"):
+            counted(PAIRS, weight, mass)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"x_first": np.array([0, 2, 9])},
+        {"y_first": np.array([0, 3, 2])},
+        {"x_first": np.array([0, 3])},
+        {"y_first": np.array([1, 1, 3])},
+        {"x": np.zeros((2, 2), int)},
+        {"mass": ITSELF},
+    ],
+)
+def test_places_of_pairs(changes):
+    with pytest.raises(fg.InvalidInputError, match=next(iter(changes))):
+        replace(PAIRS, **changes)
+
+
+@pytest.mark.parametrize("label", [0, 3, 10**6])
+def test_labels_of_pairs(label):
+    wrong = replace(PAIRS, x=np.full_like(PAIRS.x, label))
+    for call in (TRANSDUCER.log_sums, TRANSDUCER.best_counts, TRANSDUCER.expected_counts):
+        with pytest.raises(fg.InvalidInputError, match="x"):
+            call(wrong, -TRANSDUCER.cost)
+    with pytest.raises(fg.InvalidInputError, match="x"):
+        wrong.shown(0, AB)
+
+
+@pytest.mark.parametrize("name", ["ilabel", "olabel", "source", "nextstate", "rule", "start"])
+@pytest.mark.parametrize("value", [-2, 2**40])
+def test_arcs_of_a_pair_transducer(name, value):
+    given = getattr(TRANSDUCER, name)
+    with pytest.raises(fg.InvalidInputError, match=name):
+        replace(TRANSDUCER, **{name: value if name == "start" else np.full_like(given, value)})
+
+
+def test_arcs_out_of_order():
+    with pytest.raises(fg.InvalidInputError, match="sorted"):
+        replace(TRANSDUCER, ilabel=TRANSDUCER.ilabel[::-1])
+
+
+@pytest.mark.parametrize("which", [[2], [-1], [np.nan], ITSELF, 0, "a", [[0]]])
+def test_pairs_that_are_not_there(which):
+    with pytest.raises(fg.InvalidInputError, match="which"):
+        PAIRS.take(which)
+    with pytest.raises(fg.InvalidInputError, match="n is"):
+        PAIRS.shown(2 if which == 0 else which, AB)
+    with pytest.raises(fg.InvalidInputError, match="alphabet"):
+        costs.Pairs.encode("ab", [("a", "b")])
+    assert PAIRS.shown(0, AB) == "'ab' against 'ba'"
