@@ -29,7 +29,7 @@ PAGES = (
 FORMULAS = ("guide/losses.html", "guide/trees.html", "guide/mrf.html", "tutorials/denoising.html")
 DARK = "--blink-settings=preferredColorScheme=0"
 PHOTOS = ("guide/mrf.html",)  # show photographs or pixels, which are as bright in dark mode
-BRIGHT = 0.06  # largest share of nearly white pixels on a dark page; text takes up to 0.04
+BRIGHT = 0.09  # largest share of nearly white pixels on a dark page; text takes up to 0.04
 WIDE, PHONE = "--window-size=1300,1500", "--window-size=500,1000"
 
 

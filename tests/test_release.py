@@ -38,7 +38,7 @@ def test_every_python_of_the_classifiers_is_tested():
     assert re.search(r"python: (\[.*\])", read(".github/workflows/tests.yml"))[1] == str(
         listed
     ).replace("'", '"')
-    assert set(listed) <= set(re.search(r"PYTHONS:-(.*?)}", read(".ci/release-check"))[1].split())
+    assert set(listed) <= set(re.search(r"{PYTHONS:-(.*?)}", read(".ci/release-check"))[1].split())
 
 
 def test_metadata_have_no_placeholders():
