@@ -37,6 +37,7 @@ from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.decode import decode
 from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.keys import new_key, new_keys
 from fstgrad.mrf.method import Method, bound
 from fstgrad.mrf.methods import METHODS
 from fstgrad.mrf.result import Inference
@@ -198,7 +199,7 @@ def contrastive_divergence(
             )
     gradient = counts(model, gold, -1.0)
     value = -model.score(gold)
-    for row, key in zip(starts, random.integers(2**62, size=len(starts)).tolist(), strict=True):
+    for row, key in zip(starts, new_keys(random, len(starts)), strict=True):
         chain = Chain(model, sampler, row, key, threads)
         chain.advance(k)
         row[...] = chain.labels
@@ -218,7 +219,7 @@ def one_site_divergence(
     random = generator(rng)
     site = random.integers(model.num_nodes, size=1)
     labels = gold.copy()
-    kernels.sites.gibbs_sites(0, 1, site, int(random.integers(2**62)), 0, model.pieces, labels)
+    kernels.sites.gibbs_sites(0, 1, site, new_key(random), 0, model.pieces, labels)
     gradient = counts(model, gold, -float(model.num_nodes))
     counts(model, labels, float(model.num_nodes), gradient)
     return model.num_nodes * (model.score(labels) - model.score(gold)), gradient

@@ -177,7 +177,7 @@ class MiniBuckets:
         model = self.model
         node = np.zeros(model.scores.node.shape)
         edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
-        factors = np.zeros(len(model.factors.table))
+        factors = np.empty(len(model.factors.table))  # each is a piece of one bucket
         said: dict[int, FloatArray] = {}
         for number in range(len(self.buckets) - 1, -1, -1):
             bucket = self.buckets[number]

@@ -16,6 +16,7 @@ from fstgrad.mrf import kernels
 from fstgrad.mrf.clamping import clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.keys import new_key
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.sampling.chains import Chain, allowed_labels
@@ -112,7 +113,7 @@ def _annealed(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) ->
     tables = [table[np.isfinite(table)] for table in (*model.scores, model.factors.table)]
     widest = max(1e-300, *(float(np.ptp(table)) for table in tables if table.size))
     for beta in np.geomspace(0.5, 100.0, 60) / widest:
-        chain = Chain(scaled(model, float(beta)), "chromatic", labels, int(rng.integers(2**62)))
+        chain = Chain(scaled(model, float(beta)), "chromatic", labels, new_key(rng))
         chain.advance(20)
         labels = chain.labels
     return labels

@@ -122,8 +122,8 @@ def _representatives(
     else:
         most = distribution.scores.shape[-1] ** distribution.length
     if most <= samples:
-        strings, log_probs = zip(*distribution.kbest(most), strict=True)
-        return list(strings), np.exp(log_probs), np.inf
+        best = distribution.kbest(most)
+        return [ids for ids, _ in best], np.exp([log_prob for _, log_prob in best]), np.inf
     drawn = Counter(tuple(y.tolist()) for y in distribution.sample(samples, rng))
     share = np.array(list(drawn.values())) / samples
     return [np.array(y, dtype=np.int64) for y in drawn], share, samples - 1.0

@@ -20,12 +20,11 @@ def best(
     if features.order != 2:
         return [StringDistribution(features.scores(w, x, length)).mode() for x, length in inputs]
     order = np.argsort([length for _, length in inputs], kind="stable").tolist()
-    found: list[IntArray] = [np.zeros(0, dtype=np.int64)] * len(inputs)
+    found: dict[int, IntArray] = {}
     for start in range(0, len(order), BLOCK):
         part = order[start : start + BLOCK]
-        for i, ids in zip(part, _best(features, w, [inputs[i] for i in part]), strict=True):
-            found[i] = ids
-    return found
+        found |= zip(part, _best(features, w, [inputs[i] for i in part]), strict=True)
+    return [found[i] for i in range(len(inputs))]
 
 
 def _best(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.cli.grammar_fit import _progress
 from fstgrad.costs import Schedule, pair_transducer, with_costs
 from fstgrad.costs.em import Estimator
 from fstgrad.costs.ties import Ties
@@ -353,3 +354,12 @@ def test_a_wrong_class_of_a_table_gets_near_names_of_its_state(tmp_path):
         with_costs(loss, path)
     assert "another grammar" not in str(caught.value)
     assert fields[2] in str(caught.value).split("did you mean")[1]
+
+
+def test_steps_replace_one_another_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    _progress(1, 2, 3.0)
+    _progress(1, 3, 2.5)
+    assert capsys.readouterr().err == (
+        "\rstart 1 step 2: 3.0000 nats a pair\rstart 1 step 3: 2.5000 nats a pair"
+    )

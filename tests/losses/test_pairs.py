@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.automata.pairs import Strings
+from fstgrad.losses.pairs import losses_of_pairs
 from fstgrad.training.measures import errors, evaluate
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
@@ -57,6 +59,26 @@ def test_pairs_equal_the_machine_of_the_target(name):
     table = loss.matrix(ys, targets[:7], threads=2)
     assert table.shape == (20, 7)
     np.testing.assert_allclose(table[range(7), range(7)], expected[:7], atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "number, threads, largest", [(256, 2, 256), (1_001, 2, 125), (257, 100, 1)]
+)
+def test_threads_take_blocks_of_the_pairs(number, threads, largest):
+    """At least four blocks for each thread; few pairs are one block, of the calling thread."""
+    sizes = []
+
+    def loss(y, z, pairs):
+        sizes.append(len(pairs))
+        return pairs[:, 0] - 2.0 * pairs[:, 1]
+
+    empty = Strings(np.zeros(0, np.int64), np.zeros(1, np.int64))
+    pairs = np.arange(2 * number).reshape(number, 2)
+    np.testing.assert_array_equal(
+        losses_of_pairs(loss, empty, empty, pairs, threads), loss(empty, empty, pairs)
+    )
+    sizes.pop()  # of the expected values
+    assert (sum(sizes), max(sizes)) == (number, largest)
 
 
 @pytest.mark.parametrize("kind", KINDS)

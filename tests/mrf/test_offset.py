@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
 
 PAIR = np.array([[1.0, 0.0], [-0.5, 0.8]])
@@ -39,6 +40,15 @@ def test_labelings(models, method):
     plain, raised = (model.decode(method) for model in models)
     assert raised.score == pytest.approx(plain.score + OFFSET, abs=1e-12)
     assert raised.gap == pytest.approx(plain.gap, abs=1e-9)
+
+
+def test_a_file_keeps_the_constant(models, tmp_path):
+    for number, model in enumerate(models):
+        uai.write_model(tmp_path / "m.uai", model)
+        table = uai.read_model(tmp_path / "m.uai")
+        assert table.to_mrf().offset == pytest.approx(number * OFFSET, abs=1e-14)
+        scopes = (tmp_path / "m.uai").read_text().splitlines()[4:]
+        assert ("0" in scopes) == (number == 1)  # a factor over no node
 
 
 def test_probabilities_do_not_change(models):

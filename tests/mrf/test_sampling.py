@@ -7,6 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.graph import Graph, grid_edges
 from fstgrad.mrf.kernels.sites import gibbs_sites
+from fstgrad.mrf.keys import new_key, new_keys
 from fstgrad.mrf.sampling.chains import Chain, edge_strengths, forest_blocks, start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph
 from tests.mrf.models import masked_model, random_grid, random_model
@@ -275,3 +276,9 @@ def test_errors_without_edges_are_those_of_the_scan(sampler, times):
     assert 0.85 * times < ratio.mean() < 1.25 * times
     error = np.abs(p - model.marginals().node) / np.sqrt(p * (1 - p) / 4000)
     assert 0.6 * times < np.sqrt((error**2).mean()) < 1.4 * times  # what was really missed
+
+
+def test_streams_have_different_keys():
+    rng = np.random.default_rng(0)
+    keys = new_keys(rng, 5_000) + [new_key(rng) for _ in range(5_000)]
+    assert len(set(keys)) == 10_000

@@ -1,5 +1,7 @@
 """Sequence models: templates, lengths, training, files."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -211,6 +213,13 @@ def test_saved_models_are_the_same(tmp_path):
     assert loaded.predict_nbest(X[:3], 4) == model.predict_nbest(X[:3], 4)
     assert loaded.evaluate(X, Y) == model.evaluate(X, Y)
     assert loaded.history_ == model.history_
+    edited = dict(np.load(tmp_path / "model"))
+    text = json.loads(str(edited["text"]))
+    edited["text"] = np.array(json.dumps(text | {"symbols": [*text["symbols"][:-1], 1]}))
+    with (tmp_path / "edited").open("wb") as file:
+        np.savez(file, **edited)
+    with pytest.raises(InvalidInputError, match="symbols has an item that is no text"):
+        SequenceModel.load(tmp_path / "edited")
     (tmp_path / "none").write_bytes(b"PK")
     with pytest.raises(InvalidInputError, match="not a model"):
         SequenceModel.load(tmp_path / "none")

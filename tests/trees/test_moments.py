@@ -153,6 +153,8 @@ def test_three_routes_to_second_moments(scores, single_root):
         distribution.second_moments(r, s, method="vector"),
         distribution.second_moments(r, s, method="hessian"),
         distribution.second_moments(*sparse, method="hessian"),
+        distribution.second_moments(*sparse, method="vector"),
+        distribution.second_moments(r, sparse[1], method="vector"),
         np.array(
             [[distribution.covariance(r[..., i], s[..., j]) for j in range(3)] for i in range(2)]
         )

@@ -16,6 +16,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integer
 from fstgrad.errors import NotSupportedError
 from fstgrad.estimates import jackknifed_log_mean
+from fstgrad.mrf.keys import new_keys
 from fstgrad.mrf.result import Annealed
 from fstgrad.mrf.sampling.chains import Chain
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -59,7 +60,7 @@ def annealed(
     for low, high in pairwise(betas):
         logs += (high - low) * np.array([_ties(model, y) for y in labels])
         warm = model.with_scores(node, high * model.scores.edge, high * model.factors.table)
-        for row, key in zip(labels, random.integers(2**62, size=runs).tolist(), strict=True):
+        for row, key in zip(labels, new_keys(random, runs), strict=True):
             chain = Chain(warm, "chromatic", row, key)
             chain.advance(1)
             row[...] = chain.labels

@@ -12,6 +12,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, MemoryLimitError,
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import GridScores
 from fstgrad.mrf.exact.engine import exact
+from fstgrad.mrf.keys import new_key
 from fstgrad.mrf.sampling.colours import ColourDraws
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
@@ -287,7 +288,7 @@ def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
     """
     if model.score(labels) > -np.inf:
         return labels
-    for repaired in _repairs(model, labels, int(rng.integers(2**62))):
+    for repaired in _repairs(model, labels, new_key(rng)):
         if model.score(repaired) > -np.inf:
             return repaired
     try:

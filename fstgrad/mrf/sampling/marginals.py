@@ -18,6 +18,7 @@ from fstgrad.checks import FloatArray, IntArray, Seed, generator, positive_integ
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.estimates import lugsail_variance, r_hat, variance_of_mean
 from fstgrad.mrf import kernels
+from fstgrad.mrf.keys import new_key, new_keys
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import Chain, Sampler, start_labels
 from fstgrad.mrf.sampling.tempering import TemperedChain
@@ -97,7 +98,7 @@ def sample_marginals(
         )
     begun = time.perf_counter()
     random = generator(rng)
-    keys = random.integers(2**62, size=chains).tolist()
+    keys = new_keys(random, chains)
     starts = [start_labels(model, random, initial) for _ in range(chains)]
     cuts = [samples * k // batches for k in range(batches + 1)]
     workers = Bands(chains, threads)
@@ -228,7 +229,7 @@ def draw(
     positive_integer("thin", thin)
     random = generator(rng)
     start = start_labels(model, random, initial)
-    chain = make_chain(model, sampler, start, int(random.integers(2**62)), threads)
+    chain = make_chain(model, sampler, start, new_key(random), threads)
     chain.advance(burn_in)
     draws = np.empty((positive_integer("k", k), model.num_nodes), np.int64)
     for row in draws:

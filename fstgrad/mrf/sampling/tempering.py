@@ -8,6 +8,7 @@ leaves the product of their distributions as it is (Geyer 1991; Swendsen and Wan
 import numpy as np
 
 from fstgrad.checks import IntArray
+from fstgrad.mrf.keys import new_keys
 from fstgrad.mrf.sampling.chains import Chain
 from fstgrad.mrf.scored_graph import ScoredGraph
 
@@ -28,7 +29,7 @@ class TemperedChain:
         self.model = model
         self.betas = np.linspace(1.0, LEAST, REPLICAS)
         random = np.random.default_rng(key)
-        keys = random.integers(2**62, size=REPLICAS).tolist()
+        keys = new_keys(random, REPLICAS)
         self.chains = [
             Chain(scaled(model, float(beta)), "chromatic", labels, own)
             for beta, own in zip(self.betas, keys, strict=True)
