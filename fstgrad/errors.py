@@ -51,8 +51,9 @@ class StateLimitError(FstgradError):
     ) -> None:
         passed = f"{states:,} states pass max_states={limit:,}"
         if nbytes is not None:
+            reached = f"after {states:,} states the next level would bring memory to"
             passed = (
-                f"after {states:,} states the next level would bring memory to {nbytes:,} bytes, "
+                f"{reached if states else 'this would take'} {nbytes:,} bytes, "
                 f"more than goes with max_states={limit:,} or than half of the memory"
             )
         super().__init__(f"{where}: {passed}. {remedy}")

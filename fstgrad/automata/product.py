@@ -16,10 +16,14 @@ from fstgrad.errors import InfeasibleError, MemoryLimitError, StateLimitError
 from fstgrad.io import memory_limit
 
 _ARC_BYTES = 2**8  # of an arc while equal states are merged: its arrays, their order and hashes
+# of the arcs of a product for each state of a limit; in any case
+_STATE_BYTES, _LEAST_BYTES = 2**8, 2**27
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
 
 
-def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
+def product_machine(
+    a: TargetMachine, b: TargetMachine, *, max_states: int | None = None
+) -> TargetMachine:
     """Return the tropical machine of the sum of two losses: K_a K_b states before reduction.
 
     State (i, j) is i K_b + j; a symbol moves both, an epsilon moves one.  The epsilons of `a` come
@@ -27,6 +31,8 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
 
     Raises
     ------
+    StateLimitError
+        The product would take more than 256 bytes for each state of the limit, and than 128 MiB.
     MemoryLimitError
         The product has more states than rows hold, or would take more than half of the memory.
     """
@@ -34,7 +40,7 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
     a, b = a.rescale(factor_a, unit), b.rescale(factor_b, unit)
     size = b.num_states
     classes, class_of = np.unique(np.stack([a.class_of, b.class_of]), axis=1, return_inverse=True)
-    _check_memory(a, b, classes)
+    _check_memory(a, b, classes, max_states)
 
     def joint(left: Arcs, right: Arcs) -> Arcs:
         return Arcs(
@@ -64,13 +70,24 @@ def product_machine(a: TargetMachine, b: TargetMachine) -> TargetMachine:
     return merge_equal_futures(machine)
 
 
-def _check_memory(a: TargetMachine, b: TargetMachine, classes: IntArray) -> None:
+def _check_memory(
+    a: TargetMachine, b: TargetMachine, classes: IntArray, max_states: int | None
+) -> None:
     """Raise where the states or arcs of the product would not fit; nothing is allocated."""
     states = a.num_states * b.num_states
     arcs = len(a.epsilon.source) * b.num_states + a.num_states * len(b.epsilon.source)
     for i, j in classes.T:
         arcs += len(a.arcs[i].source) * len(b.arcs[j].source)
     needed = _ARC_BYTES * arcs
+    if max_states is not None and needed > max(_LEAST_BYTES, _STATE_BYTES * max_states):
+        raise StateLimitError(
+            0,
+            max_states,
+            nbytes=needed,
+            where=f"machine of a sum of two losses, of {a.num_states:,} x {b.num_states:,} states",
+            remedy="Raise max_states, shorten the strings, or take each loss by itself "
+            "(risks add up).",
+        )
     if states >= SPAN or needed > memory_limit():
         raise MemoryLimitError(
             f"the machine of a sum of two losses against this target would have {a.num_states:,} x "

@@ -189,9 +189,10 @@ def compose(
     """
     if cap is not None and band is not None:
         raise NotSupportedError("a band goes without a cap; leave one of them out")
-    against = loss.against(target)
+    against = loss.against(target, max_states=max_states)
     if isinstance(against, SumTargetLoss) and cap is not None:
-        against = TargetLoss(loss.alphabet, loss.machine(target), loss._finished)
+        machine = loss.machine(target, max_states=max_states)
+        against = TargetLoss(loss.alphabet, machine, loss._finished)
     if band is not None:
         return banded(graph, label, against, band, max_states)
     return _along(graph, label, against, cap, None, max_states)

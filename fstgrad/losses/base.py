@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import AlphabetError, InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
-from fstgrad.losses.evaluation import PairEvaluation, Programme
+from fstgrad.losses.evaluation import PairEvaluation, Programme, rejected
 from fstgrad.losses.fingerprint import fingerprint
 from fstgrad.losses.report import LossReport, examine
 from fstgrad.openfst import Fst
@@ -63,9 +63,9 @@ class Loss(PairEvaluation):
     def transducer(self) -> Fst:
         """The pynini.Fst U of the loss; NotSupportedError where it is no single transducer."""
 
-    @abstractmethod
     def _machine(self, target: Target) -> TargetMachine:
-        """Return M as arrays, empty where the transducer rejects the target."""
+        """Return M as arrays, empty where the transducer rejects the target; or `_bounded` does."""
+        return self._bounded(target, None)
 
     @abstractmethod
     def _compile_reference(
@@ -81,26 +81,26 @@ class Loss(PairEvaluation):
         """A digest of all that decides the loss; equal in every process."""
         return fingerprint(self)
 
-    def machine(self, target: Target) -> TargetMachine:
+    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
+        """Return M; that of a sum within the memory that goes with the limit."""
+        return self._machine(target)
+
+    def machine(self, target: Target, *, max_states: int | None = None) -> TargetMachine:
         """Return M = Pi_1(U o Y_i) as arrays.
 
         Raises
         ------
-        InfeasibleError
-            The transducer rejects the target.
+        InfeasibleError, StateLimitError
+            The transducer rejects the target; a sum takes more memory than goes with `max_states`.
         """
-        machine = self._machine(target)
+        machine = self._bounded(target, max_states)
         if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
-            shown = "acceptor"
-            if not isinstance(target, Fst):
-                shown = " ".join(self.alphabet.decode(self.alphabet.encode(target)))
-            raise InfeasibleError(
-                f"the transducer rejects the target {shown!r}: no hypothesis has a "
-                f"finite loss against it; {self._remedy}"
-            )
+            raise rejected(self.alphabet, target, self._remedy)
         return machine
 
-    def against(self, target: Target) -> TargetLoss | SumTargetLoss:
+    def against(
+        self, target: Target, *, max_states: int | None = None
+    ) -> TargetLoss | SumTargetLoss:
         """Return the loss against one target, for many hypotheses at once: `losses_of(ids)`.
 
         Raises
@@ -108,7 +108,7 @@ class Loss(PairEvaluation):
         InfeasibleError
             The transducer rejects the target.
         """
-        machine = self.machine(target)
+        machine = self.machine(target, max_states=max_states)
         if isinstance(target, Fst) or self._work is None:
             return TargetLoss(self.alphabet, machine, self._finished)
         programme = Programme(self, self.alphabet.encode(target, name="target"), self._work)
@@ -160,17 +160,18 @@ class Loss(PairEvaluation):
         positive_integer("length", length)
         if cap is not None:
             cap = check_cap(cap)
+        if engine == "layered":
+            machine = self.machine(target, max_states=max_states)
         if band is not None:
             if cap is not None or engine != "layered":
                 raise NotSupportedError(
                     "a band goes without a cap and with engine='layered' only: min(L_k, cap) "
                     "bounds nothing; leave one of them out"
                 )
-            return compile_band(self.alphabet, self.machine(target), length, band, max_states)
+            return compile_band(self.alphabet, machine, length, band, max_states)
         if engine == "openfst":
             b = self._compile_reference(target, length, cap, max_states)
             return b if cap is None else replace(b, cap=REFERENCE_CAP)
-        machine = self.machine(target)
         certificate: Cap | None
         if machine.semiring is TROPICAL:
             machine = machine if cap is None else machine.with_constant(cap)
@@ -278,8 +279,8 @@ class ScaledLoss(Loss):
         """Return what the loss against this target is multiplied with."""
         return self.factor
 
-    def _machine(self, target: Target) -> TargetMachine:
-        machine = self.loss._machine(target)
+    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
+        machine = self.loss._bounded(target, max_states)
         if machine.semiring is not TROPICAL:
             return machine
         return replace(machine, unit=machine.unit * self._factor(target))
@@ -347,9 +348,9 @@ class SumLoss(Loss):
     def _unchecked(self, target: Target) -> SumTargetLoss:
         return SumTargetLoss(tuple(loss._unchecked(target) for loss in self.losses))
 
-    def against(self, target: Target) -> SumTargetLoss:
+    def against(self, target: Target, *, max_states: int | None = None) -> SumTargetLoss:
         """Return the sum against one target, for many hypotheses at once."""
-        return SumTargetLoss(tuple(loss.against(target) for loss in self.losses))
+        return SumTargetLoss(tuple(x.against(target, max_states=max_states) for x in self.losses))
 
     def compile(
         self,
@@ -375,21 +376,18 @@ class SumLoss(Loss):
                 "cap or band of a sum needs tropical losses and engine='layered'; leave it out, or "
                 "sum tropical losses"
             )
-        return reduce(
-            lambda a, b: automaton_product(a, b, max_states=max_states),
-            (
-                loss.compile(target, length, engine=engine, max_states=max_states)
-                for loss in self.losses
-            ),
-        )
+        parts = [partial(x.compile, target, length, engine=engine) for x in self.losses]
+        product = partial(automaton_product, max_states=max_states)
+        return reduce(product, (compiled(max_states=max_states) for compiled in parts))
 
-    def _machine(self, target: Target) -> TargetMachine:
+    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
         if self.semiring == "mixed":
             raise NotSupportedError(
                 "a sum with a rational loss has no machine of one semiring; compile it for a length"
                 ", or use each loss of .losses by itself (risks add up)"
             )
-        return reduce(product_machine, (loss._machine(target) for loss in self.losses))
+        product = partial(product_machine, max_states=max_states)
+        return reduce(product, (loss._bounded(target, max_states) for loss in self.losses))
 
     def _size(self, target: Target) -> int:
         return math.prod(loss._size(target) for loss in self.losses)

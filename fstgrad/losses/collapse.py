@@ -147,9 +147,11 @@ class CollapsedLoss(Loss):
             else automaton_product(b, ends.compile(self._symbol, b.length), max_states=max_states)
         )
 
-    def against(self, target: Target) -> TargetLoss | SumTargetLoss:
+    def against(
+        self, target: Target, *, max_states: int | None = None
+    ) -> TargetLoss | SumTargetLoss:
         """Return the loss against one target, as `Loss.against`."""
-        whole, ends = super().against(target), self._ends()
+        whole, ends = super().against(target, max_states=max_states), self._ends()
         return whole if ends is None else SumTargetLoss((whole, ends.against(self._symbol)))
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:
@@ -171,8 +173,9 @@ class CollapsedLoss(Loss):
         """The string of one symbol that is no blank, where any target will do."""
         return np.flatnonzero(~self.is_blank)[:1]
 
-    def _machine(self, target: Target) -> TargetMachine:
-        machine = spelled_machine(self.loss._machine(self._target(target)), self.words)
+    def _bounded(self, target: Target, max_states: int | None) -> TargetMachine:
+        inner = self.loss._bounded(self._target(target), max_states)
+        machine = spelled_machine(inner, self.words)
         if self.collapse == "ctc":
             return ctc_machine(machine, self.is_blank)
         if self.collapse == "end" and self.semiring == "tropical":

@@ -13,7 +13,7 @@ from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.pairs import Strings
 from fstgrad.checks import FloatArray, IntArray, items, positive_integer
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.losses.alignments import Alignment
 from fstgrad.losses.pairs import joined
 from fstgrad.openfst import Fst
@@ -158,3 +158,14 @@ def has_programme(loss: PairEvaluation) -> bool:
 def losses_of_strings(loss: PairEvaluation, y: Strings, z: Strings, pairs: IntArray) -> FloatArray:
     """Return the losses (N,) in nats of pairs (N, 2) of strings of ids, which are not checked."""
     return loss._of_pairs(y, z, pairs, 1)
+
+
+def rejected(alphabet: Alphabet, target: SequenceLike | Fst, remedy: str) -> InfeasibleError:
+    """Return the error of a target against which no hypothesis has a finite loss."""
+    shown = "acceptor"
+    if not isinstance(target, Fst):
+        shown = " ".join(alphabet.decode(alphabet.encode(target)))
+    return InfeasibleError(
+        f"the transducer rejects the target {shown!r}: no hypothesis has a finite loss against it; "
+        f"{remedy}"
+    )

@@ -1,5 +1,8 @@
 """The machine and the automaton of a sum of two losses."""
 
+import time
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -79,3 +82,31 @@ def test_either_side_may_have_the_large_weights(large):
     row = product.advance(product.initial[:, None], 0)
     total = float(product.value(row)[0]) * product.unit
     assert total == pytest.approx(weight / 2 + 1 / 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("wrap", [lambda loss: loss, lambda loss: 2.0 * loss])
+@pytest.mark.parametrize("more", [{}, {"cap": 3.0}, {"band": 1}])
+def test_the_limit_of_states_bounds_the_product_of_long_targets(wrap, more):
+    """500 x 500 states take 1.2 GB and minutes; the limit says so before they are allocated."""
+    loss = wrap(fg.EditDistance(ABC) + fg.EditDistance(ABC, insert_cost=2.0))
+    target = np.random.default_rng(0).integers(3, size=500)
+    tracemalloc.start()
+    begun = time.process_time()
+    try:
+        with pytest.raises(fg.StateLimitError, match=r"501 x 501 states.*max_states=2,000,000"):
+            loss.compile(target, **more)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - begun < 20  # with the compilation of kernels
+    with pytest.raises(fg.StateLimitError, match="sum of two losses") as caught:
+        fg.Lattice.from_nbest([target], [0.0], ABC).compile(loss, target, cap=3.0, max_states=9)
+    assert caught.value.states == 0
+
+
+def test_a_higher_limit_of_states_admits_a_longer_target():
+    loss = fg.EditDistance(ABC) + fg.EditDistance(ABC, insert_cost=2.0)
+    target = np.arange(230) % 3
+    with pytest.raises(fg.StateLimitError, match="max_states=1,000"):
+        loss.compile(target, cap=1.0, max_states=1000)
+    assert loss.machine(target, max_states=2_000_000).num_states > 1000
