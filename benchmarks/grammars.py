@@ -169,7 +169,7 @@ def variant_spellings(by_word: dict[str, tuple[str, ...]]) -> list[Pair]:
 
 
 def speed(quick: bool) -> Row:
-    """The seconds of 20,000 pairs of ten letters until the likelihood stands still."""
+    """The seconds of 20,000 pairs of ten letters until the likelihood no longer rises."""
     rng = np.random.default_rng(0)
     abc, pairs = fg.Alphabet("abcdefghijklmnopqrstuvwxyz"), []
     for _ in range(2_000 if quick else 20_000):

@@ -208,7 +208,9 @@ def _ranked(
 def _progress(start: int, iteration: int, value: float) -> None:
     """Show the steps on a terminal."""
     if sys.stderr.isatty():
-        click.echo(f"\rstart {start} step {iteration}: {value:.4f} nats a pair", err=True, nl=False)
+        click.echo(
+            f"\rstart {start} step {iteration}: {value:.4f} nats per pair", err=True, nl=False
+        )
 
 
 def _report(found: CostFit, count: int) -> None:
@@ -218,7 +220,7 @@ def _report(found: CostFit, count: int) -> None:
     mass = float(found.pairs.mass.sum())
     before, after = found.log_likelihood[0] / mass, found.log_likelihood[-1] / mass
     echo(
-        f"{count:,} pairs, {len(found.log_likelihood) - 1} steps: log-likelihood of a pair "
+        f"{count:,} pairs, {len(found.log_likelihood) - 1} steps: log-likelihood per pair "
         f"{before:.4f} -> {after:.4f} nats"
     )
     if found.held_out_log_likelihood:

@@ -97,7 +97,9 @@ def _description(options: ProblemOptions, objective: PairObjective) -> str:
     if objective.loss is None or objective.kind == "crf":
         return f"{objective.kind}, no loss"
     if objective.method == "sampled":
-        return f"{objective.kind}, {options.choice.loss} loss, {objective.samples:,} samples a pair"
+        return (
+            f"{objective.kind}, {options.choice.loss} loss, {objective.samples:,} samples per pair"
+        )
     if objective.method == "auto":
         return f"{objective.kind}, {options.choice.loss} loss, auto"
     if objective.cap is None:

@@ -377,7 +377,7 @@ def shown(tree: IntArray) -> dict[str, list[int]]:
 def for_each(
     scores: str, family: Family, answer: Callable[[TreeDistribution, str], dict[str, Any]]
 ) -> None:
-    """Print a JSON line for each sentence; an error says whose it is, earlier lines stand."""
+    """Print a JSON line for each sentence; an error names its sentence; earlier lines remain."""
     for name, table in progress(treebank.read_scores(scores), "sentences"):
         with _named(scores, name):
             row = answer(family(table), name)

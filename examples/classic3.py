@@ -26,7 +26,7 @@ PUBLISHED = {
 
 
 def table(model, order, top, sign):
-    """Print one table; published values stand beside those found."""
+    """Print one table; published values are beside those found."""
     print(f"\n{sign} sets of {order}")
     for rank, found in enumerate(model.top_interactions(order, top, sign=sign), 1):
         known = {frozenset(names): value for names, value in PUBLISHED.items()}

@@ -1,4 +1,4 @@
-"""PyTorch: a tagger that is told what errors cost
+"""PyTorch: a tagger trained with the cost of each error
 ===============================================
 
 A BiLSTM-CRF tagger for which missing a rare tag is five times as bad as other errors.  The softmax

@@ -241,8 +241,8 @@ def sampled_covariance(
 def r_hat(means: FloatArray, within: FloatArray, draws: int) -> FloatArray:
     """Return the potential scale reduction (Gelman and Rubin 1992) of chains.
 
-    sqrt((n - 1) / n + Var[chain means] / W); 1 where nothing varies, inf where each chain stands
-    still at another value, NaN for a single chain.
+    sqrt((n - 1) / n + Var[chain means] / W); 1 where nothing varies, inf where no chain moves
+    and their values differ, NaN for a single chain.
 
     Parameters
     ----------

@@ -35,13 +35,13 @@ class Schedule(NamedTuple):
     max_iterations : int
         Most EM steps of one start.
     tolerance : float
-        A start ends where the log-posterior rises by less than this, in nats a pair.
+        A start ends where the log-posterior rises by less than this, in nats per pair.
     patience : int
         With held-out pairs: a start ends after so many steps that do not better them.
     restarts : int
         Starts; the first from the transducer's own costs, the others from these with noise.
     progress : callable, optional
-        Called with (start, iteration, log-likelihood a pair) after each step.
+        Called with (start, iteration, log-likelihood per pair) after each step.
     """
 
     max_iterations: int = 100

@@ -16,7 +16,7 @@ _ROOM = 2**22  # numbers of an array that is made for a level
 def depths(arrays: FstArrays) -> IntArray:
     """Return for each state the number of arcs from the start, in a machine where it is unique.
 
-    Arcs stand in the order of their sources.  O(states + arcs).
+    Arcs are sorted by their sources.  O(states + arcs).
     """
     depth = np.full(arrays.num_states, -1)
     bounds = np.searchsorted(arrays.source, np.arange(arrays.num_states + 1))

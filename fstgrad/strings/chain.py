@@ -16,8 +16,8 @@ class Chain:
 
         v_t(x) = log sum_b exp(score_t[x, b] + v_{t+1}(x shifted by b)),    v_l = 0,
 
-    give log Z = v_0 and p(b | x) = exp(score_t[x, b] + v_{t+1} - v_t(x)).  Everything is normalised
-    where it stands, so that no range of scores overflows.  Cost O(l n^q).
+    give log Z = v_0 and p(b | x) = exp(score_t[x, b] + v_{t+1} - v_t(x)).  Every step is
+    normalised, so that no range of scores overflows.  Cost O(l n^q).
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class LatentOutputs:
         """Return the latent outputs of pairs, and the pairs (padded x, latent z).
 
         The alignment is that of `Aligner` with p(v | u), one symbol of x and up to two of y on a
-        link; what stands before and behind x goes to the slots letter by letter, the excess to the
+        link; symbols before and behind x go to the slots letter by letter, the excess to the
         outermost one.  There are as many slots as 99 percent of the pairs need.  Of the strings of
         several symbols the most frequent are kept, so that there are at most 4 n + 4 latent symbols
         for n symbols of y; where a pair has another, its z has the first symbol alone.
@@ -158,7 +158,7 @@ def _start(u: Symbols, v: Symbols) -> float:
 
 
 def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
-    """Return for each pair what stands before x, what each symbol of x gives, and what is behind.
+    """Return for each pair the symbols before x, those that each symbol of x gives, and the rest.
 
     Symbols of y beside x are drawn one by one: a string of them costs as much as its symbols, so
     that no pair is explained by leaving out all of x.

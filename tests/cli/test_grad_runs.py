@@ -167,7 +167,7 @@ def test_methods(run, pairs):
     lines = [json.loads(line) for line in out.splitlines()]
     assert all(line["standard_error"] >= 0 for line in lines)
     assert all(1 <= line["effective_samples"] <= 100 for line in lines)
-    assert "100 samples a pair" in err
+    assert "100 samples per pair" in err
     assert "+-" in err
     code, _, err = run(pairs, "--method", "capped")
     assert code == 1

@@ -361,5 +361,5 @@ def test_steps_replace_one_another_on_a_terminal(capsys, monkeypatch):
     _progress(1, 2, 3.0)
     _progress(1, 3, 2.5)
     assert capsys.readouterr().err == (
-        "\rstart 1 step 2: 3.0000 nats a pair\rstart 1 step 3: 2.5000 nats a pair"
+        "\rstart 1 step 2: 3.0000 nats per pair\rstart 1 step 3: 2.5000 nats per pair"
     )

@@ -46,7 +46,7 @@ def advance(
     if capacity * size > room:
         return 0, capacity * size, rows[:0], ends
     found, slots = np.empty((capacity, size)), new_slots(capacity)
-    # number <= size: each cell of a row is looked at once
+    # number <= size: each cell of a row is visited once
     cells, live = np.zeros(size), np.empty(size, np.int64)
     factors = _factors(size)
     count = 0

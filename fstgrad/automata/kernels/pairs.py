@@ -1,6 +1,6 @@
-"""Losses of pairs of strings, without an automaton: one dynamic programme a pair.
+"""Losses of pairs of strings, without an automaton: one dynamic programme per pair.
 
-Strings stand one behind the other, string i from first[i] to first[i + 1]; `pairs` (N, 2) are the
+Strings are stored one after another, string i from first[i] to first[i + 1]; `pairs` (N, 2) are the
 numbers of a hypothesis and of a target.  Costs are float64, +inf where there is no path.
 """
 
@@ -30,7 +30,7 @@ def longest(strings: Strings) -> int:
 def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArray:
     """Return the edit distances (N,) with unit costs.
 
-    Bit-parallel, a word of 64 symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
+    Bit-parallel, 64 symbols of the target at a time (Myers 1999; Hyyro 2003, Fig. 8).
     """
     result = np.empty(len(pairs))
     words = max(1, (longest(z) + _WORD - 1) // _WORD)

@@ -51,7 +51,7 @@ def quotient(
     order, ends, block = _entered(paths, start, arcs, final)
     sums, touched = np.zeros(size), np.empty(size, np.int64)
     pool, row = np.empty(1024, np.int64), np.empty(3 * len(nextstate) + 1, np.int64)
-    # leaders <= size: each state is looked at once; `row` grows by 3 numbers for an arc at most
+    # leaders <= size: each state is visited once; `row` grows by 3 numbers for an arc at most
     leads, end_bits, sum_bits = np.empty(size, np.int64), ends.view(np.int64), sums.view(np.int64)
     blocks = 0
     while True:

@@ -1,7 +1,7 @@
 """Rows of a target machine pushed along many strings at once.
 
-A block of strings is advanced together: its rows stand as (K, BLOCK), so that an epsilon arc is one
-vector operation, while every string follows the arcs of its own class.  The numpy twin is
+A block of strings is advanced together: its rows are stored as (K, BLOCK), so that an epsilon arc
+is one vector operation, while every string follows the arcs of its own class.  The numpy twin is
 `TargetMachine.advance`, one string at a time.
 """
 

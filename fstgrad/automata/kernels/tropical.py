@@ -246,7 +246,7 @@ def _open(
     for j in range(start, stop):
         before[j] = row[j - start]
         bound = min(bound, before[j] + upper[j])
-    # number <= stop - start <= len(live): each cell is looked at once
+    # number <= stop - start <= len(live): each cell is visited once
     number, j = 0, start
     while j < stop:
         if before[j] + lower[j] <= bound:

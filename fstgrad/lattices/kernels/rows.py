@@ -98,7 +98,7 @@ def prune(
         offset[n] = 0
         if pivot < 0:
             continue
-        # count <= size: each cell is looked at once
+        # count <= size: each cell is visited once
         count = 0
         for j in range(size):
             if row[j] < INF // 2:

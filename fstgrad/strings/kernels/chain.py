@@ -1,4 +1,4 @@
-"""Chains: the passes over a B that has one state a level, and strings drawn by inversion."""
+"""Chains: the passes over a B that has one state per level, and strings drawn by inversion."""
 
 import math
 
