@@ -95,6 +95,15 @@ def test_console_blocks(path, shell, tmp_path):
                 assert_printed(shell(command, folder), expected, command)
 
 
+def test_blocks_that_are_not_run_only_install_and_make():
+    """Whatever else a reader pastes into a shell is in a block that is run."""
+    for path in DOCUMENTS:
+        for kind, text in blocks(path):
+            assert kind in ("python", "console", "text", "sh", "bibtex"), f"{path.name}: {kind}"
+            for line in text.splitlines() if kind == "sh" else ():
+                assert re.match("pip install|make |fstgrad doctor$|[.]ci/run", line), line
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(path):
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text()):
