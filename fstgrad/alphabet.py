@@ -15,6 +15,7 @@ from fstgrad.checks import IntArray, index_array, instance, items
 from fstgrad.errors import AlphabetError
 
 EPSILON = "<eps>"
+_LONGEST_RANGE = 2**26
 # the alphabets that have a name: amino acids, nucleotides, the letters of English
 STANDARD = {
     "protein": "ACDEFGHIKLMNPQRSTVWY",
@@ -136,6 +137,8 @@ class Alphabet:
             sequence
         ):
             raise AlphabetError(f"{name} is {sequence!r}; give a str, symbols or ids")
+        if isinstance(sequence, range) and len(sequence) > _LONGEST_RANGE:
+            raise AlphabetError(f"{name} is {sequence!r}, too many ids; give a shorter sequence")
         if isinstance(sequence, np.ndarray) and sequence.ndim != 1:
             raise AlphabetError(
                 f"{name} has shape {sequence.shape}; a sequence of ids is 1-dimensional"

@@ -56,8 +56,7 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as a float64 array; NaN and infinities are errors."""
     array = float_array(name, values, shape)
-    bad = ~np.isfinite(array)
-    if bad.any():
+    if (bad := ~np.isfinite(array)).any():
         where = _first(bad)
         raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
     return array
@@ -157,8 +156,7 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
 def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as float64 costs; NaN and -inf are errors, +inf forbids."""
     array = float_array(name, values, shape)
-    bad = ~(array > -np.inf)
-    if bad.any():
+    if (bad := ~(array > -np.inf)).any():
         where = _first(bad)
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; costs are finite, or inf to forbid"
@@ -269,10 +267,12 @@ def fields(name: str, rows: Any, size: int) -> list[list[Any]]:
     InvalidInputError
         A row has another number of fields, or none.
     """
-    found = [items(f"{name}[{i}]", row) for i, row in enumerate(items(name, rows))]
-    for i, row in enumerate(found):
-        if len(row) != size:
-            raise InvalidInputError(f"{name}[{i}] has {len(row)} fields; give {size}")
+    found: list[list[Any]] = []
+    for i, row in enumerate(items(name, rows)):
+        long = isinstance(row, np.ndarray) and row.ndim and len(row) > size
+        found.append([] if long else items(f"{name}[{i}]", row))
+        if len(found[i]) != size:
+            raise InvalidInputError(f"{name}[{i}] has another number of fields; give {size}")
     return found
 
 

@@ -16,6 +16,7 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     RenamedAttribute,
+    float_array,
     freeze,
     index_array,
     instance,
@@ -120,6 +121,33 @@ class LossAutomaton:
         for level in self.levels:
             instance("a level", level, Level, "a Level")
             freeze(nextstate=level.nextstate, cost=level.cost)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise where the passes would read or write beside their arrays."""
+        index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
+        classes = int(self.class_of.max(initial=-1)) + 1
+        float_array("final", self.final, (None,))
+        for t, level in enumerate(self.levels):
+            shape = level.nextstate.shape
+            if len(shape) != 2 or shape[1] < classes or level.cost.shape != shape:
+                raise InvalidInputError(
+                    f"levels[{t}] has nextstate {shape} and cost {level.cost.shape}; give "
+                    f"(states, {classes}) both"
+                )
+            if level.nextstate.dtype.kind != "i" or level.cost.dtype.kind != "f":
+                raise InvalidInputError(f"levels[{t}] has another dtype than int32 and float64")
+        if not self.levels:
+            return
+        nextstate = np.concatenate([level.nextstate.ravel() for level in self.levels])
+        sizes = [*(len(level.cost) for level in self.levels[1:]), len(self.final)]
+        most = np.repeat(sizes, [level.cost.size for level in self.levels])
+        wrong = (nextstate < -1) | (nextstate >= most)
+        if wrong.any():
+            raise InvalidInputError(
+                f"a level has nextstate {nextstate[wrong][0]}; the next one has "
+                f"{most[wrong][0]} states, counted from 0, and -1 is no arc"
+            )
 
     @cached_property
     def flat(self) -> FlatLevels:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet, SequenceLike
-from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, positive_integer
+from fstgrad.checks import BoolArray, FloatArray, IntArray, instance, items, positive_integer
 from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import END, kind
 from fstgrad.costs.transducer import PairTransducer
@@ -54,6 +54,11 @@ class Alignment:
     cost: float
 
     __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        """Check the operations."""
+        for step in items("operations", self.operations):
+            instance("one of operations", step, Operation, "an Operation")
 
     @property
     def key(self) -> tuple[object, ...]:

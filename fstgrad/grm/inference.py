@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed, items, positive_integer
+from fstgrad.checks import FloatArray, Seed, instance, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import (
     calibration,
@@ -146,6 +146,8 @@ class InferenceMixin:
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         names = items("names", names)
+        for name in names:
+            instance("one of names", name, str, "a str")
         positive_integer("top", top)
         unknown = [name for name in names if name not in self.names_]
         if unknown:

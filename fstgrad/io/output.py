@@ -23,7 +23,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import path_name
+from fstgrad.checks import flag, instance, path_name
 from fstgrad.errors import InvalidInputError
 
 Path = str | os.PathLike[str]
@@ -109,7 +109,8 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
     InvalidInputError
         An array holds objects.
     """
-    method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    instance("arrays", arrays, Mapping, "arrays by name")
+    method = zipfile.ZIP_DEFLATED if flag("compressed", compressed) else zipfile.ZIP_STORED
     with replacing(path) as stream, zipfile.ZipFile(stream, "w", method) as archive:
         for name, values in arrays.items():
             array = np.asanyarray(values)
@@ -129,6 +130,7 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write bytes, whole or not at all."""
+    instance("data", data, bytes | bytearray | memoryview, "bytes")
     with replacing(path) as stream:
         stream.write(data)
 

@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, STANDARD, Alphabet
-from fstgrad.checks import FloatArray, cost_array, path_name
+from fstgrad.checks import FloatArray, cost_array, instance, one_of, path_name, symbol_strings
 from fstgrad.errors import (
     AlphabetError,
     FstgradError,
@@ -76,6 +76,7 @@ class Row:
         InvalidInputError
             Not UTF-8, a NUL, or another number of columns.
         """
+        names = symbol_strings("names", [names])[0]
         text = self.text()
         columns = text.split("\t")
         if len(columns) != len(names):
@@ -104,6 +105,8 @@ def located(row: Row) -> Iterator[None]:
 
 def tokenize(text: str, tokens: Tokens) -> tuple[str, ...]:
     """Return the symbols of a text: its code points, or its words between white space."""
+    instance("text", text, str, "a str")
+    one_of("tokens", tokens, ("chars", "words"))
     return tuple(text.split() if tokens == "words" else text)
 
 

@@ -330,6 +330,8 @@ class Given(NamedTuple):
 
     def scatter(self, scores: Any, default: FloatArray) -> Any:
         """Return scores (A,) of the arcs from those given (G,), an array or a tensor."""
+        is_tensor = hasattr(scores, "new_tensor")
+        scores = scores if is_tensor else log_weights("scores", scores)
         shape, arcs = tuple(np.shape(scores)), self.origin[~self.ends]
         if len(shape) != 1 or ((given := shape[0]) <= arcs.max() and not self._is_nbest(given)):
             raise InvalidInputError(
@@ -337,7 +339,6 @@ class Given(NamedTuple):
                 f"lattice was made of, at least {int(arcs.max()) + 1}, or for each hypothesis"
             )
         places = np.flatnonzero(~self.ends & (self.origin < given))
-        is_tensor = hasattr(scores, "new_tensor")
         result = scores.new_tensor(default) if is_tensor else np.array(default)
         result[places] = scores[self.origin[places]]
         return result

@@ -71,7 +71,9 @@ class Graph:
         """Raise unless each arc has the id of a symbol, or -1 for epsilon, and a score."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         index_array("label", label, len(alphabet), (self.num_arcs,), lower=EPSILON)
-        log_weights("scores", scores, (self.num_arcs,))
+        given = log_weights("scores", scores, (self.num_arcs,))
+        if np.asarray(scores).dtype != given.dtype:
+            raise InvalidInputError(f"scores has dtype {np.asarray(scores).dtype}; give float64")
 
     @property
     def num_arcs(self) -> int:

@@ -28,10 +28,13 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
+    instance,
     integers,
     one_of,
+    output_array,
     positive_integer,
     positive_number,
+    real_number,
 )
 from fstgrad.errors import InvalidInputError, NotSupportedError
 from fstgrad.mrf import kernels
@@ -50,8 +53,9 @@ UNKNOWN = -1
 
 def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | None = None) -> Table:
     """Add weight times the parts of a labeling to a table like the model's scores."""
-    if out is None:
-        out = zeros(model)
+    labels = _labels(model, labels)
+    weight = real_number("weight", weight)
+    out = zeros(model) if out is None else _like(model, out)
     kernels.sites.count_parts(labels, model.graph.edges, weight, out.node, _stack(out.edge))
     out.factors[model.factors.cells(labels)] += weight
     return out
@@ -59,7 +63,24 @@ def counts(model: ScoredGraph, labels: IntArray, weight: float, out: Table | Non
 
 def zeros(model: ScoredGraph) -> Table:
     """Return a table of zeros like the model's scores."""
+    instance("model", model, ScoredGraph, "a PairwiseMRF")
     return Table(*(np.zeros(array.shape) for array in (*model.scores, model.scores.factors)))
+
+
+def _labels(model: ScoredGraph, labels: npt.ArrayLike) -> IntArray:
+    """Return a label for each node; the kernels go where they say."""
+    instance("model", model, ScoredGraph, "a PairwiseMRF")
+    found: IntArray = model.labeling(labels, "labels")
+    return found
+
+
+def _like(model: ScoredGraph, out: Table) -> Table:
+    """Return a table to which parts are added; it is shaped like the scores."""
+    instance("out", out, Table, "a Table")
+    for name in ("node", "edge", "factors"):
+        shape = getattr(model.scores, name).shape
+        output_array(f"out.{name}", getattr(out, name), shape)
+    return out
 
 
 def _stack(edge: FloatArray) -> FloatArray:
@@ -69,6 +90,7 @@ def _stack(edge: FloatArray) -> FloatArray:
 
 def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -log p(gold) and its gradient."""
+    gold = _labels(model, gold)
     found = exact(model)
     gradient = counts(model, gold, -1.0)
     return found.log_partition - model.score(gold), add_marginals(gradient, found.marginals, 1.0)
@@ -76,7 +98,9 @@ def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
 def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
     """Add weight times marginals to a table like scores; edges are summed where they share them."""
-    edge = marginals.edge
+    instance("out", out, Table, "a Table")
+    instance("marginals", marginals, Table, "a Table")
+    weight, edge = real_number("weight", weight), marginals.edge
     out.node[...] += weight * marginals.node
     out.edge[...] += weight * (edge.sum(axis=0) if out.edge.ndim < edge.ndim else edge)
     out.factors[...] += weight * marginals.factors
@@ -88,7 +112,7 @@ def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
     +inf, with the gradient undefined, where gold is forbidden.
     """
-    gradient = zeros(model)
+    gold, gradient = _labels(model, gold), zeros(model)
     value = kernels.sites.pseudolikelihood(
         model.pieces, gold, gradient.node, _stack(gradient.edge), gradient.factors
     )
@@ -293,6 +317,7 @@ def nll(
     "exact" and the estimates of log Z.
     """
     one_of("method", method, [*LOSSES, *ESTIMATES])
+    instance("model", model, ScoredGraph, "a PairwiseMRF")
     model, _ = model.near
     known = integers("gold", gold)
     if known.shape == (model.num_nodes,) and (known == UNKNOWN).any():

@@ -3,12 +3,12 @@
 import struct
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from fstgrad.alphabet import EPSILON, Alphabet
-from fstgrad.checks import instance
+from fstgrad.checks import instance, one_of
 from fstgrad.errors import FstError
 from fstgrad.openfst.arrays import ArcType, FstArrays
 from fstgrad.openfst.library import pynini, pywrapfst
@@ -92,6 +92,7 @@ def check_fst(*fsts: Any) -> None:
 
 def with_arc_type(fst: pywrapfst.Fst, arc_type: ArcType) -> Fst:
     """Return the same costs under another arc type, exact unless float64 narrows to float32."""
+    one_of("arc_type", arc_type, get_args(ArcType))
     plain = read(fst)
     if _checked_arc_type(plain) == arc_type:
         return plain

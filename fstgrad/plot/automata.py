@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import Any
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import one_of
+from fstgrad.checks import instance, one_of, positive_integer
 from fstgrad.errors import FstgradError, InvalidInputError, MissingDependencyError
 from fstgrad.openfst import FstArrays, to_arrays
 from fstgrad.plot.look import look
@@ -54,6 +54,10 @@ def automaton_source(
     >>> print(fg.plot.automaton_source(b).count("->"))  # the start's arrow, and two pairs of states
     3
     """
+    instance("title", title, str, "a str")
+    max_edges = positive_integer("max_edges", max_edges)
+    if alphabet is not None:
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
     arrays, sign = _arrays(machine)
     inputs, outputs = _names(machine, arrays, alphabet)
     edges = _edges(arrays, sign, inputs, outputs)
@@ -115,6 +119,7 @@ def render(source: str, form: str) -> bytes:
         It refuses the text.
     """
     one_of("form", form, ("svg", "pdf", "png"))
+    instance("source", source, str, "DOT text")
     program = shutil.which("dot")
     if program is None:
         raise MissingDependencyError(
@@ -123,7 +128,7 @@ def render(source: str, form: str) -> bytes:
         )
     done = subprocess.run(
         [program, f"-T{form}", "-Gdpi=110"] if form == "png" else [program, f"-T{form}"],
-        input=source.encode(),
+        input=source.encode("utf-8", "replace"),
         capture_output=True,
         check=False,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import real_array
+from fstgrad.checks import instance, real_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import blank, look
 
@@ -35,6 +35,7 @@ def strip(panels: Mapping[str, npt.ArrayLike], *, dark: bool = False) -> "Figure
     >>> [axes.get_title() for axes in figure.axes[:2]]
     ['before', 'P(y = 1)']
     """
+    instance("panels", panels, Mapping, "{title: picture}")
     tables = {title: real_array(title, panel) for title, panel in panels.items()}
     if not tables:
         raise InvalidInputError("panels is empty; give at least one title with its picture")

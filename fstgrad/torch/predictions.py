@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import IntArray, Seed, flag, generator, instance, positive_integer
+from fstgrad.checks import IntArray, Seed, flag, generator, instance, items, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice
 from fstgrad.losses import Loss
@@ -161,6 +161,7 @@ class LatticeStrings(Predictions):
     """
 
     def __init__(self, scores: Sequence[torch.Tensor], lattices: Sequence[Lattice]) -> None:
+        scores, lattices = items("scores", scores), items("lattices", lattices)
         if len(scores) != len(lattices) or len(scores) == 0:
             raise InvalidInputError(
                 f"there are {len(lattices)} lattices; scores has {len(scores)} items"

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, fields, instance, items, positive_integer, real_array
-from fstgrad.errors import FstgradError
+from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.losses.cache import MAX_BYTES, AutomatonCache
 from fstgrad.summary import short_repr
 from fstgrad.training import bigram_chunks
@@ -115,6 +115,9 @@ class Batch:
         progress : callable
             Gets the number of pairs of every chunk that is done.
         """
+        for name, function in (("on_error", on_error), ("progress", progress)):
+            if function is not None and not callable(function):
+                raise InvalidInputError(f"{name} is {function!r}; give a function")
         total = Sums(np.zeros(self.objective.features.shape))
         for chunk in self.chunks(w, pairs):
             for outcome in chunk.outcomes:

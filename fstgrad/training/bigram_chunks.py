@@ -112,7 +112,7 @@ def _code(features: TemplateFeatures, pairs: list[Item]) -> Coded:
         places.append(place)
         inputs.append((pair[0], len(ids)))
         gold.append(ids)
-    starts, ids, copies = features.encode(inputs)
+    starts, ids, copies = features.coded(inputs)
     names, own = np.unique(ids, return_inverse=True)
     ends = np.cumsum([0, *map(len, gold)], dtype=np.int64)
     symbols = np.concatenate([np.zeros(0, dtype=np.int64), *gold])

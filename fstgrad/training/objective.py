@@ -249,6 +249,7 @@ class PairObjective:
         """Return the loss automaton of one target; None where the objective has no loss."""
         if not self._has_loss:
             return None
+        y = self.features.alphabet.encode(y, name="y")
         return self._automaton(y, check_cap(self.cap) if self.cap is not None else None)
 
     @property

@@ -34,7 +34,7 @@ def _best(
     inside = np.arange(lengths.max()) < lengths[:, None]
     n = len(features.alphabet)
     emissions, transitions = np.zeros((*inside.shape, n)), features.grams(w)[0]
-    emissions[inside] = features.emissions(w, features.encode(inputs))
+    emissions[inside] = features.emissions(w, features.coded(inputs))
     emissions[:, 0] += transitions[n]
     strings, _ = LinearChains(emissions, transitions[:n], lengths).best()
     return [ids[:length] for ids, length in zip(strings, lengths.tolist(), strict=True)]

@@ -11,6 +11,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import (
     FloatArray,
     IntArray,
+    fields,
     index_array,
     instance,
     is_integer,
@@ -23,7 +24,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
-from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, vocabulary_of
+from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, read_inputs, vocabulary_of
 
 _KEPT = 2**16  # inputs whose names are remembered
 
@@ -43,6 +44,8 @@ class Pairs(NamedTuple):
     @classmethod
     def all(cls, names: int, n: int) -> "Pairs":
         """Return all pairs, without copies."""
+        names = positive_integer("names", names, minimum=0)
+        n = positive_integer("n", n)
         return cls(np.arange(names + 1) * n, np.tile(np.arange(n), names))
 
 
@@ -169,8 +172,10 @@ class TemplateFeatures(Features):
         InvalidInputError
             No name is left.
         """
+        data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
         inputs = [(x, len(y)) for x, y in data]
         found = vocabulary_of(template, inputs, min_count)
+        copies = _copied(copies, len(alphabet))
         if copies and not any(symbol in copies for x, _ in inputs for symbol in symbols_of(x)):
             copies = None
         n = len(alphabet)
@@ -248,6 +253,10 @@ class TemplateFeatures(Features):
 
     def encode(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
         """Return the active names and the copies of all positions of outputs (x, l)."""
+        return self.coded(read_inputs(inputs))
+
+    def coded(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
+        """Return what `encode` returns, of inputs that have been looked through."""
         active = self.vocabulary.active(inputs)
         if not self.copies:
             return Encoded(*active, np.full(len(active.starts) - 1, -1))

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import IntArray, instance
+from fstgrad.checks import IntArray, fields, instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
-from fstgrad.training.templates import Tagged, Template, Window, symbols_of
+from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
 
 _BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
 
@@ -188,11 +188,20 @@ def vocabulary_of(
     InvalidInputError
         No name is left.
     """
+    min_count = positive_integer("min_count", min_count)
+    if not callable(template):
+        raise InvalidInputError(f"template is {template!r}; give a Window or a function")
     kind: Any = WindowNames if isinstance(template, Window) else Names
-    found: Vocabulary = kind.of(template, list(inputs), min_count)
+    found: Vocabulary = kind.of(template, read_inputs(inputs), min_count)
     if not len(found):
         raise InvalidInputError(f"no feature occurs min_count={min_count} times; lower min_count")
     return found
+
+
+def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
+    """Return inputs (x, l) whose x are symbols and whose l are >= 1."""
+    rows = fields("inputs", inputs, 2)
+    return [(as_input(x), positive_integer("the length of y", length)) for x, length in rows]
 
 
 def _sides(x: Any) -> tuple[str, ...]:

@@ -35,7 +35,10 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
     partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
         labels, -1 for an unknown head or label.
     """
-    array = np.asarray(partial)
+    try:
+        array = np.asarray(partial)
+    except Exception as error:  # whatever __array__ of a stranger raises
+        raise InvalidInputError(f"partial is no array: {error}") from error
     shape = table.scores.shape
     if array.dtype == np.bool_:
         try:

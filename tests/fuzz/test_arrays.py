@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad import costs
+from fstgrad import costs, io
+from fstgrad.mrf import losses
+from fstgrad.openfst import with_arc_type
 from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
 from fstgrad.training.templates import Window
 
@@ -149,3 +151,61 @@ def test_pairs_that_are_not_there(which):
     with pytest.raises(fg.InvalidInputError, match="alphabet"):
         costs.Pairs.encode("ab", [("a", "b")])
     assert PAIRS.shown(0, AB) == "'ab' against 'ba'"
+
+
+@pytest.mark.parametrize("value", [-2, 9, 2**30])
+def test_levels_of_an_automaton(value):
+    b = fg.EditDistance(AB).compile("ab")
+    level = b.levels[0]
+    wrong = replace(level, nextstate=np.full_like(level.nextstate, value))
+    with pytest.raises(fg.InvalidInputError, match=f"nextstate {value}"):
+        replace(b, levels=(wrong, *b.levels[1:]))
+    with pytest.raises(fg.InvalidInputError, match="class_of"):
+        replace(b, class_of=np.full_like(b.class_of, -1))
+    narrow = replace(level, cost=level.cost[:, :1])
+    with pytest.raises(fg.InvalidInputError, match="cost"):
+        replace(b, levels=(narrow, *b.levels[1:]))
+
+
+@pytest.mark.parametrize("labels", [[10**6] * 3, [0.5] * 3, ITSELF, [0, 1], [-2, 0, 0], "aaa"])
+def test_labelings_of_a_field(labels):
+    model = fg.PairwiseMRF(np.zeros((3, 2)), np.eye(2), [[0, 1], [1, 2]])
+    for loss in (losses.exact_nll, losses.pseudolikelihood, lambda m, y: losses.counts(m, y, 1.0)):
+        with pytest.raises(fg.InvalidInputError):
+            loss(model, labels)
+        with pytest.raises(fg.InvalidInputError, match="model is a list"):
+            loss([], [0, 0, 0])
+    with pytest.raises(fg.InvalidInputError, match="out"):
+        losses.counts(model, [0, 0, 0], 1.0, out=model.scores._replace(node=np.zeros((1, 1))))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Pairs.all(2.5, 2),
+        lambda: Pairs.all(2, "a"),
+        lambda: template_features().encode([("xy", 0)]),
+        lambda: template_features().encode([3]),
+        lambda: TemplateFeatures.from_data(AB, 1, 3, [("xy", 2)]),
+        lambda: TemplateFeatures.from_data(AB, 1, Window(0, 1), [("xy", 2)], min_count="z"),
+        lambda: TemplateFeatures.from_pairs(AB, 1, Window(0, 1), 0.5),
+        lambda: TemplateFeatures.from_pairs(AB, 1, Window(0, 1), [("x", "a")], copies=3),
+        lambda: fg.plot.automaton_source(fg.Hamming(AB).compile("ab"), max_edges=[]),
+        lambda: fg.plot.automaton_source(fg.Hamming(AB).compile("ab"), title=0.5),
+        lambda: fg.plot.automaton_source(fg.Hamming(AB).compile("ab"), "ab"),
+        lambda: fg.plot.render(3, "svg"),
+        lambda: fg.plot.strip([(0, 1)]),
+        lambda: io.tokenize(3, "chars"),
+        lambda: io.tokenize("ab", np.zeros(2)),
+        lambda: io.write_bytes("/nonexistent/x", ["a"]),
+        lambda: io.write_npz("/nonexistent/x", np.zeros(2)),
+        lambda: AB.encode(range(10**9)),
+        lambda: with_arc_type(fg.EditDistance(AB).transducer, np.zeros(2)),
+        lambda: costs.Alignment(3, 1.0),
+        lambda: fg.PairObjective(fg.QGramCounts(AB), fg.EditDistance(AB)).automaton(0.5),
+        lambda: fg.Lattice.from_text("0 1 a\n1", AB).scatter(["b"]),
+    ],
+)
+def test_what_else_was_found(call):
+    with pytest.raises(fg.InvalidInputError):
+        call()
