@@ -136,6 +136,9 @@ def largest_into(scores: FloatArray) -> FloatArray:
     return np.where(top > -np.inf, top, 0.0)
 
 
+_SMALL = 2.0**-20  # a power of two: products with it are exact
+
+
 class ProjectiveTrees(TreeDistribution):
     """Trees whose arcs do not cross when drawn above the words, the root leftmost.
 
@@ -194,7 +197,12 @@ class ProjectiveTrees(TreeDistribution):
         top = largest_into(scores)
         scores -= top
         relative, marginals, _ = _solve(scores, lengths, self.single_root, None)
-        log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
+        if not np.isfinite(log_z).all():  # sums beyond the largest float, which the shift undoes
+            sums = (_SMALL * shift + (_SMALL * top).sum(axis=(1, 2))) / _SMALL
+            whole = relative + sums - masks.added * masks.needed
+            log_z = np.where(np.isfinite(log_z), log_z, whole)
         return ProjectiveSolution(
             scores, lengths, self.single_root, log_z, relative, marginals, masks
         )

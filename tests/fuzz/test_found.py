@@ -34,3 +34,10 @@ def test_complex_scores_are_refused_instead_of_cut():
         fg.SpanningTrees(scores, single_root=True)
     with pytest.raises(fg.InvalidInputError, match="complex numbers"):
         fg.StringDistribution(scores)
+
+
+def test_a_single_root_with_an_arc_near_the_largest_float_has_a_finite_log_partition():
+    scores = np.zeros((3, 3))
+    scores[1, 2] = 1e308
+    for family in (fg.ProjectiveTrees, fg.SpanningTrees):
+        assert family(scores, single_root=True).log_partition() == 1e308
