@@ -25,9 +25,8 @@ TINY = 1e-140
 def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: FloatArray) -> None:
     """Write out = a * b * c * d for arrays (C, W)."""
     for label in range(a.shape[0]):
-        ra, rb, rc, rd, ro = a[label], b[label], c[label], d[label], out[label]
-        for w in range(len(ra)):
-            ro[w] = ra[w] * rb[w] * rc[w] * rd[w]
+        for w in range(a.shape[1]):
+            out[label, w] = a[label, w] * b[label, w] * c[label, w] * d[label, w]
 
 
 @kernel
@@ -39,27 +38,25 @@ def mix(
 
     flip = 1 reads scores[b, a, w]; a table of width 1 serves all pixels.
     """
-    size = pre.shape[0]
+    size, shared = pre.shape[0], scores.shape[2] == 1
     for b in range(size):
-        row = out[b, :width]
-        row[:] = 0.0
+        for w in range(width):
+            out[b, w] = 0.0
         for a in range(size):
-            source = pre[a, first : first + width]
-            table = scores[b, a] if flip == 1 else scores[a, b]
-            if len(table) == 1 and maximum == 0:
-                weight = table[0]
+            i, j = (b, a) if flip == 1 else (a, b)
+            weight = scores[i, j, 0]
+            if shared and maximum == 0:
                 for w in range(width):
-                    row[w] += source[w] * weight
-            elif len(table) == 1:
-                weight = table[0]
+                    out[b, w] += pre[a, first + w] * weight
+            elif shared:
                 for w in range(width):
-                    row[w] = max(row[w], source[w] * weight)
+                    out[b, w] = max(out[b, w], pre[a, first + w] * weight)
             elif maximum == 0:
                 for w in range(width):
-                    row[w] += source[w] * table[w]
+                    out[b, w] += pre[a, first + w] * scores[i, j, w]
             else:
                 for w in range(width):
-                    row[w] = max(row[w], source[w] * table[w])
+                    out[b, w] = max(out[b, w], pre[a, first + w] * scores[i, j, w])
 
 
 @kernel
@@ -72,11 +69,11 @@ def settle(
     ratio[0] and ratio[1] keep the largest and the smallest new / old of each pixel, before damping;
     damping is a geometric mean.  Returns False if a maximum is below TINY.
     """
-    top[:width] = 0.0
+    for w in range(width):
+        top[w] = 0.0
     for c in range(row.shape[0]):
-        values = row[c]
         for w in range(width):
-            top[w] = max(top[w], values[w])
+            top[w] = max(top[w], row[c, w])
     smallest = 1.0
     for w in range(width):
         smallest = min(smallest, top[w])
@@ -84,15 +81,13 @@ def settle(
         return False
     for w in range(width):
         top[w] = 1.0 / top[w]
-    high, low = ratio[0], ratio[1]
     for c in range(row.shape[0]):
-        values = row[c]
-        before, after = old[c, first : first + width], fresh[c, first : first + width]
         for w in range(width):
-            after[w] = values[w] * top[w]
-            quotient = after[w] / before[w]
-            high[w] = max(high[w], quotient)
-            low[w] = min(low[w], quotient)
+            fresh[c, first + w] = row[c, w] * top[w]
+        for w in range(width):  # a loop of its own: LLVM vectorizes loops over few arrays
+            quotient = fresh[c, first + w] / old[c, first + w]
+            ratio[0, w] = max(ratio[0, w], quotient)
+            ratio[1, w] = min(ratio[1, w], quotient)
     if damping > 0.0:
         _damp(old[:, first : first + width], damping, top, fresh[:, first : first + width])
     return True

@@ -7,7 +7,7 @@ threads visit sites: `uniform` is SplitMix64 (Steele, Lea and Flood 2014) read a
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, part_kernel
+from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Factors, GridScores, Pieces
 from fstgrad.mrf.kernels.forests import choose
 
@@ -31,7 +31,7 @@ def fill_uniform(key: int, counter: int, out: FloatArray) -> None:
         out[i] = uniform(key, counter + i)
 
 
-@kernel
+@inner_kernel
 def site_scores(
     i: int,
     m: Pieces,
@@ -39,17 +39,19 @@ def site_scores(
     out: FloatArray,
 ) -> None:
     """Write the scores of the labels of node i given the labels of its neighbours."""
-    out[:] = m.node[i]
+    node, edge, leaving, source = m.node, m.edge, m.shape.leaving, m.shape.source
+    for c in range(len(out)):
+        out[c] = node[i, c]
     for at in range(m.shape.start[i], m.shape.start[i + 1]):
-        arc = m.shape.leaving[at]
-        other = labels[m.shape.source[arc ^ 1]]
-        table = m.edge[arc >> 1 if len(m.edge) > 1 else 0]
+        arc = leaving[at]
+        other = labels[source[arc ^ 1]]
+        k = arc >> 1 if len(edge) > 1 else 0
         if arc & 1:
             for c in range(len(out)):
-                out[c] += table[other, c]
+                out[c] += edge[k, other, c]
         else:
             for c in range(len(out)):
-                out[c] += table[c, other]
+                out[c] += edge[k, c, other]
     for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
         slot = m.factors.near[at]
         cell = cell_without(m.factors, slot, labels)
@@ -57,7 +59,7 @@ def site_scores(
             out[c] += m.factors.table[cell + c * m.factors.stride[slot]]
 
 
-@kernel
+@inner_kernel
 def cell_without(factors: Factors, slot: int, labels: IntArray) -> int:
     """Return the cell of a slot's factor that a labeling uses, the slot's own label set to 0."""
     f = factors.owner[slot]
@@ -301,6 +303,7 @@ def pseudolikelihood(
     +inf where a node has no label that its neighbours allow.
     """
     size = m.node.shape[1]
+    start, leaving, source = m.shape.start, m.shape.leaving, m.shape.source
     p = np.empty(size)
     value = 0.0
     for i in range(len(m.node)):
@@ -320,9 +323,9 @@ def pseudolikelihood(
         p[gold] -= 1.0
         for c in range(size):
             node_grad[i, c] += p[c]
-        for at in range(m.shape.start[i], m.shape.start[i + 1]):
-            arc = m.shape.leaving[at]
-            other = labels[m.shape.source[arc ^ 1]]
+        for at in range(start[i], start[i + 1]):
+            arc = leaving[at]
+            other = labels[source[arc ^ 1]]
             k = arc >> 1 if len(edge_grad) > 1 else 0
             if arc & 1:
                 for c in range(size):
