@@ -9,6 +9,7 @@ from fstgrad.automata import kernels
 from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.openfst import FstArrays
+from fstgrad.openfst.arrays import trusted
 
 
 def string_arrays(ids: IntArray) -> FstArrays:
@@ -17,7 +18,7 @@ def string_arrays(ids: IntArray) -> FstArrays:
     final = np.full(len(ids) + 1, np.inf)
     final[-1] = 0.0
     label = ids + 1
-    return FstArrays.trusted("log64", 0, final, state, label, label, state + 1, np.zeros(len(ids)))
+    return trusted("log64", 0, final, state, label, label, state + 1, np.zeros(len(ids)))
 
 
 def compose_arrays(left: FstArrays, right: FstArrays) -> FstArrays:
@@ -41,7 +42,7 @@ def composition(left: FstArrays, right: FstArrays) -> tuple[FstArrays, IntArray]
     if len(pairs) == 0:
         return _nothing(), no_pairs
     own, other = left_order[arcs[:, 2]], right_order[arcs[:, 3]]  # -1 takes the last, which stays
-    fst = FstArrays.trusted(
+    fst = trusted(
         "log64",
         0,
         left.final[pairs[:, 0]] + right.final[pairs[:, 1]],
@@ -69,7 +70,7 @@ def _taken(values: npt.NDArray[Any], where: IntArray) -> npt.NDArray[Any]:
 
 def _nothing() -> FstArrays:
     none, no_weights = np.empty(0, dtype=np.int64), np.empty(0)
-    return FstArrays.trusted("log64", -1, no_weights, none, none, none, none, no_weights)
+    return trusted("log64", -1, no_weights, none, none, none, none, no_weights)
 
 
 def depth_range(fst: FstArrays) -> IntArray:

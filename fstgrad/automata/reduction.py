@@ -28,6 +28,7 @@ from fstgrad.automata.semiring import PROBABILITY, TROPICAL, Semiring
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError
 from fstgrad.openfst import FstArrays
+from fstgrad.openfst.arrays import trusted
 
 
 def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[FstArrays, IntArray]:
@@ -50,7 +51,7 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     number = np.repeat(np.arange(len(classes)), [len(own.source) for own in classes])
     begin = np.concatenate([source[~reads], merged.source])
     order = np.argsort(begin, kind="stable")
-    reduced = FstArrays.trusted(
+    reduced = trusted(
         fst.arc_type,
         fst.start,
         fst.final,

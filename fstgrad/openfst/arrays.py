@@ -74,29 +74,6 @@ class FstArrays:
         self._freeze("final", self.final, None)
         self._check_states()
 
-    @classmethod
-    def trusted(
-        cls,
-        arc_type: ArcType,
-        start: int,
-        final: FloatArray,
-        source: IntArray,
-        ilabel: IntArray,
-        olabel: IntArray,
-        nextstate: IntArray,
-        weight: FloatArray,
-    ) -> "FstArrays":
-        """Return the FST of arrays that are known to be valid and sorted by source: no checks."""
-        fst = object.__new__(cls)
-        fields = {"source": source, "ilabel": ilabel, "olabel": olabel, "nextstate": nextstate}
-        for name, values in (*fields.items(), ("weight", weight), ("final", final)):
-            view = values.view()
-            view.flags.writeable = False
-            object.__setattr__(fst, name, view)
-        object.__setattr__(fst, "arc_type", arc_type)
-        object.__setattr__(fst, "start", start)
-        return fst
-
     def _freeze(self, name: str, values: npt.NDArray[np.generic], order: IntArray | None) -> None:
         if name != "final" and values.shape != (len(self.source),):
             raise InvalidInputError(
@@ -133,3 +110,25 @@ class FstArrays:
     def num_arcs(self) -> int:
         """Number of arcs."""
         return len(self.source)
+
+
+def trusted(
+    arc_type: ArcType,
+    start: int,
+    final: FloatArray,
+    source: IntArray,
+    ilabel: IntArray,
+    olabel: IntArray,
+    nextstate: IntArray,
+    weight: FloatArray,
+) -> FstArrays:
+    """Return the FST of arrays that are known to be valid and sorted by source: no checks."""
+    fst = object.__new__(FstArrays)
+    fields = {"source": source, "ilabel": ilabel, "olabel": olabel, "nextstate": nextstate}
+    for name, values in (*fields.items(), ("weight", weight), ("final", final)):
+        view = values.view()
+        view.flags.writeable = False
+        object.__setattr__(fst, name, view)
+    object.__setattr__(fst, "arc_type", arc_type)
+    object.__setattr__(fst, "start", start)
+    return fst
