@@ -61,3 +61,14 @@ def test_bad_input():
         dense_mean_field(NODE, IMAGE[1:], [])
     with pytest.raises(fg.InvalidInputError, match="distance"):
         dense_mean_field(NODE, IMAGE, [Kernel(1.0, 0.0)])
+
+
+def test_a_damped_update_leads_to_the_same_marginals():
+    rng = np.random.default_rng(4)
+    node, image = rng.normal(size=(5, 6, 3)), rng.random((5, 6))
+    kernels = [Kernel(0.4, 1.0)]
+    plain = dense_mean_field(node, image, kernels, max_iter=500, tol=1e-12)
+    damped = dense_mean_field(node, image, kernels, max_iter=500, tol=1e-12, damping=0.5)
+    assert damped.converged
+    assert damped.iterations > plain.iterations
+    np.testing.assert_allclose(damped.node, plain.node, atol=1e-10)
