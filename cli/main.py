@@ -160,8 +160,9 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
                 raise
             held = isinstance(error, _Held) and error.__cause__
             # after a signal any error but one of the user's may come of it
-            lost = interrupts.seen and not isinstance(held or error, FstgradError | OSError)
-            return _said(interrupts.seen() if lost else _unwrapped(held or error))
+            if interrupts.seen is None or isinstance(held or error, FstgradError | OSError):
+                return _said(_unwrapped(held or error))
+            return _said(interrupts.seen())
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:

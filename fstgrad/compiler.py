@@ -360,7 +360,7 @@ class Compilation(_LISTENER):  # type: ignore[misc]
         self._depth = 0
         self._held: type[BaseException] | None = None
         for kind in ("numba:compiler_lock", "numba:run_pass"):
-            event.register(kind, self)
+            event.register(kind, self)  # type: ignore[no-untyped-call]
 
     def hold(self, error: type[BaseException]) -> bool:
         """Keep an exception if the main thread, which calls this, compiles; return whether."""

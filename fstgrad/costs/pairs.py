@@ -94,17 +94,6 @@ class Pairs:
         ys = [self.y[self.y_first[n] : self.y_first[n + 1]] for n in which]
         return Pairs(*_concatenated(xs), *_concatenated(ys), self.mass[which])
 
-    def masses(self, mass: FloatArray | None) -> FloatArray:
-        """Return what each pair counts, or other finite numbers (N,) in its place."""
-        if mass is None:
-            return self.mass
-        return np.ascontiguousarray(real_array("mass", mass, (len(self),)))
-
-    def check_labels(self, alphabet: Alphabet) -> None:
-        """Raise unless all labels are those of symbols, 1 .. n."""
-        for name, labels in (("x", self.x), ("y", self.y)):
-            index_array(name, labels, len(alphabet) + 1, lower=1)
-
     @property
     def labels(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """What the kernels read."""
@@ -115,7 +104,7 @@ class Pairs:
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         if not is_integer(n) or not 0 <= n < len(self):
             raise InvalidInputError(f"n is {n!r}; pairs are numbered from 0 to {len(self) - 1}")
-        self.check_labels(alphabet)
+        check_labels(self, alphabet)
         sides = (
             self.x[self.x_first[n] : self.x_first[n + 1]],
             self.y[self.y_first[n] : self.y_first[n + 1]],
@@ -128,3 +117,16 @@ def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
     lengths = [len(string) for string in strings]
     first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.concatenate([np.empty(0, dtype=np.int64), *strings]), first
+
+
+def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:
+    """Return what each pair counts, or other finite numbers (N,) in its place."""
+    if mass is None:
+        return pairs.mass
+    return np.ascontiguousarray(real_array("mass", mass, (len(pairs),)))
+
+
+def check_labels(pairs: Pairs, alphabet: Alphabet) -> None:
+    """Raise unless all labels are those of symbols, 1 .. n."""
+    for name, labels in (("x", pairs.x), ("y", pairs.y)):
+        index_array(name, labels, len(alphabet) + 1, lower=1)

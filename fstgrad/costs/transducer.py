@@ -11,7 +11,7 @@ from fstgrad import checks
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.checks import FloatArray, IntArray, index_array, instance, items, positive_integer
 from fstgrad.costs import kernels
-from fstgrad.costs.pairs import Pairs
+from fstgrad.costs.pairs import Pairs, check_labels, masses
 from fstgrad.errors import FstError, InvalidInputError, MemoryLimitError
 from fstgrad.losses.pairs import ArcCosts, negative_cycle
 from fstgrad.openfst import FstArrays, connect, from_arrays, to_arrays
@@ -141,7 +141,7 @@ class PairTransducer:
 
         `mass` (N,) is that of the pairs if left out.  Raises as `log_sums`.
         """
-        weight, mass = self._checked(pairs, weight, tables=2), pairs.masses(mass)
+        weight, mass = self._checked(pairs, weight, tables=2), masses(pairs, mass)
         result: tuple[FloatArray, FloatArray] = kernels.alignments.expected_counts(
             pairs.labels,
             self._arcs,
@@ -166,7 +166,7 @@ class PairTransducer:
         MemoryLimitError
             As in `log_sums`.
         """
-        weight, mass = self._checked(pairs, weight, tables=2), pairs.masses(mass)
+        weight, mass = self._checked(pairs, weight, tables=2), masses(pairs, mass)
         value, counts = kernels.alignments.best_counts(
             pairs.labels, self._arcs, weight, self.start, mass
         )
@@ -232,7 +232,7 @@ class PairTransducer:
         array = checks.float_array("weight", weight, (len(self.cost),))
         if not (array < np.inf).all():  # NaN neither
             raise InvalidInputError("weight has NaN or inf; give log-weights, -inf forbids")
-        pairs.check_labels(self.alphabet)
+        check_labels(pairs, self.alphabet)
         x, y = (int(np.diff(f).max(initial=0)) + 1 for f in (pairs.x_first, pairs.y_first))
         nbytes = 8 * tables * x * y * self.num_states
         if nbytes > _MAX_BYTES:

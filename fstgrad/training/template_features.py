@@ -94,6 +94,8 @@ class TemplateFeatures(Features):
     --------
     >>> from fstgrad.training.templates import Window
     >>> features = TemplateFeatures(Alphabet("ab"), 1, Window(0, 1), ["0 x"])
+    >>> features.coded([("xy", 2)]).starts
+    array([0, 1, 1])
     >>> features.scores(np.array([1.0, 2.0]), "xy", length=2)
     array([[1., 2.],
            [0., 0.]])

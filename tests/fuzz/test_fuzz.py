@@ -9,7 +9,8 @@ from scipy import sparse
 
 import fstgrad as fg
 from fstgrad import costs
-from fstgrad.cli.main import _Terminated, fstgrad, main
+from fstgrad.cli.interrupts import Terminated
+from fstgrad.cli.main import fstgrad, main
 from fstgrad.mrf.images import segmentation
 from fstgrad.openfst import Fst
 from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
@@ -263,7 +264,7 @@ def test_commands_that_were_found(run, tmp_path, line, said):
     assert said in err
 
 
-@pytest.mark.parametrize("raised, code", [(KeyboardInterrupt, 130), (_Terminated, 143)])
+@pytest.mark.parametrize("raised, code", [(KeyboardInterrupt, 130), (Terminated, 143)])
 def test_signals_in_a_kernel_are_what_they_are(monkeypatch, capsys, raised, code):
     """A compiled kernel wraps what a handler raises in a SystemError."""
 
