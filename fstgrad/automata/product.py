@@ -79,6 +79,12 @@ def _check_memory(
     for i, j in classes.T:
         arcs += len(a.arcs[i].source) * len(b.arcs[j].source)
     needed = _ARC_BYTES * arcs
+    if states >= SPAN or needed > memory_limit():
+        raise MemoryLimitError(
+            f"the machine of a sum of two losses against this target would have {a.num_states:,} x "
+            f"{b.num_states:,} states (fewer than {SPAN:,} can be determinized) and take "
+            f"{needed:,} bytes; shorten the strings, or take each loss by itself (risks add up)"
+        )
     if max_states is not None and needed > max(_LEAST_BYTES, _STATE_BYTES * max_states):
         raise StateLimitError(
             0,
@@ -87,12 +93,6 @@ def _check_memory(
             where=f"machine of a sum of two losses, of {a.num_states:,} x {b.num_states:,} states",
             remedy="Raise max_states, shorten the strings, or take each loss by itself "
             "(risks add up).",
-        )
-    if states >= SPAN or needed > memory_limit():
-        raise MemoryLimitError(
-            f"the machine of a sum of two losses against this target would have {a.num_states:,} x "
-            f"{b.num_states:,} states (fewer than {SPAN:,} can be determinized) and take "
-            f"{needed:,} bytes; shorten the strings, or take each loss by itself (risks add up)"
         )
 
 
