@@ -1,5 +1,5 @@
 """PyTorch: a tagger trained with the cost of each error
-===============================================
+=====================================================
 
 A BiLSTM-CRF tagger for which missing a rare tag is five times as bad as other errors.  The softmax
 margin of costs is the likelihood of a CRF whose emissions get the costs of gold.
