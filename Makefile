@@ -99,7 +99,7 @@ learning: $(VENV)/.dev
 	mkdir -p build
 	$(BIN)/python benchmarks/learning.py --json build/learning.json
 
-# The site, into build/docs/html: the tutorials and the examples are run; a warning is an error.
+# The site, into build/docs/html: tutorials, examples and docstrings are run; a warning is an error.
 $(VENV)/.docs: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
@@ -107,6 +107,7 @@ $(VENV)/.docs: $(VENV)/.dev
 docs: $(VENV)/.docs
 	mkdir -p build
 	$(BIN)/codespell --toml pyproject.toml README.md CONTRIBUTING.md docs examples
+	$(BIN)/python -m pytest -q tests/test_docstrings.py
 	$(BIN)/python docs/pictures.py docs/_static/plot
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(BIN)/python -m sphinx -W --keep-going -q -b html -d build/docs/doctrees docs build/docs/html

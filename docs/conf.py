@@ -61,6 +61,7 @@ numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
 # The gallery
+from code_lines import add_lines
 from site_parts import (
     example_of_page,
     figures,
@@ -118,10 +119,11 @@ def _copy_mathjax(app, _exception=None):
 
 
 def setup(app):
-    """Copy MathJax once the pages are written; take help texts of commands as they are."""
+    """Connect what is done to the texts that Sphinx reads; copy MathJax once pages are written."""
     for part in ("description", "epilog"):
         app.connect(f"sphinx-click-process-{part}", plain_text)
     app.connect("sphinx-click-process-options", plain_options)
     app.connect("autodoc-process-docstring", plain_bars, priority=100)
     app.connect("autodoc-process-docstring", example_of_page, priority=900)
+    app.connect("source-read", add_lines)
     app.connect("build-finished", _copy_mathjax)

@@ -1,5 +1,6 @@
 """The page of notation: every row names code that is in the file to which it links."""
 
+import importlib.util
 import pathlib
 import re
 
@@ -7,6 +8,10 @@ import pytest
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs/internals/notation.md"
 PAPERS = ["Strings", "Spanning trees", "Markov random fields", "Generalized root models"]
+CODE = PAGE.parent.parent / "code_lines.py"
+SPEC = importlib.util.spec_from_file_location("code_lines", CODE)
+code_lines = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(code_lines)
 LINK = re.compile(r"\[[^]]*\]\(([^)#]+)\)")
 
 
@@ -53,3 +58,16 @@ def test_every_file_that_architecture_names_is_there():
         if not any(base.exists() or base.with_suffix(".py").exists() for base in bases):
             missing.append(name)
     assert not missing
+
+
+def test_the_site_names_the_line_of_each_row():
+    text = code_lines.with_lines(PAGE.read_text(encoding="utf-8"), PAGE.parent)
+    in_modules = [file for _, names, file in ROWS if names and file.endswith(".py")]
+    assert text.count(", line ") == len(in_modules)
+
+
+def test_a_line_is_that_of_the_definition():
+    code = "from a import f\n\n\ndef g():\n    return f()\n\n\nclass f:\n    pass\n"
+    assert code_lines.line_of(code, "g") == 4
+    assert code_lines.line_of(code, "f") == 8
+    assert code_lines.line_of(code, "h") is None
