@@ -137,17 +137,15 @@ class LossAutomaton:
                 )
             if level.nextstate.dtype.kind != "i" or level.cost.dtype.kind != "f":
                 raise InvalidInputError(f"levels[{t}] has another dtype than int32 and float64")
-        if not self.levels:
-            return
-        nextstate = np.concatenate([level.nextstate.ravel() for level in self.levels])
         sizes = [*(len(level.cost) for level in self.levels[1:]), len(self.final)]
-        most = np.repeat(sizes, [level.cost.size for level in self.levels])
-        wrong = (nextstate < -1) | (nextstate >= most)
-        if wrong.any():
-            raise InvalidInputError(
-                f"a level has nextstate {nextstate[wrong][0]}; the next one has "
-                f"{most[wrong][0]} states, counted from 0, and -1 is no arc"
-            )
+        for t, (level, size) in enumerate(zip(self.levels, sizes, strict=True)):
+            ends = level.nextstate
+            if ends.size and (ends.min() < DEAD or ends.max() >= size):
+                wrong = ends[(ends < DEAD) | (ends >= size)][0]
+                raise InvalidInputError(
+                    f"levels[{t}] has nextstate {wrong}; the next level has {size} states, counted "
+                    f"from 0, and {DEAD} is no arc"
+                )
 
     @cached_property
     def flat(self) -> FlatLevels:
