@@ -15,6 +15,7 @@ mutants; neither samples.  Hence this program, on coverage's contexts.
 import argparse
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import math
@@ -39,6 +40,7 @@ FILES = ("conftest.py", "pyproject.toml", "setup.cfg", "README.md", "CHANGELOG.m
 MEMORY = 12 * 2**30
 SECONDS = 30.0  # of tests for a mutant, in each of two stages
 PATIENCE = 30.0  # seconds beyond three times what the tests take, before a mutant hangs
+IDLE = 5  # wall-clock seconds for each second of processor time, before a mutant sleeps
 
 
 class Reach:
@@ -144,13 +146,18 @@ _FAILED: set[str] = set()
 
 
 def outcome(tree: pathlib.Path, tests: list[str], seconds: float) -> str:
-    """Run the tests in a child process: "killed", "survived" or "timeout"."""
+    """Run the tests in a child process: "killed", "survived" or "timeout".
+
+    The limit is on processor time, so that other work on the machine does not make a timeout.
+    """
     child = os.fork()
     if child == 0:
-        _run_tests(tree, tests)
-    deadline = time.monotonic() + seconds
+        _run_tests(tree, tests, math.ceil(seconds))
+    deadline = time.monotonic() + IDLE * seconds
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
+        if done and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+            return "timeout"
         if done:
             return "survived" if status == 0 else "killed"
         time.sleep(0.02)
@@ -160,10 +167,11 @@ def outcome(tree: pathlib.Path, tests: list[str], seconds: float) -> str:
     return "timeout"
 
 
-def _run_tests(tree: pathlib.Path, tests: list[str]) -> None:
+def _run_tests(tree: pathlib.Path, tests: list[str], seconds: int) -> None:
     code = 1
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -256,9 +264,9 @@ def main() -> None:
         if time.monotonic() > deadline:
             sys.exit("stopped while measuring what the tests reach; the next run goes on")
         reach.add(tests)
-    import numba  # noqa: F401 - loaded once, before the forks
-    import pytest  # noqa: F401
-    import scipy.sparse  # noqa: F401
+    for name in ("numba", "pytest", "scipy.stats", "sklearn.linear_model", "pandas", "torch"):
+        with contextlib.suppress(ImportError):  # loaded once, before the forks
+            importlib.import_module(name)
 
     known = equivalent_mutants()
     log = options.folder / "results.json"
