@@ -76,6 +76,8 @@ def methods(cls):
                 break
         if name.startswith("_") or not inspect.isfunction(function):
             continue
+        if (function.__doc__ or "").startswith("Old name of"):
+            continue
         if (function.__module__ or "").startswith("fstgrad"):
             yield name, function, member
 

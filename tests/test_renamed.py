@@ -61,6 +61,9 @@ def test_old_names_of_pair_transducers():
     fit = fg.fit_costs(fg.EditDistance(fg.Alphabet("ab")), [("a", "a")] * 2, held_out=0.0)
     with pytest.warns(DeprecationWarning, match="aligner was renamed pair_transducer"):
         assert fit.aligner is fit.pair_transducer
+    _, slope, _ = found = fstgrad.costs.CostGradient(("a -> b",), np.ones(1), np.zeros(1))
+    with pytest.warns(DeprecationWarning, match="grad was renamed gradient"):
+        assert found.grad is found.gradient is slope
 
 
 def test_old_names_of_options():

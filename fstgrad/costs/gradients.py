@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, Seed, instance, positive_integer
+from fstgrad.checks import FloatArray, Seed, instance, positive_integer, warn_renamed
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
@@ -22,13 +22,19 @@ class CostGradient(NamedTuple):
     Attributes
     ----------
     names : (K,) the classes.
-    grad : (K,) float64.
+    gradient : (K,) float64.
     standard_error : (K,) float64, of the samples.
     """
 
     names: tuple[str, ...]
-    grad: FloatArray
+    gradient: FloatArray
     standard_error: FloatArray
+
+    @property
+    def grad(self) -> FloatArray:
+        """Old name of `gradient`."""
+        warn_renamed("grad", "gradient")
+        return self.gradient
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -88,7 +94,7 @@ def softmax_margin_gradient(
     >>> loss = fg.Hamming(fg.Alphabet("ab"))
     >>> found = softmax_margin_gradient(np.zeros((1, 2)), "a", loss, samples=4000)
     >>> k = found.names.index("b -> a")
-    >>> bool(abs(found.grad[k] - np.e / (1 + np.e)) < 4 * found.standard_error[k])
+    >>> bool(abs(found.gradient[k] - np.e / (1 + np.e)) < 4 * found.standard_error[k])
     True
     """
     positive_integer("samples", samples, minimum=2)

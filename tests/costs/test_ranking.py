@@ -116,7 +116,7 @@ def test_the_softmax_margin_in_the_costs(semiring):
             for c in (cost + step, cost - step)
         ]
         exact = (values[0] - values[1]) / 2e-4
-        assert abs(found.grad[k] - exact) <= 4.5 * found.standard_error[k] + 1e-3, name
+        assert abs(found.gradient[k] - exact) <= 4.5 * found.standard_error[k] + 1e-3, name
 
 
 @pytest.mark.parametrize(
