@@ -170,7 +170,9 @@ def test_probabilities_of_alternatives_sum_to_one(tie):
         transducer.source, p[: transducer.num_arcs], minlength=transducer.num_states
     )
     np.testing.assert_allclose(leaving + p[transducer.num_arcs :], 1.0, atol=1e-12)
+    assert {row.given for row in joint.rows} == {""}
     fit = fg.fit_costs(loss, rows, tie=tie, smoothing=0.1, given="hypothesis")
+    assert {row.given for row in fit.rows} == {"", "a", "b"}
     p = np.exp(-fit.cost)
     for state in range(transducer.num_states):
         here = fit.pair_transducer.source == state

@@ -186,3 +186,8 @@ def test_grammars_agree_with_the_library():
     aligned = fg.GlobalAlignment(fg.Alphabet("ACGT"), scores, 1.5, 0.5)
     for y, target in (("ACGTACGT", "AGT"), ("AAAC", "GTGG"), ("CCGT", "TCCAG")):
         assert bases(y, target) == aligned(y, target)
+
+
+def test_a_sound_that_the_table_lacks_costs_one():
+    loss = Grammar.load("articulation").loss(fg.Alphabet(["t", "d", "?"]))
+    assert [loss(["t"], ["?"]), loss(["?"], ["t"]), loss(["t"], ["d"])] == [1.0, 1.0, 0.125]

@@ -75,6 +75,9 @@ def test_fit_top_sample_score(tmp_path, counts):
     assert rows[0] == "ape,cat,dog"
     assert len(rows) == 5
     run("sample", model, "-n", 4, "--seed", 1, "-o", tmp_path / "draws.npz")
+    many = run("sample", model, "-n", 40)
+    assert "R-hat" in many.stderr
+    assert "R-hat" not in many.stdout
     draws = sparse.load_npz(tmp_path / "draws.npz").toarray()
     assert rows[1] == ",".join(str(int(v)) for v in draws[0])
 

@@ -175,3 +175,8 @@ def test_every_argument_wrong_in_every_way(name):
                 found = function(**{**RIGHT[name], parameter.name: wrong})
                 if hasattr(found, "decode"):
                     found.decode()
+
+
+def test_no_lattices():
+    with pytest.raises(fg.InvalidInputError, match="scores have no items"):
+        fgj.LatticeStrings([], [])

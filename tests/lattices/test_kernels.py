@@ -154,3 +154,11 @@ def test_pairs_keep_long_lattices_linear():
     # each position is wrong with probability 2/3
     value, _ = fg.risk(lattice, b)
     assert value == pytest.approx(200 * 2 / 3, abs=1e-10)
+
+
+def test_a_mask_that_a_path_avoids_is_not_pushed():
+    lattice = fg.Lattice.from_text("0 1 a 0.5\n1 2 b\n0 2 b 1\n2", fg.Alphabet("ab"))
+    weight = np.array([-1e12, 0.3, 0.2])
+    pushed, offset = lattice.graph.pushed(weight)
+    assert offset == 0.0
+    np.testing.assert_array_equal(pushed, weight)

@@ -222,3 +222,10 @@ def test_single_precision_is_for_scores_on_a_grid():
     abc = fg.Alphabet("ab")
     loss = fg.SmithWaterman(abc, match=-0.3, substitute=0.1, insert=0.2, delete=0.2)
     assert loss.pairwise(["abab"], ["abab"])[0] == pytest.approx(-1.2, abs=1e-15)
+
+
+def test_scores_of_long_strings_are_exact():
+    """Sums of 400 gaps of 65,537 need more than the 24 bits of float32."""
+    loss = fg.GlobalAlignment(fg.Alphabet("a"), [[65537.0]], 65537.0, 65537.0, free_ends="none")
+    assert loss.pairwise(["a", "a" * 400], ["a", "a"]).tolist() == [-65537.0, 398 * 65537.0]
+    assert loss.pairwise(["a", "a"], ["a", "a" * 400]).tolist() == [-65537.0, 398 * 65537.0]

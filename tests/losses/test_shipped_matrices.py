@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.losses.matrices import MATRICES, SubstitutionMatrix
+from fstgrad.losses.matrices import MATRICES, SubstitutionMatrix, alignment_scores
 
 PROTEIN = fg.Alphabet.named("protein")
+
+
+def test_scores_are_over_an_alphabet():
+    with pytest.raises(fg.InvalidInputError, match="alphabet"):
+        alignment_scores(np.eye(3), "ARN")
 
 
 @pytest.mark.parametrize("name", MATRICES)

@@ -155,6 +155,8 @@ def test_segmentation_levels():
     np.testing.assert_allclose(means, [0.1, 0.5, 0.9])
     assert model.mode().reshape(4, 3).tolist() == [[0, 1, 2]] * 4
     np.testing.assert_allclose(np.exp(model.scores.node).sum(axis=1), 1.0, atol=1e-14)
+    even = np.array([[0.0, 1.0], [2.0, 3.0]])  # k-means starts where it has not to move
+    np.testing.assert_allclose(images.segmentation(even, 4)[1], even.ravel(), atol=1e-14)
     with pytest.raises(fg.InvalidInputError, match="3 different values and labels is 4"):
         images.segmentation(image, 4)
 

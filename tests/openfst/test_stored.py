@@ -66,6 +66,15 @@ def test_archives_of_type_stlist():
     assert list(parse_archive(data + struct.pack("<i", 0), "x")) == ["a", "b"]
 
 
+def test_bytes_of_no_entry_in_an_archive(tmp_path):
+    write_archive(tmp_path / "x.far", {"a": pynini.accep("a"), "b": pynini.accep("b")})
+    data = (tmp_path / "x.far").read_bytes()
+    assert list(parse_archive(data, "x")) == ["a", "b"]
+    behind = len(data) - 8 * 4  # two positions between two counts
+    with pytest.raises(fg.FstError, match="bytes of no entry"):
+        parse_archive(data[:behind] + bytes(8) + data[behind:], "x")
+
+
 def mutants(data, rng):
     """Every byte changed in three ways, every length, and some blocks of numbers."""
     for i in range(len(data)):

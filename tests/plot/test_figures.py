@@ -162,6 +162,20 @@ def test_the_best_epoch_is_marked():
         plot.learning([])
 
 
+def test_bounds_show_the_exact_value():
+    (axes,) = plot.bounds([1, 2], [0.0, 0.4], [1.0, 0.6], exact=0.5).axes
+    assert [line.get_label() for line in axes.lines] == ["upper bound", "lower bound", "exact"]
+    assert set(axes.lines[2].get_ydata()) == {0.5}
+    (axes,) = plot.bounds([1], [0.0], [1.0]).axes
+    assert len(axes.lines) == 2
+
+
+@pytest.mark.parametrize("length, step", [(30, 1), (31, 2), (60, 2), (61, 3)])
+def test_long_strings_have_at_most_thirty_ticks(length, step):
+    (axes, *_) = plot.marginals(np.full((length, 2), 0.5), fg.Alphabet("ab")).axes
+    assert axes.get_xticks().tolist() == list(range(0, length, step))
+
+
 def test_bounds_and_bars_need_values():
     with pytest.raises(fg.InvalidInputError, match="one bound each"):
         plot.bounds([1, 2], [0.0], [1.0])

@@ -274,3 +274,13 @@ def test_constraints_have_bands(constraint):
         losses = loss.compile("abc", band=band).losses_of(ids)
         assert (losses >= exact - 1e-12).all()
     np.testing.assert_allclose(losses, exact, atol=1e-12)
+
+
+def test_the_control_of_a_band_is_the_band_of_two():
+    scores = np.random.default_rng(0).normal(size=(8, 3))
+    loss = fg.EditDistance(fg.Alphabet("abc"))
+    found = [
+        fg.sampled_risk(scores, "abcabcab", loss, proposal="band", samples=50, rng=1, band=band)
+        for band in (None, 2)
+    ]
+    assert found[0].value == found[1].value
