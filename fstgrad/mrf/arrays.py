@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+
+Indices = npt.NDArray[np.uint64]
 
 TINY = 1e-290  # weights below this are left to logarithms
 
@@ -45,6 +47,46 @@ class Network(NamedTuple):
     start: IntArray
     head: npt.NDArray[np.int32]
     mate: npt.NDArray[np.int32]
+
+
+class Groups(NamedTuple):
+    """The arcs of a network in groups of nodes; an arc has a lane within its group.
+
+    Attributes
+    ----------
+    start : (I + 1,) uint64
+        As in `Network`.
+    cut, first : (groups + 1,)
+        Group g is of the nodes cut[g] .. cut[g + 1] - 1 and the arcs first[g] .. first[g + 1] - 1.
+    ahead : (groups,)
+        How many of the arcs leave the first node of their edge; they have the first lanes.
+    lane, to : (2E,) uint64
+        The lane of each arc, and the arc back of each lane: to[first[g] + lane[a]] = mate[a].
+    """
+
+    start: Indices
+    cut: IntArray
+    first: IntArray
+    ahead: IntArray
+    lane: Indices
+    to: Indices
+
+    @classmethod
+    def of(cls, network: Network, behind: BoolArray, size: int) -> "Groups":
+        """Cut into groups of `size` arcs and the rest of a node; `behind` arcs come last."""
+        number = network.start[:-1] // size
+        cut = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [len(number)]))
+        first = network.start[cut]
+        group = np.repeat(np.arange(len(cut) - 1), np.diff(first))
+        order = np.lexsort((behind, group))
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        ahead = np.bincount(group[~behind], minlength=len(cut) - 1)
+        start, lane, to = (
+            array.astype(np.uint64)
+            for array in (network.start, place - first[group], network.mate[order])
+        )
+        return cls(start, cut, first, ahead, lane, to)
 
 
 class Sites(NamedTuple):

@@ -6,11 +6,14 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.mrf import kernels
+from fstgrad.mrf.arrays import Groups
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_NODES = 2000
+GROUP = 128  # arcs
+PARALLEL_GROUPS = 50
 
 
 class WeightMessages:
@@ -28,27 +31,29 @@ class WeightMessages:
             self.node = np.exp(node - top)  # NaN in a dead row fails the range check
         shifts = p.shift.sum() * (model.graph.num_edges if model.shared else 1)
         self.offset = float(top.sum() + shifts)
-        self.table = np.stack((p.exp_edge, p.exp_edge.transpose(0, 2, 1)), axis=1).reshape(
-            -1, *p.exp_edge.shape[1:]
-        )
-        arcs = model.graph.leaving
+        arcs, network = model.graph.leaving, model.graph.network
         self.which = arcs & 1 if model.shared else arcs
+        self.arcs = Groups.of(network, self.which % 2 == 1, GROUP)
+        self.table = p.exp_edge.reshape(-1)
+        if not model.shared:
+            self.table = np.empty(2 * self.table.size)
+            kernels.weights.tables_by_group(self.arcs, self.which, p.exp_edge, self.table)
         self.messages = np.ones((len(arcs), model.num_labels))
-        self.fresh = np.ones_like(self.messages)
+        self.fresh, self.sent = np.ones_like(self.messages), np.ones(self.messages.size)
         self.log_norm = np.empty(model.num_nodes)
         self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
+        self.groups = Bands(len(self.arcs.ahead), threads, PARALLEL_GROUPS)
 
     def sweep(self, damping: float) -> float | None:
         """Update all messages once."""
-        network = self.model.graph.network
 
         def band(low: int, high: int) -> float:
             return kernels.weights.sweep(
-                low, high, network, self.which, self.node, self.table, damping, self.maximum,
-                self.messages, self.fresh,
+                low, high, self.arcs, self.node, self.table, damping, self.maximum,
+                self.messages, self.sent, self.fresh,
             )  # fmt: skip
 
-        changes = self.nodes(band)
+        changes = self.groups(band)
         self.messages, self.fresh = self.fresh, self.messages
         return None if min(changes) < 0 else float(max(changes))
 
@@ -68,12 +73,11 @@ class WeightMessages:
 
     def log_pairs(self) -> float:
         """Return the sum of the log-normalizers of all edge beliefs."""
-        network = self.model.graph.network
-        return self.offset + float(
-            kernels.weights.pair_norms(
-                network, self.which, self.table, self.messages, self.out, self.log_norm
-            )
+        exp_edge, network = self.model.potentials.exp_edge, self.model.graph.network
+        pairs = kernels.weights.pair_norms(
+            network, self.which, exp_edge, self.messages, self.out, self.log_norm
         )
+        return self.offset + float(pairs)
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
         """Return what `GraphMessages` does for a model without larger factors."""
