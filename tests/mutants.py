@@ -100,7 +100,8 @@ class Reach:
         """
         lines = self.lines.get(mutant.path, {})
         tests = set(lines.get(mutant.line, ()))
-        if not tests and mutant.line in lines:
+        of_class = mutant.function.rpartition(".")[2].lstrip("_")[:1].isupper()
+        if (of_class or mutant.function == "module") and mutant.line in lines:
             tests = {test for found in lines.values() for test in found}
         path = pathlib.PurePath(mutant.path)
         own = "tests/" + "/".join(part for part in path.parts[:2] if part != "fstgrad") + "/"

@@ -60,7 +60,7 @@ def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -
     """Return ids of a shape, `IGNORED` where there is no symbol."""
     known = integers(name, given, shape)
     where = np.where if isinstance(known, np.ndarray) else jnp.where
-    return where(is_ignored(known, ignore_index), IGNORED, where(known < 0, IGNORED - 1, known))
+    return where(is_ignored(known, ignore_index), IGNORED, known)
 
 
 def is_ignored(known: Any, ignore_index: int) -> Any:

@@ -93,7 +93,7 @@ def _strings(rows: IntArray) -> Strings:
 
 def _check_hypotheses(table: IntArray, listed: Array, n: int) -> None:
     """InvalidInputError for an id in a list that is no symbol."""
-    wrong = listed[..., None] & ((table < IGNORED) | (table >= n))
+    wrong = listed[..., None] & (table != IGNORED) & ((table < 0) | (table >= n))
     if wrong.any():
         i, j, position = np.argwhere(wrong)[0].tolist()
         raise InvalidInputError(

@@ -23,7 +23,7 @@ from fstgrad.strings.proposals import PROPOSAL_STATES
 from fstgrad.strings.solve import no_loss
 
 Kind = Literal["softmax margin", "risk"]
-IGNORED = -1  # the mark of a position that is left out, in the gold that reaches an objective
+IGNORED = -(2**31)  # marks a position that is left out, in the gold that reaches an objective
 
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
@@ -188,7 +188,7 @@ class StringObjective(Objective):
         place, inside = np.arange(gold.shape[1]), gold != IGNORED
         if lengths is not None:
             inside &= place < lengths[:, None]
-        if gold.size and (gold.min() < IGNORED or gold.max() >= scores.shape[-1]):
+        if ((gold[inside] < 0) | (gold[inside] >= scores.shape[-1])).any():
             check_ids(np.where(inside, gold, IGNORED), scores.shape[-1])
         counts = inside.sum(axis=1)
         if not counts.all():
@@ -245,7 +245,7 @@ def check_ids(rows: IntArray | Sequence[IntArray], n: int) -> None:
     """InvalidInputError for an id that is no symbol."""
     for i, ids in enumerate(rows):
         for position, symbol in enumerate(ids.tolist()):
-            if not IGNORED <= symbol < n:
+            if symbol != IGNORED and not 0 <= symbol < n:
                 raise InvalidInputError(
                     f"gold[{i}] has the id {symbol} at position {position}; the scores are for "
                     f"{n} symbols, so give 0 to {n - 1}, or the ignore_index"

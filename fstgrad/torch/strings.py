@@ -178,11 +178,11 @@ def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 
 
 def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Return ids, `IGNORED` where they are `ignore_index`, another mark where they are negative."""
+    """Return ids, `IGNORED` where they are `ignore_index`."""
     arguments.integers(name, ids)
     if not isinstance(ignore_index, int):
         raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
-    return torch.where(ids == ignore_index, IGNORED, torch.where(ids < 0, IGNORED - 1, ids))
+    return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 
 @aside

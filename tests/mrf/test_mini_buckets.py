@@ -42,6 +42,18 @@ def test_without_a_split_everything_is_exact(model):
     assert model.score(best.labels()) == pytest.approx(best.value, rel=1e-12)
 
 
+def test_labels_of_split_buckets_are_the_best_in_turn():
+    for seed in range(5):
+        found = MiniBuckets(model_of(seed, scale=3.0)[0], 4, maximum=True)
+        labels, own = found.labels(), {}
+        for bucket in found.buckets:
+            v = bucket.scope[-1]
+            row = bucket.table[tuple(labels[u] for u in bucket.scope[:-1])]
+            own[v] = own.get(v, 0.0) + row
+        assert len(own) < len(found.buckets)
+        assert {v: int(row.argmax()) for v, row in own.items()} == dict(enumerate(labels.tolist()))
+
+
 def moved_bound(found, node, edge):
     """The bound with scores of nodes and edges added, the shifts being those of `found`."""
     model, sent, value = found.model, {}, 0.0

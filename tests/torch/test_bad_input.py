@@ -32,6 +32,8 @@ STRINGS = {
     "gold of no axis": (lambda f: f(SCORES, torch.tensor(1)), r"gold has the shape \(\)"),
     "no gold": (lambda f: f(SCORES, None), "gold is a NoneType"),
     "an id": (lambda f: f(SCORES, GOLD.clamp(0) + 3), r"gold\[0\] has the id 3 at position 0"),
+    "an id below 0": (lambda f: f(SCORES, GOLD.clamp(0) - 7), r"gold\[0\] has the id -\d at pos"),
+    "the id -1": (lambda f: f(SCORES, GOLD.clamp(0) * 0 - 1), r"gold\[0\] has the id -1 at pos"),
     "a length": (lambda f: f(SCORES, GOLD, lengths=[9, 1]), r"lengths\[0\] is 9"),
     "half a length": (lambda f: f(SCORES, GOLD, lengths=[1.5, 2.0]), "lengths is torch.float32"),
     "a word": (lambda f: f(SCORES, GOLD, lengths="ab"), "lengths is 'ab'; give 2 integers"),
