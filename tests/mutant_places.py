@@ -31,6 +31,7 @@ class Mutant:
     old: str
     new: str
     number: int = 1  # among those of a function that read alike
+    at_import: bool = False  # a constant, a class attribute or a default
 
     @property
     def key(self) -> str:
@@ -48,6 +49,7 @@ class Places(ast.NodeVisitor):
         for line in self.data.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
         self.names: list[str] = []
+        self.bodies = 0  # of functions around the place
         self.found: list[Mutant] = []
         self.visit(ast.parse(source))
 
@@ -58,7 +60,8 @@ class Places(ast.NodeVisitor):
         name = ".".join(self.names) or "module"
         alike = [m for m in self.found if (m.function, m.old, m.new) == (name, old, new)]
         place = node.lineno, name, start, stop
-        self.found.append(Mutant(self.path, *place, old, new, 1 + len(alike)))
+        at_import = self.bodies == 0
+        self.found.append(Mutant(self.path, *place, old, new, 1 + len(alike), at_import))
 
     def replaced(self, node: ast.expr, **fields: object) -> None:
         changed = type(node)(**{**{k: getattr(node, k) for k in node._fields}, **fields})
@@ -74,8 +77,10 @@ class Places(ast.NodeVisitor):
             defaults = [*node.args.defaults, *(d for d in node.args.kw_defaults if d is not None)]
             for default in defaults:
                 self.visit(default)
+        self.bodies += isinstance(node, ast.FunctionDef)
         for statement in node.body:
             self.visit(statement)
+        self.bodies -= isinstance(node, ast.FunctionDef)
         self.names.pop()
 
     visit_ClassDef = visit_FunctionDef = _named

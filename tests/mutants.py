@@ -95,13 +95,12 @@ class Reach:
         """Return the tests that reach the mutant's line in two stages, quick ones first.
 
         The tests of the package itself come first, those of the file of the same name at their
-        head; then all others.  A line that runs at import is reached by all tests of its file.
-        A stage ends with the test that passes SECONDS in total.
+        head; then all others.  A line that runs at import is reached by all tests of its file, and
+        by those of the signatures.  A stage ends with the test that passes SECONDS in total.
         """
         lines = self.lines.get(mutant.path, {})
         tests = set(lines.get(mutant.line, ()))
-        of_class = mutant.function.rpartition(".")[2].lstrip("_")[:1].isupper()
-        if (of_class or mutant.function == "module") and mutant.line in lines:
+        if mutant.at_import and mutant.line in lines:
             tests = {test for found in lines.values() for test in found}
         path = pathlib.PurePath(mutant.path)
         own = "tests/" + "/".join(part for part in path.parts[:2] if part != "fstgrad") + "/"
@@ -111,6 +110,8 @@ class Reach:
         stages = [
             [test for test in order if test.startswith(own) == is_own] for is_own in (True, False)
         ]
+        if mutant.at_import:
+            stages.append([test for test in self.durations if "test_signatures" in test])
         return [self._affordable(stage) for stage in stages if stage]
 
     def _affordable(self, tests: list[str]) -> list[str]:
