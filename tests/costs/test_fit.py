@@ -365,3 +365,13 @@ def test_steps_replace_one_another_on_a_terminal(capsys, monkeypatch):
     assert capsys.readouterr().err == (
         "\rstart 1 step 2: 3.0000 nats per pair\rstart 1 step 3: 2.5000 nats per pair"
     )
+
+
+def test_a_pair_transducer_of_lists():
+    made = pair_transducer(fg.EditDistance(ABC))
+    names = ("ilabel", "olabel", "source", "nextstate", "rule")
+    lists = {name: getattr(made, name).tolist() for name in names}
+    again = PairTransducer(made.alphabet, made.start, cost=made.cost, rules=made.rules, **lists)
+    for name in names:
+        np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
+        assert getattr(again, name).dtype == getattr(made, name).dtype

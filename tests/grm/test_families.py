@@ -199,6 +199,7 @@ def test_shapes_follow_eta():
         (Poisson(), 1.0, "shape"),
         (Exponential(), [0.0], "cannot be normalised"),
         (Exponential(), [1.0, -2.0], "cannot be normalised"),
+        (Exponential(), [[-1.0, 0.0], [0.0, 0.0], [2.0, 1.0]], r"eta \[0.0, 0.0\] cannot"),
         (Gaussian(), [0.0, 0.5], "cannot be normalised"),
     ],
 )

@@ -183,6 +183,7 @@ ERRORS = {
         "loss is a str",
     ),
     "nan": (lambda: fgj.Strings(jnp.full((1, 3, 2), jnp.nan)).decode(), "nan"),
+    "k of chains": (lambda: fgj.CRF(jnp.zeros((1, 3, 2)), jnp.eye(2)).nbest(0), "k is 0"),
     "mask": (lambda: fgj.CRF(jnp.zeros((1, 3, 2)), jnp.eye(2), [[1, 1, 0]]), "mask is int64"),
     "steps": (lambda: fgj.CRF(jnp.zeros((1, 3, 2)), jnp.eye(3)), r"transitions.*give \(2, 2\)"),
     "table": (lambda: fgj.Trees(jnp.zeros((1, 3, 2)), single_root=True), r"give \(B, n\+1, n\+1\)"),
