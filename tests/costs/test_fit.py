@@ -375,3 +375,12 @@ def test_a_pair_transducer_of_lists():
     for name in names:
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
         assert getattr(again, name).dtype == getattr(made, name).dtype
+
+
+def test_progress_is_the_likelihood_of_each_step():
+    seen = []
+    schedule = Schedule(max_iterations=3, progress=lambda *step: seen.append(step))
+    pairs = [("ab", "b", 2.0), ("a", "ba"), ("bb", "ab")]
+    fit = fg.fit_costs(fg.EditDistance(ABC), pairs, held_out=0.0, schedule=schedule)
+    assert [step[:2] for step in seen] == [(0, i) for i in range(len(fit.log_likelihood))]
+    assert [step[2] for step in seen] == pytest.approx([v / 4 for v in fit.log_likelihood])
