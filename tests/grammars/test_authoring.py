@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import fstgrad as fg
+from fstgrad.cli.grammar_pairs import loss_of
 from fstgrad.costs import explain
 from fstgrad.grammars import Grammar
 from fstgrad.grammars.templates import TEMPLATES
@@ -104,6 +105,12 @@ def test_learned_costs_are_explained(run, rules):
     assert (code, err) == (0, "")
     loss = fg.TransducerLoss.from_file("x.far:x", fg.Alphabet("abcdefgh"))
     assert float(out.split()[0]) == pytest.approx(loss("ab", "ba"), rel=1e-5)
+
+
+def test_the_loss_of_a_reference_over_given_symbols():
+    assert loss_of("edit", [("x", "y")], None, "ab", False).alphabet == fg.Alphabet("ab")
+    assert loss_of("edit", [("x", "y")], None, None, False).alphabet == fg.Alphabet("xy")
+    assert loss_of("phonetic", [], None, "AE K", True).alphabet == fg.Alphabet(["AE", "K"])
 
 
 def test_a_grammar_that_is_not_found_says_what_is_near(run, rules):

@@ -202,6 +202,16 @@ def test_normalizable_triples():
             np.testing.assert_allclose(answer.direction, 1 / 3, atol=1e-3)
 
 
+@pytest.mark.parametrize("base", ["exponential", "gaussian"])
+def test_the_direction_of_a_triple_that_grows(base):
+    """Q = -T1 - T2 - T3 / 10 + theta (T1 T2 T3)^(1/3) is 0 at T = (1, 1, 10), theta = 1.392."""
+    intercepts = [[-1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [-0.1, 0.0, 0.0]]
+    model = parameters(base, intercepts, ((3, 3), {(0, 1, 2): 1.4}))
+    answer = is_normalizable(model)
+    assert answer.value is False
+    assert not conditionals.radial_conditional(model, answer.direction).is_normalizable()
+
+
 def test_a_model_without_normalizer_cannot_be_drawn():
     model = parameters("exponential", [[1.0, 0.0]] * 2, ((2, 2), {(0, 1): 1.0}))
     with pytest.raises(InfeasibleError, match="is_normalizable"):
