@@ -117,6 +117,12 @@ def test_columns_that_are_not_there(tmp_path, matrix, fitted):
         read_table(path)
 
 
+def test_a_table_has_rows_and_columns(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3.0))
+    with pytest.raises(fg.InvalidInputError, match=r"x.npy has shape \(3,\); a table has rows"):
+        read_table(tmp_path / "x.npy")
+
+
 @pytest.mark.parametrize("form", ["csr", "csc"])
 def test_pointers_that_end_in_zero(tmp_path, form):
     """scipy takes the matrix for empty and looks at no pointer, then reads where they say."""
