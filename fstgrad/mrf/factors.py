@@ -60,7 +60,8 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
     Pairs become edges, padded to the largest number of labels; where the padding would take more
     than half a gigabyte they stay tables of their own.
     """
-    found = _sorted(labels_per_node, factors)
+    with np.errstate(over="ignore"):  # two masks near the least float are a hard zero
+        found = _sorted(labels_per_node, factors)
     if len(found.pairs) * max(found.sizes, default=0) ** 2 > PADDED_CELLS:
         found.larger.update({(*scope,): table for scope, table in found.pairs.items()})
         found.pairs.clear()

@@ -4,7 +4,7 @@ import io
 import os
 import pathlib
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from fstgrad.mrf.model import PairwiseMRF
 from fstgrad.summary import short_repr
 
 LLOYD_STEPS = 50
+LUMA = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
 
 
@@ -106,6 +107,10 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
 
     points = pixels.reshape(pixels.shape[0] * pixels.shape[1], -1)
     values = np.unique(points, axis=0)
+    if len(values) == 1:
+        raise InvalidInputError(
+            "every pixel of the image has the same value; give one of two or more"
+        )
     if len(values) < labels:
         raise InvalidInputError(
             f"the image has {len(values)} different values and labels is {labels}; use fewer labels"
@@ -125,7 +130,14 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
 def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatArray:
     """Return an image file as values in [0, 1], (height, width); needs Pillow.
 
-    With `colour` an image in colours is (height, width, 3).
+    With `colour` an image in colours is (height, width, 3).  Values of 16 bits are divided by
+    65535, floats are in [0, 1] as they are; what is transparent shows white; a photograph is turned
+    upright as its camera says; of several frames the first is taken.
+
+    Raises
+    ------
+    InvalidInputError
+        No image, a damaged or a huge one, floats outside [0, 1] or no numbers.
     """
     pillow = extra("PIL.Image", "mrf", "reading an image")
     data = io.BytesIO(read_bytes(path))
@@ -133,14 +145,37 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of images so large that they may be an attack
             with pillow.open(data, formats=FORMATS) as image:
-                mode = "RGB" if colour and image.mode not in ("1", "L", "I", "F") else "F"
-                return np.asarray(image.convert(mode), dtype=np.float64) / 255.0
-    except Exception as error:  # Pillow's decoders raise a dozen kinds
-        said = "" if isinstance(error, pillow.UnidentifiedImageError) else f" ({error})"
+                return _values(extra("PIL.ImageOps", "mrf", "").exif_transpose(image), colour)
+    except InvalidInputError:
+        raise
+    except pillow.UnidentifiedImageError as error:
         raise InvalidInputError(
-            f"{path} is not an image of a format that is read ({', '.join(FORMATS)}){said}; give "
-            "a PNG"
+            f"{path} is not an image of a format that is read ({', '.join(FORMATS)}); give a PNG"
         ) from error
+    except Exception as error:  # Pillow's decoders raise a dozen kinds
+        said = str(error).rstrip(".")
+        raise InvalidInputError(f"{path} cannot be read: {said}; give a whole PNG") from error
+
+
+def _values(image: Any, colour: bool) -> FloatArray:
+    """Return the values of a Pillow image; one whose colours are all gray is gray."""
+    if image.mode[0] in "IF":  # integers of 16 or 32 bits, floats
+        full = 1.0 if image.mode == "F" else 65535.0
+        values = real_array("image", np.asarray(image, np.float64))
+        if values.min() < 0 or values.max() > full:
+            raise InvalidInputError(
+                f"the image has values from {values.min():g} to {values.max():g}; give floats in "
+                "[0, 1] or integers of at most 16 bits"
+            )
+        return values / full
+    if image.mode.endswith("A") or "transparency" in image.info:
+        seen = np.asarray(image.convert("RGBA"), np.float64) / 255.0
+        values = seen[..., 3:] * seen[..., :3] + (1.0 - seen[..., 3:])
+    else:
+        values = np.asarray(image.convert("RGB"), np.float64) / 255.0
+    if (values == values[..., :1]).all():
+        return np.ascontiguousarray(values[..., 0])
+    return values if colour else np.asarray(values @ LUMA)
 
 
 def write_image(path: str | os.PathLike[str], values: FloatArray) -> None:

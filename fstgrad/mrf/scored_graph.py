@@ -220,10 +220,10 @@ class ScoredGraph:
         edge = self.scores.edge[left, right] if self.shared else (
             self.scores.edge[np.arange(len(left)), left, right]
         )  # fmt: skip
-        larger = self.factors.table[self.factors.cells(y)].sum()
-        return float(self.scores.node[np.arange(len(y)), y].sum() + edge.sum() + larger) + (
-            self.offset
-        )
+        node, larger = self.scores.node[np.arange(len(y)), y], self.factors.table
+        with np.errstate(over="ignore"):  # masks near the least float add up to a hard zero
+            total = node.sum() + edge.sum() + larger[self.factors.cells(y)].sum() + self.offset
+        return float(total)
 
     def parts(self, structure: npt.ArrayLike) -> Table:
         """Return the indicator tables of one labeling: nodes, edges and cells of factors."""

@@ -111,3 +111,14 @@ def test_a_node_that_is_masked_whole_is_an_offset(mask, edges):
 def test_ordinary_scores_are_returned_as_they_are():
     model = random_model("complete")
     assert without_masks(model) is model
+
+
+@pytest.mark.filterwarnings("error")
+def test_masks_that_add_up_beyond_the_float_range_are_hard_zeros():
+    least = np.finfo(float).min
+    table = np.array([[least, 0.0], [1.0, 2.0]])
+    twice = fg.PairwiseMRF.from_factors([2, 2], [((0, 1), table), ((1, 0), table.T)])
+    assert twice.scores.edge[0, 0, 0] == twice.score([0, 0]) == -np.inf
+    assert twice.log_partition() == pytest.approx(np.log(1 + np.exp(2) + np.exp(4)))
+    dark = fg.PairwiseMRF(np.full((2, 1), least), np.zeros((1, 1)), [(0, 1)])
+    assert dark.score([0, 0]) == -np.inf

@@ -26,7 +26,8 @@ class Forest:
         )  # fmt: skip
         roots = total[self.parent_arc < 0]
         ends = roots.max(axis=1) if maximum else np.logaddexp.reduce(roots, axis=1)
-        value = float(scale.sum() + ends.sum())
+        with np.errstate(over="ignore"):
+            value = float(scale.sum() + ends.sum())
         if value == -np.inf:
             raise infeasible()
         return total, messages, value
