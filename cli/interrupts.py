@@ -5,15 +5,34 @@ printed and forgotten; inside the compiler of kernels it also ends as an error o
 """
 
 import _thread
+import atexit
 import contextlib
+import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 _LATER = 0.002  # seconds
+
+
+def end_silently() -> None:
+    """Let SIGINT end the process where nothing unwinds: before the command line, and after it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def leave_threads(code: int) -> None:
+    """End an interrupted process at once if a thread still works, as Python would wait for it."""
+    others = [t for t in threading.enumerate() if t is not threading.main_thread()]
+    if any(not thread.daemon for thread in others):
+        atexit._run_exitfuncs()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 class Terminated(BaseException):
@@ -37,7 +56,7 @@ class Interrupts:
             return
         hook = sys.unraisablehook
         before = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._handle)}
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
             before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
         sys.unraisablehook = self._raise_again
         try:
@@ -47,10 +66,18 @@ class Interrupts:
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.seen = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        while frame is not None:
+            if frame.f_code is Interrupts._raise_again.__code__:  # which would lose it, too
+                _send_later(number)
+                return
+            frame = frame.f_back
         compiler = sys.modules.get("fstgrad.compiler")
-        if compiler is None or not compiler.COMPILATION.hold(self.seen):
+        locks = sys.modules.get("numba.core.compiler_lock")
+        # a thread that waits while another one compiles holds nothing back
+        is_here = locks is not None and locks.global_compiler_lock.is_locked()
+        if compiler is None or not is_here or not compiler.COMPILATION.hold(self.seen):
             raise self.seen
 
     def _raise_again(self, lost: Any) -> None:
@@ -58,7 +85,12 @@ class Interrupts:
         if not issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
             sys.__unraisablehook__(lost)
             return
-        number = signal.SIGTERM if issubclass(lost.exc_type, Terminated) else signal.SIGINT
-        later = threading.Timer(_LATER, _thread.interrupt_main, (number,))  # when the hook is over
-        later.daemon = True
-        later.start()
+        _send_later(signal.SIGTERM if issubclass(lost.exc_type, Terminated) else signal.SIGINT)
+
+
+def _send_later(number: int) -> None:
+    def send() -> None:
+        time.sleep(_LATER)
+        _thread.interrupt_main(number)
+
+    _thread.start_new_thread(send, ())

@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
 from fstgrad.cli.grouping import Group
-from fstgrad.cli.interrupts import Interrupts, Terminated
+from fstgrad.cli.interrupts import Interrupts, Terminated, end_silently, leave_threads
 from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import NOTES, echo, visible
 from fstgrad.errors import FstgradError
@@ -123,6 +123,8 @@ def main(args: Sequence[str] | None = None) -> None:
     if not _open_streams():
         sys.exit(1)
     code, message = _guarded(args)
+    if args is None:
+        end_silently()
     if message:
         click.echo("fstgrad: " + visible(" ".join(message.split())), err=True)
     try:
@@ -132,6 +134,8 @@ def main(args: Sequence[str] | None = None) -> None:
         if code == 0 and not isinstance(error, BrokenPipeError):
             click.echo(f"fstgrad: standard output cannot be written: {error}", err=True)
         code = code or (141 if isinstance(error, BrokenPipeError) else 1)
+    if args is None and code in (130, 143):
+        leave_threads(code)
     sys.exit(code)
 
 
@@ -158,11 +162,14 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
         except BaseException as error:
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
-            held = isinstance(error, _Held) and error.__cause__
-            # after a signal any error but one of the user's may come of it
-            if interrupts.seen is None or isinstance(held or error, FstgradError | OSError):
-                return _said(_unwrapped(held or error))
-            return _said(interrupts.seen())
+            held = (isinstance(error, _Held) and error.__cause__) or error
+            if interrupts.seen is None:
+                return _said(_unwrapped(held))
+            code, said = _said(interrupts.seen())
+            # after a signal any error may come of it; those of files and of input are told
+            if isinstance(held, FstgradError | OSError) and not isinstance(held, BrokenPipeError):
+                said = f"{said.partition(';')[0]}; {_said(held)[1]}"
+            return code, said
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:

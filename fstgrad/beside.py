@@ -1,4 +1,4 @@
-"""A process beside this one that compiles the kernels needed next, for the cache on disk.
+"""What works beside this thread: threads, and a process that compiles the kernels needed next.
 
 A first gradient compiles two groups of kernels, except for the small work that Python does
 (`automata/few.py`): those that determinize a loss, then those of the passes.  While this process
@@ -15,6 +15,9 @@ import pathlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _SWITCH = "FSTGRAD_COMPILE_BESIDE"
@@ -105,3 +108,21 @@ def has_interpreter() -> bool:
 
 
 BESIDE = Beside()
+
+
+@contextmanager
+def worker_threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool of threads; after an error or an interruption what has not begun is cancelled.
+
+    An error waits for what has begun.  An interruption does not: a thread that compiles, or runs a
+    kernel, cannot be stopped.
+    """
+    pool = ThreadPoolExecutor(count)
+    wait = True
+    try:
+        yield pool
+    except BaseException as error:
+        wait = isinstance(error, Exception)
+        raise
+    finally:
+        pool.shutdown(wait=wait, cancel_futures=True)

@@ -8,13 +8,14 @@ import math
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.design import Design, Term
@@ -93,19 +94,18 @@ def fit_all(
     fits = checkpoint.load() if checkpoint else {}
     todo = [node for node in range(nodes) if node not in fits]
     saved = time.monotonic()
-    pool = ThreadPoolExecutor(threads)
     try:
-        running = {pool.submit(solve, node): node for node in todo}
-        for future in as_completed(running):
-            node = running[future]
-            fits[node] = future.result()
-            if progress:
-                progress(node, fits[node])
-            if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                checkpoint.save(fits)
-                saved = time.monotonic()
+        with worker_threads(threads) as pool:
+            running = {pool.submit(solve, node): node for node in todo}
+            for future in as_completed(running):
+                node = running[future]
+                fits[node] = future.result()
+                if progress:
+                    progress(node, fits[node])
+                if checkpoint and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    checkpoint.save(fits)
+                    saved = time.monotonic()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
         if checkpoint:
             checkpoint.save(fits)
     return [fits[node] for node in range(nodes)]

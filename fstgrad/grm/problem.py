@@ -3,13 +3,13 @@
 import json
 import pathlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from fstgrad.beside import worker_threads
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm import fitting, preparation
@@ -92,7 +92,7 @@ class Problem:
 
     def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
         """Return the tied pseudo-likelihood fit, from `start`."""
-        with ThreadPoolExecutor(solving.threads) as pool:
+        with worker_threads(solving.threads) as pool:
             regression = self.joint(design, solving)
             if solving.threads > 1:
                 regression.solver.apply = pool.map

@@ -47,9 +47,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     partial = target.with_name(f".fstgrad-{secrets.token_hex(12)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)  # Unix, Windows
-    number = os.open(partial, flags, 0o666)
     try:
-        with os.fdopen(number, "wb") as stream:
+        with os.fdopen(os.open(partial, flags, 0o666), "wb") as stream:
             yield stream
             stream.flush()
             if target.exists() and hasattr(os, "fchmod"):

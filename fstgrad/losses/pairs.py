@@ -11,7 +11,6 @@ any other tropical transducer            all its arcs in every cell
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +19,7 @@ import numpy as np
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata import kernels
 from fstgrad.automata.pairs import PairArcs, Strings
+from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstError, MemoryLimitError
 from fstgrad.openfst import FstArrays
@@ -211,6 +211,6 @@ def losses_of_pairs(
         return loss(y, z, pairs)
     block = min(_BLOCK, max(1, len(pairs) // (4 * threads)))
     blocks = [pairs[i : i + block] for i in range(0, len(pairs), block)]
-    with ThreadPoolExecutor(threads) as pool:
+    with worker_threads(threads) as pool:
         parts = list(pool.map(lambda block: loss(y, z, block), blocks))
     return np.concatenate(parts)

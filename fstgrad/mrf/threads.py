@@ -27,9 +27,9 @@ class Bands:
     def __enter__(self) -> "Bands":
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._pool is not None:  # an interruption does not wait
+            self._pool.shutdown(wait=kind is None or issubclass(kind, Exception))
 
     def __call__(self, task: Callable[[int, int], Result]) -> list[Result]:
         """Return task(low, high) for each range, in order."""

@@ -1,5 +1,6 @@
 """SIGINT where the exception of its handler would be lost: compilers, finalizers, processes."""
 
+import _thread
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ main()
 @pytest.fixture
 def run(tmp_path):
     """Run the command line after some Python, without compiled kernels."""
+    (tmp_path / "counts.csv").write_text("1,0\n0,2\n2,1\n" * 9)
     (tmp_path / "pairs.tsv").write_text("ab\tba\nabb\tba\n" * 40)
 
     def call(before, *args):
@@ -79,10 +81,80 @@ def test_an_interruption_of_processes_that_start(run, delay):
     assert (done.returncode, done.stderr.splitlines()) == (130, [LINE])
 
 
+def test_an_interruption_while_threads_work(run):
+    """Python would wait for the thread of a node, which compiles or runs a kernel."""
+    before = """
+        import time
+        from fstgrad.grm.problem import Problem
+        def endless(self, *args):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(600)
+        Problem.fit_node = endless
+    """
+    done = run(before, "grm", "fit", "counts.csv", "--symmetrize", "average", "-o", "o.npz")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, LINE)
+
+
+def test_an_interruption_while_another_thread_compiles(run):
+    before = """
+        import threading, time
+        import fstgrad.compiler
+        from numba.core.compiler_lock import global_compiler_lock as lock
+        taken = threading.Event()
+        def compile_long():
+            with lock:
+                taken.set()
+                time.sleep(5)
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(600)
+        threading.Thread(target=compile_long, daemon=True).start()
+        taken.wait()
+    """
+    done = run(before, "loss", "pairs.tsv")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, LINE)
+
+
+def test_an_error_after_an_interruption_is_told(run):
+    before = """
+        import fstgrad.cli.loss as loss
+        from fstgrad.errors import InvalidInputError
+        def failing(*args, **kwargs):
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except BaseException:
+                raise InvalidInputError("the disk is full")
+        loss.rows_and_alphabet = failing
+    """
+    done = run(before, "loss", "pairs.tsv")
+    assert (done.returncode, done.stderr) == (130, "fstgrad: interrupted; the disk is full\n")
+
+
+def test_an_interruption_before_the_command_line_is_there(tmp_path):
+    program = PROGRAM.format(before="import fstgrad.cli.interrupts as there").replace(
+        "from fstgrad.cli.main import main\nmain()",
+        "there.Interrupts.__init__ = lambda self: signal.raise_signal(signal.SIGINT)\n"
+        "import fstgrad.cli\nfstgrad.cli.run()",
+    )
+    done = subprocess.run([sys.executable, "-c", program, "doctor"], capture_output=True)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
+
+
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 )
-def test_a_signal_in_a_finalizer_is_not_lost(number, error, monkeypatch):
+@pytest.mark.parametrize("early", [0, 1, 3])
+def test_a_signal_in_a_finalizer_is_not_lost(number, error, early, monkeypatch):
+    """Not even where it comes again, a few times, before the hook that sends it again is over."""
+    start, times = _thread.start_new_thread, list(range(early))
+
+    def start_late(*args):
+        if times:
+            times.pop()
+            signal.raise_signal(number)
+        return start(*args)
+
+    monkeypatch.setattr(_thread, "start_new_thread", start_late)
+
     class Finalized:
         def __del__(self):
             if sent:
