@@ -3,44 +3,60 @@
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel
-from fstgrad.mrf.arrays import Factors, Pieces
+from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.mrf.arrays import Factors, Pieces, Shape
 from fstgrad.mrf.kernels.sites import site_scores
 
 
-@kernel
-def expected_scores(i: int, m: Pieces, q: FloatArray, score: FloatArray) -> None:
+@inner_kernel
+def _expected_scores(
+    i: int, shape: Shape, node: FloatArray, edge: FloatArray, q: FloatArray, score: FloatArray
+) -> None:
     """Write the scores of the labels of node i, the labels of all others drawn from q.
 
-    0 * inf = 0.
+    Larger factors are left out; 0 * inf = 0.
     """
-    size = m.node.shape[1]
-    score[:] = m.node[i]
-    for at in range(m.shape.start[i], m.shape.start[i + 1]):
-        arc = m.shape.leaving[at]
-        j = m.shape.source[arc ^ 1]
-        k = arc >> 1 if len(m.edge) > 1 else 0
-        for c in range(size):
-            for d in range(size):
-                if q[j, d] > 0:
-                    score[c] += q[j, d] * (m.edge[k, d, c] if arc & 1 else m.edge[k, c, d])
-    for at in range(m.factors.near_start[i], m.factors.near_start[i + 1]):
-        slot = m.factors.near[at]
-        f = m.factors.owner[slot]
-        for cell in range(m.factors.cell[f], m.factors.cell[f + 1]):
+    start, leaving, source = shape
+    size, own = node.shape[1], len(edge) > 1
+    for c in range(size):
+        score[c] = node[i, c]
+    for at in range(start[i], start[i + 1]):
+        arc = leaving[at]
+        j = source[arc ^ 1]
+        k = arc >> 1 if own else 0
+        for d in range(size):
+            weight = q[j, d]
+            if weight > 0 and arc & 1:
+                for c in range(size):
+                    score[c] += weight * edge[k, d, c]
+            elif weight > 0:
+                for c in range(size):
+                    score[c] += weight * edge[k, c, d]
+
+
+@part_kernel
+def _add_expected_factors(i: int, factors: Factors, q: FloatArray, score: FloatArray) -> None:
+    """Add the expected scores of the larger factors of node i."""
+    first, bounds, scope, table = factors.first, factors.cell, factors.scope, factors.table
+    for at in range(factors.near_start[i], factors.near_start[i + 1]):
+        slot = factors.near[at]
+        f = factors.owner[slot]
+        for cell in range(bounds[f], bounds[f + 1]):
             weight = 1.0
-            for other in range(m.factors.first[f], m.factors.first[f + 1]):
+            for other in range(first[f], first[f + 1]):
                 if other != slot and weight > 0:
-                    weight *= q[m.factors.scope[other], label_at(m.factors, cell, other)]
+                    weight *= q[scope[other], label_at(factors, cell, other)]
             if weight > 0:
-                score[label_at(m.factors, cell, slot)] += weight * m.factors.table[cell]
+                score[label_at(factors, cell, slot)] += weight * table[cell]
 
 
 @kernel
 def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
     """Write the expected scores of the labels of every node."""
-    for i in range(len(m.node)):
-        expected_scores(i, m, q, out[i])
+    shape, node, edge, factors = m
+    for i in range(len(node)):
+        _expected_scores(i, shape, node, edge, q, out[i])
+        _add_expected_factors(i, factors, q, out[i])
 
 
 @kernel
@@ -69,11 +85,14 @@ def ascend(
 
     q[i, c] is proportional to exp(node[i, c] + sum over neighbours of E[edge score]), 0 * inf = 0.
     """
-    size = m.node.shape[1]
+    shape, node, edge, factors = m
+    size, larger = node.shape[1], len(factors.scope) > 0
     score = np.empty(size)
     worst = 0.0
-    for i in range(len(m.node)):
-        expected_scores(i, m, q, score)
+    for i in range(len(node)):
+        _expected_scores(i, shape, node, edge, q, score)
+        if larger:
+            _add_expected_factors(i, factors, q, score)
         top = score.max()
         if top == -np.inf:
             return -1.0
@@ -93,9 +112,10 @@ def improve(
     labels: IntArray,
 ) -> int:
     """Set each label to the best one given the others; return how many changed."""
-    score = np.empty(m.node.shape[1])
+    nodes, size = m.node.shape
+    score = np.empty(size)
     changed = 0
-    for i in range(len(m.node)):
+    for i in range(nodes):
         site_scores(i, m, labels, score)
         best = int(np.argmax(score))
         if score[best] > score[labels[i]]:

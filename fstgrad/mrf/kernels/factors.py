@@ -39,7 +39,7 @@ def cell_scores(
     """Write table + sum of pre for every cell of a factor; return the largest."""
     first, last = factors.first[f], factors.first[f + 1]
     for slot in range(first, last):
-        without(total[factors.scope[slot]], said[slot], pre[slot - first])
+        without(total, factors.scope[slot], said, slot, pre[slot - first])
     digits[:] = 0
     top = -np.inf
     for at in range(factors.cell[f + 1] - factors.cell[f]):
@@ -106,7 +106,7 @@ def flood_factors(
                 peak = max(peak, out[c])
             for c in range(factors.size[first + k]):
                 out[c] -= peak
-            worst = max(worst, damped(out, said[first + k], damping))
+            worst = max(worst, damped(fresh, said, first + k, damping))
     return worst
 
 

@@ -24,15 +24,19 @@ def sweep_up(
     `total` comes in as the node scores and leaves with the messages of the children added;
     `scale[v]` is what was subtracted from the message of v to make its maximum 0.
     """
-    scratch = np.empty(total.shape[1])
+    size = total.shape[1]
+    pre, weight = np.empty(size), np.empty(size)
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
         arc = parent_arc[v]
         scale[v] = 0.0
         if arc >= 0:
             up = arc ^ 1
-            scale[v] = send(total[v], p, up, maximum, scratch, messages[up])
-            total[source[arc]] += messages[up]
+            for c in range(size):
+                pre[c] = total[v, c]
+            scale[v] = send(pre, p, up, maximum, weight, messages)
+            for c in range(size):
+                total[source[arc], c] += messages[up, c]
 
 
 @kernel
@@ -45,13 +49,15 @@ def sweep_down(
     messages: FloatArray,
 ) -> None:
     """Send from the roots to the leaves; `total` then holds all messages into each node."""
-    pre, scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
+    size = total.shape[1]
+    pre, weight = np.empty(size), np.empty(size)
     for v in order:
         arc = parent_arc[v]
         if arc >= 0:
-            without(total[source[arc]], messages[arc ^ 1], pre)
-            send(pre, p, arc, 0, scratch, messages[arc])
-            total[v] += messages[arc]
+            without(total, source[arc], messages, arc ^ 1, pre)
+            send(pre, p, arc, 0, weight, messages)
+            for c in range(size):
+                total[v, c] += messages[arc, c]
 
 
 @kernel
@@ -100,6 +106,28 @@ def choose(score: FloatArray, uniform: float) -> int:
 
 
 @kernel
+def log_partition(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    p: Potentials,
+    total: FloatArray,
+    messages: FloatArray,
+) -> float:
+    """Return log Z of a forest, -inf if no labeling is allowed, after `sweep_up`."""
+    scale = np.empty(len(order))
+    sweep_up(order, parent_arc, source, p, 0, total, messages, scale)
+    value = scale.sum()
+    for v in order:
+        if parent_arc[v] < 0:
+            top = total[v].max()
+            if top == -np.inf:
+                return -np.inf
+            value += top + np.log(np.exp(total[v] - top).sum())
+    return float(value)
+
+
+@kernel
 def add_tree(
     order: IntArray,
     parent_arc: IntArray,
@@ -117,15 +145,9 @@ def add_tree(
     total = score.copy()
     size = total.shape[1]
     messages = np.zeros((len(source), size))
-    scale = np.empty(len(order))
-    sweep_up(order, parent_arc, source, p, 0, total, messages, scale)
-    value = scale.sum()
-    for v in order:
-        if parent_arc[v] < 0:
-            top = total[v].max()
-            if top == -np.inf:
-                return -np.inf
-            value += top + np.log(np.exp(total[v] - top).sum())
+    value = log_partition(order, parent_arc, source, p, total, messages)
+    if value == -np.inf:
+        return -np.inf
     sweep_down(order, parent_arc, source, p, total, messages)
     first, second = np.empty(size), np.empty(size)
     for v in order:
@@ -137,8 +159,8 @@ def add_tree(
         arc = parent_arc[v]
         if arc >= 0:
             e = arc >> 1
-            without(total[source[2 * e]], messages[2 * e + 1], first)
-            without(total[source[2 * e + 1]], messages[2 * e], second)
+            without(total, source[2 * e], messages, 2 * e + 1, first)
+            without(total, source[2 * e + 1], messages, 2 * e, second)
             top = -np.inf
             for a in range(size):
                 for b in range(size):

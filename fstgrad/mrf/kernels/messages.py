@@ -21,7 +21,7 @@ from fstgrad.mrf.arrays import Potentials, Shape
 TINY = 1e-250
 
 
-@kernel
+@part_kernel
 def send(
     pre: FloatArray,
     p: Potentials,
@@ -30,56 +30,64 @@ def send(
     weight: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the message of an arc, its maximum 0, and return what was subtracted.
+    """Write the message of an arc to out[arc], its maximum 0, and return what was subtracted.
 
     maximum = 1 takes the largest term instead of the sum; `weight` is scratch of C numbers.
     Returns -inf where everything is dead.
     """
+    edge, exp_edge, shift = p
     size, flip = len(pre), arc & 1
-    k = arc >> 1 if len(p.shift) > 1 else 0
-    edge, exp_edge, shift = p.edge[k], p.exp_edge[k], p.shift[k]
-    top = pre.max()
-    if top == -np.inf:
-        out[:] = -np.inf
-        return -np.inf
+    k = arc >> 1 if len(shift) > 1 else 0
+    top = -np.inf
     for a in range(size):
-        weight[a] = np.exp(pre[a] - top)
+        top = max(top, pre[a])
+    for b in range(size):
+        out[arc, b] = 0.0 if top > -np.inf else -np.inf
+    if top == -np.inf:
+        return -np.inf
+    if maximum == 0:
+        for a in range(size):
+            weight[a] = np.exp(pre[a] - top)
+        if flip:
+            for b in range(size):
+                for a in range(size):
+                    out[arc, b] += weight[a] * exp_edge[k, b, a]
+        else:
+            for a in range(size):
+                for b in range(size):
+                    out[arc, b] += weight[a] * exp_edge[k, a, b]
     best = -np.inf
     for b in range(size):
-        total = 0.0
-        if maximum == 0:
-            for a in range(size):
-                total += weight[a] * (exp_edge[b, a] if flip else exp_edge[a, b])
-        if total > TINY:
-            out[b] = np.log(total) + top + shift
+        if out[arc, b] > TINY:
+            out[arc, b] = np.log(out[arc, b]) + top + shift[k]
         else:
-            out[b] = _reduce(pre, edge, flip, maximum, b)
-        best = max(best, out[b])
+            out[arc, b] = _reduce(pre, edge, k, flip, maximum, b)
+        best = max(best, out[arc, b])
     if best > -np.inf:
         for b in range(size):
-            out[b] -= best
+            out[arc, b] -= best
     return best
 
 
 @part_kernel
-def _reduce(pre: FloatArray, edge: FloatArray, flip: int, maximum: int, b: int) -> float:
-    """Return the maximum or the log-sum-exp of pre[a] + edge[a, b] over a."""
+def _reduce(pre: FloatArray, edge: FloatArray, k: int, flip: int, maximum: int, b: int) -> float:
+    """Return the maximum or the log-sum-exp of pre[a] + edge[k, a, b] over a."""
     best = -np.inf
     for a in range(len(pre)):
-        best = max(best, pre[a] + (edge[b, a] if flip else edge[a, b]))
+        best = max(best, pre[a] + (edge[k, b, a] if flip else edge[k, a, b]))
     if maximum == 1 or best == -np.inf:
         return float(best)
     total = 0.0
     for a in range(len(pre)):
-        total += np.exp(pre[a] + (edge[b, a] if flip else edge[a, b]) - best)
+        total += np.exp(pre[a] + (edge[k, b, a] if flip else edge[k, a, b]) - best)
     return float(best + np.log(total))
 
 
-@kernel
-def without(total: FloatArray, message: FloatArray, pre: FloatArray) -> None:
-    """Write pre = total - message, -inf at dead labels."""
-    for c in range(len(total)):
-        pre[c] = total[c] - message[c] if total[c] > -np.inf else -np.inf
+@part_kernel
+def without(total: FloatArray, i: int, messages: FloatArray, arc: int, pre: FloatArray) -> None:
+    """Write pre = total[i] - messages[arc], -inf at dead labels."""
+    for c in range(total.shape[1]):
+        pre[c] = total[i, c] - messages[arc, c] if total[i, c] > -np.inf else -np.inf
 
 
 @kernel
@@ -93,38 +101,41 @@ def sum_messages(
     total: FloatArray,
 ) -> None:
     """Write total[i] = node[i] + sum over neighbours j of rho_ij * message(j -> i)."""
+    start, leaving, _ = shape
     size = node.shape[1]
     for i in range(low, high):
         for c in range(size):
             total[i, c] = node[i, c]
-        for k in range(shape.start[i], shape.start[i + 1]):
-            arc = shape.leaving[k] ^ 1
+        for k in range(start[i], start[i + 1]):
+            arc = leaving[k] ^ 1
             weight = rho[arc >> 1]
             for c in range(size):
                 total[i, c] += weight * messages[arc, c]
 
 
-@kernel
-def damped(fresh: FloatArray, old: FloatArray, damping: float) -> float:
+@part_kernel
+def damped(fresh: FloatArray, old: FloatArray, arc: int, damping: float) -> float:
     """Mix a new message with the old one in logs, the maximum 0; return how far they were apart.
 
     The distance is the largest |new - old| in nats, before damping.  A dead label stays dead.
     """
     distance = 0.0
     top = -np.inf
-    for c in range(len(fresh)):
-        if fresh[c] != old[c]:
-            distance = max(distance, abs(fresh[c] - old[c]))
-        if damping > 0 and fresh[c] > -np.inf and old[c] > -np.inf:
-            fresh[c] = (1 - damping) * fresh[c] + damping * old[c]
-        top = max(top, fresh[c])
+    for c in range(fresh.shape[1]):
+        new, before = fresh[arc, c], old[arc, c]
+        if new != before:
+            distance = max(distance, abs(new - before))
+        if damping > 0 and new > -np.inf and before > -np.inf:
+            new = (1 - damping) * new + damping * before
+            fresh[arc, c] = new
+        top = max(top, new)
     if damping > 0:
-        for c in range(len(fresh)):
-            fresh[c] -= top
+        for c in range(fresh.shape[1]):
+            fresh[arc, c] -= top
     return distance
 
 
-@kernel
+@part_kernel
 def update_arc(
     arc: int,
     source: int,
@@ -133,18 +144,19 @@ def update_arc(
     messages: FloatArray,
     damping: float,
     maximum: int,
-    scratch: FloatArray,
-    out: FloatArray,
+    scratch: tuple[FloatArray, FloatArray],
+    fresh: FloatArray,
 ) -> float:
     """Write the new message of an arc from node `source`; return its change or -1 if dead.
 
     The change is that of the logarithms, before damping: a message that still moves from e^-15 to
     e^-30 has not settled, small as both are.
     """
-    without(total[source], messages[arc ^ 1], scratch[0])
-    if send(scratch[0], p, arc, maximum, scratch[1], out) == -np.inf:
+    pre, weight = scratch
+    without(total, source, messages, arc ^ 1, pre)
+    if send(pre, p, arc, maximum, weight, fresh) == -np.inf:
         return -1.0
-    return float(damped(out, messages[arc], damping))
+    return float(damped(fresh, messages, arc, damping))
 
 
 @kernel
@@ -160,12 +172,10 @@ def flood(
     fresh: FloatArray,
 ) -> float:
     """Update the arcs low .. high - 1 from the same old messages; return the largest change."""
-    scratch = np.empty((2, total.shape[1]))
+    scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     worst = 0.0
     for arc in range(low, high):
-        change = update_arc(
-            arc, source[arc], total, p, messages, damping, maximum, scratch, fresh[arc]
-        )
+        change = update_arc(arc, source[arc], total, p, messages, damping, maximum, scratch, fresh)
         if change < 0:
             return -1.0
         worst = max(worst, change)
@@ -207,8 +217,8 @@ def edge_beliefs(
     for e in range(low, high):
         k = e if len(edge) > 1 else 0
         table = out[e - low if keep else 0]
-        without(total[source[2 * e]], messages[2 * e + 1], first)
-        without(total[source[2 * e + 1]], messages[2 * e], second)
+        without(total, source[2 * e], messages, 2 * e + 1, first)
+        without(total, source[2 * e + 1], messages, 2 * e, second)
         top = -np.inf
         for a in range(size):
             for b in range(size):

@@ -68,14 +68,15 @@ def send_largest(
     rho: FloatArray,
     p: Potentials,
     queue: Queue,
-    state: tuple[FloatArray, FloatArray, FloatArray],
+    total: FloatArray,
+    messages: FloatArray,
 ) -> float:
     """Send the pending message of the largest change, `updates` times; return the next change.
 
-    `state` is (totals, messages, scratch).  Stops early when the change is not above `tolerance`;
-    returns -1 if all labels of a node are dead.
+    Stops early when the change is not above `tolerance`; returns -1 if all labels of a node are
+    dead.
     """
-    total, messages, scratch = state
+    scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority
     for _ in range(updates):
         arc = queue.heap[0]
@@ -87,13 +88,13 @@ def send_largest(
         priority[arc] = 0.0
         if damping > 0:  # one step does not reach the message's target
             priority[arc] = update_arc(
-                arc, source[arc], total, p, messages, damping, maximum, scratch, pending[arc]
+                arc, source[arc], total, p, messages, damping, maximum, scratch, pending
             )
         sift(queue, arc)
         for k in range(shape.start[head], shape.start[head + 1]):
             out = shape.leaving[k]
             priority[out] = update_arc(
-                out, head, total, p, messages, damping, maximum, scratch, pending[out]
+                out, head, total, p, messages, damping, maximum, scratch, pending
             )
             if priority[out] < 0:
                 return -1.0
@@ -113,10 +114,10 @@ def update_all(
     priority: FloatArray,
 ) -> bool:
     """Write the pending message and the priority of every arc; return False if one is dead."""
-    scratch = np.empty((2, total.shape[1]))
+    scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     for arc in range(len(source)):
         priority[arc] = update_arc(
-            arc, source[arc], total, p, messages, damping, maximum, scratch, pending[arc]
+            arc, source[arc], total, p, messages, damping, maximum, scratch, pending
         )
         if priority[arc] < 0:
             return False

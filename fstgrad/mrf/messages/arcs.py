@@ -103,10 +103,18 @@ class GraphMessages:
 
     def tree_bound(self, cover: TreeCover) -> TreeBound:
         """Return the upper bound on log Z of these messages, without the model's constant."""
+        return cover.bound(self.model.graph.edges, *self._split())
+
+    def log_bound(self, cover: TreeCover) -> float:
+        """Return the value of `tree_bound` alone."""
+        return cover.log_bound(self.model.graph.edges, *self._split())
+
+    def _split(self) -> tuple[FloatArray, FloatArray]:
+        """Return the scores of the nodes and of the edges of every tree."""
         self.sum_up()
         known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
-        return cover.bound(self.model.graph.edges, self.total, table)
+        return self.total, table
 
     def log_pairs(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""
@@ -154,7 +162,6 @@ class LargestFirst(GraphMessages):
         super().__init__(model, maximum, 1, rho)
         self.tolerance = tolerance
         arcs = len(self.messages)
-        self.scratch = np.empty((2, model.num_labels))
         self.sum_up()
         pending, priority = self.messages.copy(), np.zeros(arcs)
         if not kernels.residual.update_all(
@@ -174,7 +181,7 @@ class LargestFirst(GraphMessages):
         change = kernels.residual.send_largest(
             len(self.messages), self.tolerance, damping, self.maximum, self.model.graph.shape,
             self.model.scores.node, self.rho, self.potentials, self.queue,
-            (self.total, self.messages, self.scratch),
+            self.total, self.messages,
         )  # fmt: skip
         if change < 0:
             raise infeasible()

@@ -147,15 +147,16 @@ def _run(
     else:
         raise infeasible()
     factors, log_factors = messages.factor_beliefs()
-    value = nodes[1] + messages.log_pairs() + log_factors + model.offset
     kind: Kind = "bethe"
-    if cover is not None and isinstance(messages, GraphMessages):
-        value, kind = messages.tree_bound(cover).value, "upper bound"
-        if residuals[-1] > settings.tol:  # what has not settled may do worse than no message
-            value = min(value, GraphMessages(inner, 0, 1, rho).tree_bound(cover).value)
-        value += model.offset
     if maximum:
         value, kind = model.score(nodes[0][: model.num_nodes].argmax(axis=1)), "score"
+    elif cover is not None and isinstance(messages, GraphMessages):
+        value, kind = messages.log_bound(cover), "upper bound"
+        if residuals[-1] > settings.tol:  # what has not settled may do worse than no message
+            value = min(value, GraphMessages(inner, 0, 1, rho).log_bound(cover))
+        value += model.offset
+    else:
+        value = nodes[1] + messages.log_pairs() + log_factors + model.offset
     node = nodes[0]
     edge_source: EdgeSource = messages.edge_beliefs
     if inner is not model:

@@ -58,6 +58,15 @@ class TreeCover:
     orders: IntArray
     parent_arcs: IntArray
 
+    def log_bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> float:
+        """Return the value of `bound` alone, at a fraction of the cost."""
+        p, source, value = Potentials.of(table), edges.ravel(), 0.0
+        sums, messages = np.empty_like(total), np.zeros((len(source), total.shape[1]))
+        for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
+            sums[:] = total
+            value += kernels.forests.log_partition(order, parent_arc, source, p, sums, messages)
+        return value / len(self.orders)
+
     def bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> TreeBound:
         """Return the bound of node scores (I, C) and edge scores (E, C, C) divided by rho."""
         p = Potentials.of(table)
