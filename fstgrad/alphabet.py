@@ -16,6 +16,7 @@ from fstgrad.errors import AlphabetError
 
 EPSILON = "<eps>"
 _LONGEST_RANGE = 2**26
+_INT64 = np.dtype(np.int64)
 # the alphabets that have a name: amino acids, nucleotides, the letters of English
 STANDARD = {
     "protein": "ACDEFGHIKLMNPQRSTVWY",
@@ -133,6 +134,8 @@ class Alphabet:
         AlphabetError
             A symbol or an id is not in the alphabet.
         """
+        if type(sequence) is np.ndarray and sequence.dtype is _INT64:
+            return self._checked_ids(sequence.copy(), name)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence
         ):

@@ -11,8 +11,7 @@ Index
 - `instance`, `items`, `path_name` : objects of a class, sequences, names of files;
   `symbol_strings`, `fields` : sequences of strings, of rows.
 - `freeze` : make arrays read-only.
-- `generator` : a random generator from a generator, a seed or None.
-- `extra` : import an optional package or say how to get it.
+- `generator` : of random numbers; `extra` : import an optional package or say how to get it.
 - `RenamedAttribute`, `renamed_arguments`, `warn_renamed` : old public names, with a warning.
 
 Shapes are written as tuples in which None stands for any length.
@@ -36,6 +35,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
 _LARGEST_FACTOR = 1e150
+_FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as float64 log-weights; NaN and +inf are errors, -inf forbids."""
     array = float_array(name, values, shape)
-    if array.size and not array.max() < np.inf:  # NaN is the largest of all
+    if array.size and not np.maximum.reduce(array, axis=None) < np.inf:  # NaN is the largest of all
         where = _first(np.isnan(array) | (array == np.inf))
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; scores are log-weights in nats: "
@@ -56,25 +56,28 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as a float64 array; NaN and infinities are errors."""
     array = float_array(name, values, shape)
-    if (bad := ~np.isfinite(array)).any():
-        where = _first(bad)
+    if not (good := np.isfinite(array)).all():
+        where = _first(~good)
         raise InvalidInputError(f"{name}{list(where)} is {array[where]}; give finite numbers")
     return array
 
 
 def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as finite numbers whose products with others do not overflow."""
-    array = real_array(name, values, shape)
-    if array.size and np.abs(array).max() > _LARGEST_FACTOR:
+    array = float_array(name, values, shape)
+    if array.size and not (largest := np.abs(array).max()) <= _LARGEST_FACTOR:
+        real_array(name, array)
         raise InvalidInputError(
-            f"{name} has an entry of {np.abs(array).max():g}; products with more than "
-            f"{_LARGEST_FACTOR:g} overflow, scale it"
+            f"{name} has an entry of {largest:g}; products with more than 1e+150 overflow, scale it"
         )
     return array
 
 
 def float_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as a float64 array, whatever real numbers it holds."""
+    if type(values) is np.ndarray and values.dtype is _FLOAT64:
+        _check_shape(name, values, shape)
+        return values
     kind = getattr(getattr(values, "dtype", None), "kind", "")  # of pandas, too
     if kind == "c":
         raise InvalidInputError(f"{name} has complex numbers, {values.dtype}; give its real part")  # type: ignore[union-attr]
@@ -98,9 +101,8 @@ def index_array(
         raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
     array = array.astype(np.int64)
     _check_shape(name, array, shape)
-    bad = (array < lower) | (array >= size)
-    if bad.any():
-        where = _first(bad)
+    if array.size and (array.min() < lower or array.max() >= size):
+        where = _first((array < lower) | (array >= size))
         raise InvalidInputError(
             f"{name}{list(where)} is {array[where]}; indices run from {lower} to {size - 1}"
         )
@@ -166,9 +168,8 @@ def cost_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 
 def cost(name: str, value: float) -> float:
     """Return `value` as a float >= 0; infinity forbids."""
-    if isinstance(value, float) and value == np.inf:
-        return value
-    return positive_number(name, value, allow_zero=True)
+    is_inf = isinstance(value, float) and value == np.inf
+    return value if is_inf else positive_number(name, value, allow_zero=True)
 
 
 def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:
@@ -330,12 +331,11 @@ def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
 
 
 def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None) -> None:
-    if shape is None:
+    if shape is None or shape == array.shape:
         return
-    fits = array.ndim == len(shape) and all(
-        want is None or want == have for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
+    if array.ndim != len(shape) or any(
+        want not in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    ):
         wanted = ", ".join("any" if size is None else str(size) for size in shape)
         raise InvalidInputError(f"{name} has shape {array.shape}; the shape must be ({wanted})")
 

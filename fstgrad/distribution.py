@@ -120,6 +120,12 @@ class Distribution(ABC, Generic[Table]):
 _SHOWN = ("b", "alphabet", "single_root", "labeled", "graph")  # in a repr, where there are such
 
 
+def is_far(scores: FloatArray) -> bool:
+    """Return whether a score may be an offset that costs digits: a look at all in a microsecond."""
+    least = np.minimum.reduce(scores, axis=None, initial=0.0)
+    return not -FAR <= least <= np.maximum.reduce(scores, axis=None, initial=0.0) <= FAR
+
+
 def offsets(largest: FloatArray) -> FloatArray:
     """Return the largest scores of positions or nodes where they are offsets that cost digits.
 
@@ -164,16 +170,23 @@ def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
 
 def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int) -> Scalar:
     """Return the sum over the last `event_ndim` axes of weights * values, where 0 * inf = 0."""
-    pair = [float_array("weights", weights), float_array("values", values)]
-    shapes = " and ".join(str(array.shape) for array in pair)
-    try:
-        left, right = np.broadcast_arrays(*pair)
-    except ValueError as error:
-        raise InvalidInputError(f"weights and values have shapes {shapes}") from error
-    if left.ndim < event_ndim:
-        raise InvalidInputError(
-            f"weights and values have shapes {shapes}; give {event_ndim} axes, as scores have"
-        )
+    left, right = float_array("weights", weights), float_array("values", values)
+    if left.shape != right.shape or left.ndim < event_ndim:
+        left, right = _broadcast(left, right, event_ndim)
     product = np.multiply(left, right, out=np.zeros(left.shape), where=(left != 0) & (right != 0))
     total = product.sum(axis=tuple(range(-event_ndim, 0)))
     return float(total) if total.ndim == 0 else total
+
+
+def _broadcast(left: FloatArray, right: FloatArray, event_ndim: int) -> tuple[FloatArray, ...]:
+    """Return two arrays in one shape, of `event_ndim` axes at least."""
+    shapes = f"{left.shape} and {right.shape}"
+    try:
+        both = np.broadcast_arrays(left, right)
+    except ValueError as error:
+        raise InvalidInputError(f"weights and values have shapes {shapes}") from error
+    if both[0].ndim < event_ndim:
+        raise InvalidInputError(
+            f"weights and values have shapes {shapes}; give {event_ndim} axes, as scores have"
+        )
+    return both

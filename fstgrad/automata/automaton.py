@@ -355,3 +355,22 @@ def open_spread(levels: Sequence[Level], costs: Sequence[FloatArray], final: Flo
 def is_complete(levels: Sequence[Level]) -> bool:
     """Whether every string has a path."""
     return all(bool((level.nextstate != DEAD).all()) for level in levels)
+
+
+def trusted(
+    alphabet: Alphabet,
+    class_of: IntArray,
+    levels: tuple[Level, ...],
+    initial: float,
+    final: FloatArray,
+    cap: Cap | None,
+) -> LossAutomaton:
+    """Return the automaton of arrays that the compiled steps made: no checks."""
+    b = object.__new__(LossAutomaton)
+    freeze(class_of=class_of, final=final)
+    for level in levels:
+        level.nextstate.flags.writeable = level.cost.flags.writeable = False
+    vars(b).update(
+        alphabet=alphabet, class_of=class_of, levels=levels, initial=initial, final=final, cap=cap
+    )
+    return b

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.automata.automaton import DEAD, Cap, Level, LossAutomaton
+from fstgrad.automata.automaton import DEAD, Cap, Level, LossAutomaton, trusted
 from fstgrad.automata.determinize import RawAutomaton, RawLevel, TropicalFrontier
 from fstgrad.automata.machine import TargetMachine
 from fstgrad.automata.minimize import minimize
@@ -91,7 +91,7 @@ def in_nats(
     alphabet: Alphabet, class_of: IntArray, raw: RawAutomaton, unit: float, cap: Cap | None
 ) -> LossAutomaton:
     """Return the automaton whose costs are those of `raw` times `unit`."""
-    return LossAutomaton(
+    return trusted(
         alphabet,
         class_of,
         tuple(Level(level.nextstate, level.cost * unit) for level in raw.levels),

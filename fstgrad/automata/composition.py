@@ -99,6 +99,9 @@ def skips_all(fst: FstArrays) -> BoolArray:
     skips = np.ones(fst.num_states, dtype=np.bool_)
     for own, other in ((fst.ilabel, fst.olabel), (fst.olabel, fst.ilabel)):
         found = loops & (own > 0) & (other == 0)
+        if not found.any():
+            skips &= not (own > 0).any()
+            continue
         symbols = np.unique(own[own > 0])
         width = int(symbols[-1]) + 1 if symbols.size else 1
         pairs = np.unique(fst.source[found] * width + own[found])

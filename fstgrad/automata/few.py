@@ -42,7 +42,7 @@ def few(kernel: Function, steps: int) -> Function:
     compiled.
     """
     own: Any = kernel
-    if not hasattr(own, "py_func") or own.overloads or own._cache.is_there():
+    if getattr(own, "overloads", True) or own._cache.is_there():
         return kernel
     return cast(Function, interpreted(kernel)) if INTERPRETER.take(steps) else kernel
 

@@ -13,6 +13,7 @@ Index
 - `memory_limit` : the bytes that one file may take.
 """
 
+import functools
 import json
 import math
 import os
@@ -167,11 +168,16 @@ def memory_limit() -> int:
     try:
         import resource
 
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        total = _physical_memory()
         allowed, _ = resource.getrlimit(resource.RLIMIT_AS)
     except (ImportError, AttributeError, ValueError, OSError):  # not a Unix
         return _UNKNOWN_MEMORY // 2
     return (total if allowed == resource.RLIM_INFINITY else min(total, allowed)) // 2
+
+
+@functools.cache
+def _physical_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _check_total(size: int) -> None:

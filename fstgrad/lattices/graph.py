@@ -27,7 +27,7 @@ from fstgrad.checks import (
     log_weights,
     positive_integer,
 )
-from fstgrad.distribution import FAR
+from fstgrad.distribution import FAR, is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
@@ -134,7 +134,7 @@ class Graph:
         several masks in a row is pushed again.  Other weights are returned as they are.
         """
         offset = 0.0
-        for push in range(PUSHES):
+        for push in range(PUSHES if is_far(weight) else 0):
             if not ((np.abs(weight) > FAR) & (weight > -np.inf)).any():
                 break
             beta = self.beta(weight)
@@ -190,12 +190,10 @@ class Flow:
     @cached_property
     def share(self) -> FloatArray:
         """(A,) the probability of each arc given its source."""
-        ahead = self.weight + self.beta[self.graph.nextstate]
-        behind = np.where(self.beta > -np.inf, self.beta, 0.0)[self.graph.source]
-        share = np.exp(ahead - behind)
+        graph, share = self.graph, np.empty(len(self.weight))
         # where all is forbidden by finite scores of 1e38, beta cannot tell two arcs from one
-        total = sums_by(self.graph.source, share, self.graph.num_states)
-        return np.asarray(share / np.where(total > 0, total, 1.0)[self.graph.source])
+        kernels.sums.shares(share, graph.first_out, graph.nextstate, self.weight, self.beta)
+        return share
 
     @cached_property
     def visit(self) -> FloatArray:

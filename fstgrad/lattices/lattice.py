@@ -1,7 +1,7 @@
 """Lattice: the log-linear distribution over the paths of an acyclic acceptor."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,14 +29,12 @@ class Lattice(ArrayDistribution):
 
     States 0 .. S-1 are in topological order; every state lies on a path from the start, 0, to the
     end, S - 1.  A path reads the labels of its arcs; arcs with label -1 (epsilon) read nothing.
-    Several paths may read one string: the probability of the string is their sum.  Make a lattice
-    with one of the constructors `from_fst`, `from_text`, `from_arcs`, `from_nbest` and
-    `from_confusion_network`.
+    Several paths may read one string: its probability is their sum.  Made by
+    `from_fst`, `from_text`, `from_arcs`, `from_nbest` or `from_confusion_network`.
 
-    About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About
-    paths: `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy`,
-    `cross_entropy`, `kl`, `sample_paths`, `best_path`.  Where no string has two paths, the entropy
-    of the strings is that of the paths.
+    About strings: `log_prob`, `parts`, `nll`, `sample`, `kbest`, `mode`.  About paths:
+    `log_partition`, `marginals` (arc posteriors), `expectation`, `covariance`, `entropy` (of the
+    strings, too, if none has two paths), `cross_entropy`, `kl`, `sample_paths`, `best_path`.
 
     Attributes
     ----------
@@ -204,7 +202,10 @@ class Lattice(ArrayDistribution):
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
         """Return the same arcs with other scores (A,); a compiled loss serves both."""
         array = checks.log_weights("scores", scores, (self.num_arcs,)).copy()
-        return replace(self, scores=array)
+        checks.freeze(scores=array)
+        twin = object.__new__(type(self))  # the arcs were looked through
+        vars(twin).update({name: vars(self)[name] for name in self.__match_args__}, scores=array)
+        return twin
 
     def scatter(self, scores: Any) -> Any:
         """Return scores of the arcs (A,) from scores in the order in which the arcs were given.
@@ -266,9 +267,8 @@ class Lattice(ArrayDistribution):
                 f"loss is over {loss.alphabet!r}, the lattice over {self.alphabet!r}; "
                 "make both with one Alphabet"
             )
-        positive_integer("max_states", max_states)
-        limits: dict[str, Any] = {"cap": cap, "band": band, "max_states": max_states}
-        return compose(self.graph, self.label, loss, target, **limits)
+        most = positive_integer("max_states", max_states)
+        return compose(self.graph, self.label, loss, target, cap=cap, band=band, max_states=most)
 
     @property
     def near(self) -> "Lattice":

@@ -5,17 +5,20 @@ batch may be cut anywhere, for instance for threads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.layout import Layout
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.distribution import is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
+from fstgrad.strings.distribution import places_of
 from fstgrad.strings.kernels.arrays import Dual, Walks
-from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, is_far, near, solve, used_contexts
+from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, near, solve, used_contexts
 from fstgrad.strings.tangents import tangent
 
 Run = Callable[[int, int], None]
@@ -105,6 +108,8 @@ class Strings(NamedTuple):
     def gold_places(self, symbols: IntArray) -> IntArray:
         """Return the places (N,) in the flat scores that the strings `symbols` (N,) use."""
         n, order = self.scores.shape[-1], self.scores.ndim - 1
+        if len(self.automata) == 1:
+            return places_of(symbols, order, n)
         places = np.arange(len(symbols))
         age = places - np.repeat(self.starts[:-1], np.diff(self.starts))
         for k in range(order - 1, 0, -1):
@@ -143,8 +148,8 @@ class Strings(NamedTuple):
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
-        weight = np.concatenate([own.weight.reshape(-1) for own in layouts])
-        final = np.concatenate([own.final for own in layouts])
+        weight = _behind([own.weight.reshape(-1) for own in layouts])
+        final = _behind([own.final for own in layouts])
         walks, marginals = _walks(layouts), table.reshape(self.scores.shape)
         shift += [own.shift + b.initial for own, b in zip(layouts, self.automata, strict=True)]
 
@@ -165,9 +170,9 @@ class Strings(NamedTuple):
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, _, fits = self._weighed(np.zeros(len(total)), slices)
         layouts, slopes = self._layouts(), np.empty(len(total))
-        weight = np.concatenate([own.unweighted.reshape(-1) for own in layouts])
-        cost = np.concatenate([own.cost.reshape(-1) for own in layouts])
-        final_cost = np.concatenate([own.final_cost for own in layouts])
+        weight = _behind([own.unweighted.reshape(-1) for own in layouts])
+        cost = _behind([own.cost.reshape(-1) for own in layouts])
+        final_cost = _behind([own.final_cost for own in layouts])
         walks, moved = _walks(layouts), np.zeros(table.shape)
         change, free = moved.reshape(self.scores.shape), np.ones(len(final_cost))
         initial = np.array([b.initial for b in self.automata])
@@ -239,20 +244,25 @@ def _joined(parts: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray,
     return np.concatenate(values), np.concatenate(tables)
 
 
+def _behind(arrays: list[Any]) -> Any:
+    """Return arrays one behind another; one alone is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
 def _walks(layouts: Sequence[Layout]) -> Walks:
     """Return the layouts of a batch, one behind another."""
     walks = [own.walk for own in layouts]
 
     def starts(sizes: list[int]) -> IntArray:
-        return np.concatenate([[0], np.cumsum(sizes)])
+        return np.array([0, *accumulate(sizes)])
 
     return Walks(
         np.array([walk.class_of for walk in walks]),
-        np.concatenate([walk.offsets for walk in walks]),
-        np.concatenate([walk.places for walk in walks]),
-        np.concatenate([walk.dense for walk in walks]),
-        np.concatenate([walk.symbol for walk in walks]),
-        np.concatenate([walk.next_entry.reshape(-1) for walk in walks]),
+        _behind([walk.offsets for walk in walks]),
+        _behind([walk.places for walk in walks]),
+        _behind([walk.dense for walk in walks]),
+        _behind([walk.symbol for walk in walks]),
+        _behind([walk.next_entry.reshape(-1) for walk in walks]),
         starts([len(walk.symbol) for walk in walks]),
         starts([walk.next_entry.size for walk in walks]),
         starts([len(own.final) for own in layouts]),

@@ -1,6 +1,6 @@
 """StringDistribution: the log-linear distribution over Delta^l, with or without a loss."""
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ from fstgrad.checks import (
     one_of,
     positive_integer,
 )
-from fstgrad.distribution import ArrayDistribution, Distribution
+from fstgrad.distribution import ArrayDistribution, Distribution, is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import search
 from fstgrad.strings.algebra import MaxPlus
@@ -124,7 +124,7 @@ class StringDistribution(ArrayDistribution):
         >>> d.near.scores.tolist(), d.near.log_prob([0, 1]) == d.log_prob([0, 1])
         ([[0.0, 0.0], [0.0, 1.0]], True)
         """
-        return self._near
+        return self._near if is_far(self.scores) else self
 
     def log_prob(self, structure: SequenceLike) -> float:
         """Return log p(y) in nats; -inf for a string that is forbidden."""
@@ -314,13 +314,14 @@ class StringDistribution(ArrayDistribution):
 
 def places_of(ids: IntArray, order: int, n: int) -> IntArray:
     """Return the places (l,) in a flat score table that a string uses: one for each position."""
-    length = len(ids)
-    padded = np.full(order - 1 + length, n)
-    padded[order - 1 :] = ids
-    places = np.arange(length)
-    for i in range(order - 1):
-        places *= n + 1
-        places += padded[i : i + length]
-    places *= n
-    places += ids
+    places = _first_places(len(ids), order, n) + ids
+    for age in range(1, min(order, len(ids))):
+        places[age:] += n * (n + 1) ** (age - 1) * (ids[:-age] - n)
     return places
+
+
+@lru_cache(maxsize=32)
+def _first_places(length: int, order: int, n: int) -> IntArray:
+    """Return the place (l,) of symbol 0 at each position, nothing but n before it."""
+    contexts = (n + 1) ** (order - 1)
+    return (np.arange(length) * contexts + contexts - 1) * n

@@ -9,7 +9,7 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.few import few
 from fstgrad.checks import BoolArray, FloatArray
-from fstgrad.distribution import FAR, offsets
+from fstgrad.distribution import is_far, offsets
 from fstgrad.errors import InfeasibleError
 from fstgrad.strings import kernels
 
@@ -105,11 +105,6 @@ def near(scores: FloatArray) -> FloatArray:
     if not offset.any():
         return scores
     return scores - offset.reshape(-1, *(1,) * (scores.ndim - 1))
-
-
-def is_far(scores: FloatArray) -> bool:
-    """Return whether a score may be an offset that costs digits: a look at all in a microsecond."""
-    return bool(scores.size) and not (scores.min() >= -FAR and scores.max() <= FAR)
 
 
 def score_table(scores: FloatArray) -> ScoreTable:

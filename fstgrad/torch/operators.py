@@ -110,9 +110,10 @@ def _outputs(
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
     key = objective if isinstance(objective, str) else _lend(objective)
-    found: list[torch.Tensor] = _values(
-        [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants], key
-    )
+    given, fixed = [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants]
+    if _is_plain([*given, *fixed]):
+        return list(_Plain.apply(key, len(given), *given, *fixed))  # type: ignore[no-untyped-call]
+    found: list[torch.Tensor] = _values(given, fixed, key)
     return found
 
 
@@ -254,6 +255,13 @@ def _(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.
 def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
+    return _evaluated(scores, constants, key)
+
+
+def _evaluated(
+    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
+) -> list[torch.Tensor]:
+    """Return the values of an objective and their gradients."""
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
     found, gradients = _objective(key).evaluate(arrays, fixed, team())
     tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
@@ -326,6 +334,35 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
 
 
 _values.register_autograd(_backward, setup_context=_remember)
+
+
+class _Plain(torch.autograd.Function):
+    """The same operator where nothing but autograd looks at it, for a fraction of the overhead."""
+
+    @staticmethod
+    def forward(ctx: Any, key: str, many: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Evaluate the objective of a key at the first `many` tensors, the others constant."""
+        scores, constants = tensors[:many], tensors[many:]
+        found = _evaluated(scores, constants, key)
+        _remember(ctx, (scores, constants, key), found)
+        return tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
+        """Scale the gradients."""
+        total, none, _ = _backward(ctx, upstream)
+        return (None, None, *total, *none)
+
+
+def _is_plain(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether no compiler, no transform, no mode and no subclass of tensors looks at operators."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._get_tracing_state() is not None
+        or any(type(t) not in (torch.Tensor, torch.nn.Parameter) for t in tensors)
+    )
 
 
 def _no_third_derivative(ctx: Any, upstream: Any) -> None:

@@ -19,8 +19,7 @@ from fstgrad.trees.moments import Covariances, MomentDistribution, times
 from fstgrad.trees.solution import Solved
 
 Self = TypeVar("Self", bound="TreeDistribution")
-
-TRUTH = bool | np.bool_
+TRUTH = (bool, np.bool_)
 
 
 class TreeDistribution(MomentDistribution):
@@ -124,7 +123,9 @@ class TreeDistribution(MomentDistribution):
 
     def log_partition(self) -> Scalar:
         """Return log Z in nats, of the batch's shape: O(n^3)."""
-        return self._shaped(self._solution.log_partition + self._table.offset)
+        values, table = self._solution.log_partition, self._table
+        is_moved = table.labeled or bool(table.batch_shape)  # which copies, too
+        return self._shaped(values + table.offset if is_moved else values)
 
     def marginals(self) -> FloatArray:
         """Return mu, the probability of every arc: a read-only table like `scores`, O(n^3)."""
@@ -383,7 +384,8 @@ class TreeDistribution(MomentDistribution):
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
         array = checks.direction_array(name, values)
         try:
-            return np.array(np.broadcast_to(array, self.scores.shape), order="C")
+            fits = array.shape == self.scores.shape
+            return np.array(array if fits else np.broadcast_to(array, self.scores.shape), order="C")
         except ValueError as error:
             raise InvalidInputError(
                 f"{name} has shape {array.shape}; it must fit the scores, {self.scores.shape}"

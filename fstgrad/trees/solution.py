@@ -90,7 +90,7 @@ class Solution(NamedTuple):
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Replace a finite table v (b, m+1, m+1) by Cov v: O(n^3), two matrix products."""
         delicate = self.delicate()
-        directions = {int(i): self.inner(v, int(i)).copy() for i in np.flatnonzero(delicate)}
+        directions = {i: self.inner(v, i).copy() for i in delicate.nonzero()[0].tolist()}
         kernels.matrix_tree.hessian_batch(
             self.scores, self.lengths, self.single_root, self.tables, delicate, v
         )
@@ -170,7 +170,8 @@ class Solution(NamedTuple):
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
     """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
-    tables, (log_partition, relative) = np.empty((2, *scores.shape)), np.empty((2, len(scores)))
+    tables, log_partition = np.empty((2, *scores.shape)), np.empty(len(scores))
+    relative = np.empty(len(scores))
     left = kernels.matrix_tree.solve_batch(
         scores, lengths, single_root, tables, log_partition, relative
     )

@@ -27,6 +27,22 @@ def log_sums_ahead(
 
 
 @kernel
+def shares(
+    share: FloatArray, first: IntArray, nextstate: IntArray, weight: FloatArray, beta: FloatArray
+) -> None:
+    """Write the probability of each arc given its source; of a source, they add up to 1."""
+    for state in range(len(beta)):
+        behind = beta[state] if beta[state] > -np.inf else 0.0
+        total = 0.0
+        for arc in range(first[state], first[state + 1]):
+            share[arc] = np.exp(weight[arc] + beta[nextstate[arc]] - behind)
+            total += share[arc]
+        if total > 0.0:
+            for arc in range(first[state], first[state + 1]):
+                share[arc] /= total
+
+
+@kernel
 def visits(visit: FloatArray, source: IntArray, nextstate: IntArray, share: FloatArray) -> None:
     """Fill visit[s] = the sum over the arcs into s of visit[source] share; visit[0] is given.
 

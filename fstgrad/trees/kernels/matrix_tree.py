@@ -320,9 +320,10 @@ def find_delicate(tables: FloatArray, lengths: IntArray, delicate: BoolArray) ->
     """Set which items have a gradient too large for `hessian_batch`, or none."""
     for item in range(len(lengths)):
         n = lengths[item]
-        largest = 0.0
+        used, large = 0, 0
         for i in range(n + 1):
             row = tables[0, item, i]
             for j in range(n + 1):
-                largest = max(largest, abs(row[j]))
-        delicate[item] = n > 0 and not 0.0 < largest <= SECOND_LIMIT
+                used += row[j] != 0.0
+                large += not abs(row[j]) <= SECOND_LIMIT
+        delicate[item] = n > 0 and (used == 0 or large > 0)
