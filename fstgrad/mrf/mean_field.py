@@ -10,6 +10,7 @@ from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positi
 from fstgrad.distribution import masked_inner
 from fstgrad.errors import NotSupportedError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -44,7 +45,7 @@ def mean_field(
     begun = time.perf_counter()
     positive_integer("max_iter", max_iter)
     positive_number("tol", tol, allow_zero=True)
-    graph = model.graph
+    graph, model = model.graph, without_masks(model)
     q = _start(model, generator(rng))
     history: list[float] = []
     for iteration in range(max_iter):

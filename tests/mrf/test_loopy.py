@@ -120,6 +120,18 @@ def test_contradictions_are_found(shape):
             model.infer("bp", schedule=schedule)
 
 
+@pytest.mark.parametrize("grid", [True, False])
+def test_a_node_without_labels_is_infeasible(grid):
+    node = np.zeros((4, 2))
+    node[1] = -np.inf
+    model = fg.PairwiseMRF.grid(1, 4, node, np.eye(2))
+    if not grid:
+        model = fg.PairwiseMRF(node, np.eye(2), model.graph.edges)
+    for method in ("bp", "max_product"):
+        with pytest.raises(fg.InfeasibleError, match="Z = 0"):
+            model.infer(method)
+
+
 @pytest.mark.parametrize("labels", [2, 10])
 @pytest.mark.parametrize("shared", [True, False])
 def test_marginals_do_not_depend_on_threads(labels, shared):

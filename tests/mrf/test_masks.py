@@ -122,3 +122,12 @@ def test_masks_that_add_up_beyond_the_float_range_are_hard_zeros():
     assert twice.log_partition() == pytest.approx(np.log(1 + np.exp(2) + np.exp(4)))
     dark = fg.PairwiseMRF(np.full((2, 1), least), np.zeros((1, 1)), [(0, 1)])
     assert dark.score([0, 0]) == -np.inf
+
+
+def test_mean_field_of_masks_that_no_product_avoids_at_its_start():
+    least = np.finfo(float).min
+    edge = np.array([[least, 0.0], [0.0, least]])
+    model = fg.PairwiseMRF(np.zeros((4, 2)), edge, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    found = model.infer("mean_field")
+    assert found.log_partition <= np.log(2) + 1e-12
+    assert np.isfinite(found.log_partition)

@@ -104,9 +104,10 @@ def settle(
     fine = 0
     for w in range(width):
         fine += top[w] >= TINY
-        top[w] = 1.0 / top[w]
     if fine < width:
         return False
+    for w in range(width):
+        top[w] = 1.0 / top[w]
     for c in range(row.shape[0]):
         rise, fall, beyond = ratio[0], ratio[1], 0
         for w in range(width):
