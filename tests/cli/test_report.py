@@ -67,6 +67,9 @@ def test_the_page(page):
         assert part in text
     assert text.count("<svg") == 2  # curves of the model, and the word graph
     assert "occurs together" in text
+    number = r'<td class="number">'
+    for size, names in ((1, r"\w+"), (2, r"\w+ \+ \w+")):
+        assert re.search(rf"<tr>{number}{size}</td>{number}[^<]+</td><td>{names}</td></tr>", text)
     assert "not measured (no loss was given)" in text
     assert ">nan<" not in text.lower()
     links = Links()

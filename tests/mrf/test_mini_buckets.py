@@ -54,6 +54,18 @@ def test_labels_of_split_buckets_are_the_best_in_turn():
         assert {v: int(row.argmax()) for v, row in own.items()} == dict(enumerate(labels.tolist()))
 
 
+def test_parts_of_a_split_bucket_have_the_same_best_scores():
+    for seed in range(5):
+        found = MiniBuckets(model_of(seed, scale=3.0)[0], 4, maximum=True)
+        best, split = {}, 0
+        for bucket in found.buckets:
+            own = bucket.table.max(axis=tuple(range(bucket.table.ndim - 1)))
+            v = bucket.scope[-1]
+            split += v in best
+            np.testing.assert_allclose(own, best.setdefault(v, own), atol=1e-12)
+        assert split
+
+
 def moved_bound(found, node, edge):
     """The bound with scores of nodes and edges added, the shifts being those of `found`."""
     model, sent, value = found.model, {}, 0.0
