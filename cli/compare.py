@@ -22,7 +22,7 @@ from fstgrad.training.comparison import compare as compared
     type=COUNT,
     default=2000,
     show_default=True,
-    help="Number of bootstrap resamples.",
+    help="Number of resamples of the bootstrap.",
 )
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Random seed of the bootstrap."

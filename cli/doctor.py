@@ -143,7 +143,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     help="Also compile the kernels of every family, so that later runs start at once.",
 )
 def doctor(warm: bool) -> int:
-    """Print versions and optional parts; test what OpenFst is known to get wrong silently."""
+    """Print versions and optional packages; test for errors that OpenFst does not report."""
     echo(f"fstgrad {__version__}, Python {platform.python_version()}, {platform.platform()}")
     for package in PACKAGES:
         echo(f"  {package:<14}{_version(package) or 'MISSING'}")

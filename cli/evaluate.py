@@ -24,9 +24,10 @@ from fstgrad.training import measures
 def evaluate(model: str, pairs: str, choice: LossChoice, errors: bool) -> None:
     """Write the measures of a model on PAIRS as one JSON line.
 
-    accuracy: share of predictions equal to y; loss: the mean of the loss, null without one;
-    error_rate: edit distances over symbols of y; unknown: pairs whose y has a symbol that the model
-    never writes, which count as wrong and are left out of the loss.
+    accuracy: share of predictions equal to y; loss: mean loss, null without a loss; error_rate: sum
+    of the edit distances divided by the number of symbols of y; unknown: number of pairs whose y
+    has a symbol that the model never writes.  These pairs count as wrong, and the mean loss leaves
+    them out.
     """
     fitted, reading, tags = open_model(model)
     fitted.loss_ = model_loss(model, fitted, choice)

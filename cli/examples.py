@@ -44,7 +44,7 @@ def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, 
     texts = dict(zip(order, row.columns(order), strict=True))
     for name in names:
         if EPSILON in texts[name].split():
-            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
+            raise InvalidInputError(f"{EPSILON!r} means the empty string in OpenFst; rename it")
     return texts
 
 

@@ -48,8 +48,9 @@ from fstgrad.training.kinds import KINDS, Constants, Kind
     type=click.Choice(KINDS),
     default="softmax-margin",
     show_default=True,
-    help="F of Eq. 1; the expected loss; minus the log-likelihood (uses no loss); the structured "
-    "hinge; reward-augmented maximum likelihood; direct loss minimization.",
+    help="softmax-margin; risk: the expected loss; crf: minus the log-likelihood, without a loss; "
+    "hinge: the structured hinge; raml: reward-augmented maximum likelihood; direct: direct loss "
+    "minimization.",
 )
 @constant_options
 @problem_options
@@ -73,14 +74,14 @@ def grad(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Gradient of the mean objective of the pairs in the weights of q-gram counts.
+    """Gradient of the mean objective over string pairs, in the weights of q-gram counts.
 
-    PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  One JSON
-    line for each pair goes to standard output, the first one at once, others in blocks of 16; the
-    largest entries of the gradient go to standard error.
+    PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  Standard
+    output has one JSON line per pair, the first at once and the others in blocks of 16; standard
+    error has the largest entries of the gradient.
 
-    With --lattices column 1 is the name of a lattice and y its target; the gradient is in the
-    scores of the arcs of each lattice.
+    With --lattices, column 1 is the name of a lattice and y is its target; the gradient is then in
+    the scores of the arcs of each lattice.
     """
     check_constants(objective)
     if lattices.source is not None:

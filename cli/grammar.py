@@ -47,7 +47,7 @@ def list_() -> None:
 @alphabet_option
 @symbols_option
 def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
-    """Describe a grammar: what costs what, its source, size, examples."""
+    """Describe a grammar: its costs, source, size and examples."""
     found = Grammar.load(reference)
     abc = named_alphabet(found, alphabet, symbols)
     fst = found.build(abc)
@@ -68,12 +68,12 @@ def show(reference: str, alphabet: str | None, symbols: str | None) -> None:
     required=True,
     type=Output(),
     metavar="FILE",
-    help="x.far, where the entry has the grammar's name, or x.fst.",
+    help="x.far, in which the entry has the name of the grammar, or x.fst.",
 )
 @alphabet_option
 @symbols_option
 def build(reference: str, output: str, alphabet: str | None, symbols: str | None) -> None:
-    """Build a grammar into an archive of OpenFst, for --loss x.far:NAME."""
+    """Build a grammar into an OpenFst archive, for --loss x.far:NAME."""
     if pathlib.Path(output).suffix not in (".far", ".fst"):
         raise click.UsageError(f"--output is {output!r}; give a name that ends in .far or .fst")
     found = Grammar.load(reference)

@@ -46,7 +46,8 @@ from fstgrad.costs.ranking import (
     type=click.IntRange(2, 10_000),
     default=50,
     show_default=True,
-    help="Rank the right word among this many that share most bigrams with the hypothesis.",
+    help="Rank the right word among this many words, those that share most bigrams with the "
+    "hypothesis.",
 )
 @alphabet_option
 @symbols_option

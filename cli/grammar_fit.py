@@ -63,7 +63,7 @@ learning_options = group(
         type=click.Choice(["pair", "arc", "cost", "rule"]),
         default="pair",
         show_default=True,
-        help="Which arcs share a cost: those with the same symbols, none, those of one kind and "
+        help="Arcs that share a cost: those with the same symbols, none, those of one kind and "
         "cost, or those of one rule.",
     ),
     click.option(
@@ -102,7 +102,7 @@ learning_options = group(
         help="Maximum number of EM iterations.",
     ),
     click.option(
-        "--seed", type=SEED, default=0, show_default=True, help="Of the split and the restarts."
+        "--seed", type=SEED, default=0, show_default=True, help="Seed of the split and restarts."
     ),
     heading="Learning",
 )
@@ -126,14 +126,14 @@ learning_options = group(
     "--rank",
     type=Input(),
     metavar="WORDS",
-    help="Then learn to rank the right word first among WORDS (a file, one word per line).",
+    help="Afterwards, learn to rank the right word first among WORDS (a file, one word per line).",
 )
 @click.option(
     "--candidates",
     type=click.IntRange(2, 10_000),
     default=20,
     show_default=True,
-    help="--rank: words compared for each pair.",
+    help="With --rank: number of words compared for each pair.",
 )
 @alphabet_option
 @symbols_option

@@ -33,7 +33,7 @@ def new(name: str, template: str) -> None:
     file, test = path.with_suffix(ending), path.with_name(f"test_{path.name}.py")
     for output in (file, test):
         if output.exists():
-            raise click.UsageError(f"{output} is there already; choose another name")
+            raise click.UsageError(f"{output} exists already; choose another name")
         check_writable(str(output), "the output")
     write_text(str(file), text.replace("NAME", path.name, 1))
     write_text(str(test), TEST.format(name=path.name, file=file.name))

@@ -34,7 +34,7 @@ _MOST_NAMES = 8
 def test(
     reference: str, alphabet: str | None, symbols: str | None, update: bool, strict: bool
 ) -> None:
-    """Compare a grammar with its examples; report what they cover and what it does to them.
+    """Compare a grammar with its examples; report their coverage and their losses.
 
     Exit code 0 where all is right, 1 where an example is wrong.
     """

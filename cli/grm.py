@@ -43,7 +43,8 @@ def grm() -> None:
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @click.option(
     "--interactions", type=click.Choice(["strongest", "all"]), default="strongest",
-    show_default=True, help="Sets of j act through x^(1/j) only, or through smaller roots too.",
+    show_default=True,
+    help="Sets of size j act through the root x^(1/j) only, or through smaller roots too.",
 )  # fmt: skip
 @click.option(
     "--stagewise", is_flag=True, help="Consider larger sets only over cliques of smaller ones."
@@ -51,11 +52,11 @@ def grm() -> None:
 @click.option(
     "--symmetrize", type=click.Choice(["joint", "average", "min", "max"]),
     default="joint",
-    show_default=True, help="How the estimates of one set are merged.",
+    show_default=True, help="How to merge the estimates of one set from its columns.",
 )  # fmt: skip
 @click.option(
     "--calibrate", is_flag=True,
-    help="Adjust the intercepts until samples have the means of the counts.",
+    help="Adjust the intercepts until the means of samples equal the means of the counts.",
 )  # fmt: skip
 @click.option(
     "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
@@ -194,7 +195,7 @@ def sample(
 @click.argument("counts", type=INPUT)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 def score(model: str, counts: str, variable: str | None) -> None:
-    """Print the mean log-likelihood of a node of MODEL given the others on COUNTS, in nats."""
+    """Print the mean log-likelihood (nats) of a column of COUNTS given the others, under MODEL."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)

@@ -22,16 +22,17 @@ from fstgrad.io import Row
 @click.option(
     "--align",
     is_flag=True,
-    help="Show the best alignment below each loss: y, the operations, the target.",
+    help="Show the best alignment below each loss.",
 )
 def loss(pairs: str, choice: LossChoice, reading: Reading, skip_errors: bool, align: bool) -> None:
     """Print the loss of column 1 (hypothesis) against column 2 (target), one number per line.
 
-    PAIRS is TSV, CSV with a header or FASTA, or - for standard input.  The numbers are in nats; inf
-    where the transducer has no path, nan for a row that --skip-errors skipped.
+    PAIRS is TSV, CSV with a header or FASTA, or - for standard input.  A loss is in nats; it is inf
+    if the transducer has no path, and nan for a row that --skip-errors skipped.
 
-    With --align three lines follow each loss, and an empty one: . match, S substituted, D deleted
-    (a symbol of y), I inserted (one of the target), T transposed, blank outside a local alignment.
+    With --align, three lines and an empty one follow each loss: the hypothesis y, the operations
+    and the target.  The operations are . match, S substitute, D delete (a symbol of y), I insert (a
+    symbol of the target), T transpose; a blank is outside a local alignment.
     """
     rows, alphabet = rows_and_alphabet(pairs, reading, columns=(0, 1))
     function = build_loss(choice, alphabet)

@@ -93,7 +93,7 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
     near = difflib.get_close_matches(name, names) or names
     raise click.UsageError(
         f"no loss {name!r}; did you mean {', '.join(near)}? "
-        "Files are x.far:NAME, x.fst, x.txt, x.rules and PATH.py:BUILDER"
+        "A file is x.far:NAME, x.fst, x.txt, x.rules or PATH.py:BUILDER"
     )
 
 

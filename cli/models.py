@@ -68,7 +68,7 @@ def open_model(path: str) -> tuple[SequenceModel, ModelReading, int | None]:
     found = model.about_.get("reading", {"tokens_x": "chars", "tokens_y": "chars"})
     tokens = [found.get(f"tokens_{side}") for side in "xy"] if isinstance(found, dict) else []
     if len(tokens) != 2 or any(token not in get_args(Tokens) for token in tokens):
-        raise InvalidInputError(f"{path}: its way of reading is {shown(found)}")
+        raise InvalidInputError(f"{path}: its tokens_x and tokens_y are {shown(found)}")
     tags = found.get("tags")
     if tags is not None and (not isinstance(tags, int) or isinstance(tags, bool) or tags < 1):
         raise InvalidInputError(f"{path}: its column of tags is {shown(tags)}")

@@ -146,7 +146,7 @@ def _tell(result: Inference) -> None:
             err=True,
         )
         if np.isnan(result.r_hat):
-            echo("one chain alone has no R-hat; take --chains 2 or more", err=True)
+            echo("one chain has no R-hat; give --chains 2 or more", err=True)
         elif not result.converged:
             echo("the chains disagree; use more --samples or --burn-in", err=True)
     elif isinstance(result, Bounds):
@@ -202,7 +202,7 @@ def partition(model: str, method: str, evidence: str | None, run: Run) -> None:
 @seed_option
 @run_options
 def best(model: str, method: str, evidence: str | None, seed: int | None, run: Run) -> None:
-    """Print a labeling of the highest score, as a UAI MAP result; its score on standard error."""
+    """Print a labeling of the highest score as a UAI MAP result; its score goes to stderr."""
     loaded, sizes = _load(model, evidence)
     found = loaded.decode(method, **run.given(rng=seed))
     echo(uai.format_mode(found.labels[: len(sizes)]), nl=False)
@@ -233,7 +233,7 @@ def sample(
     seed: int | None,
     run: Run,
 ) -> None:
-    """Print draws, one labeling per line: independent with method exact, else from one chain."""
+    """Draw labelings, one per line: independent with method exact, else from one chain."""
     from fstgrad.mrf.sampling.marginals import draw
 
     used: set[str] = set() if method == "exact" else {"burn_in", "thin", "threads"}
@@ -283,7 +283,7 @@ def sample(
 )
 @click.option(
     "--contrast", type=NOT_NEGATIVE, default=0.0, show_default=True,
-    help="How strongly label changes are drawn to edges of the image; 0: not at all.",
+    help="How strongly label changes prefer the edges of the image; 0: not at all.",
 )  # fmt: skip
 @seed_option
 @run_options

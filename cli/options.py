@@ -129,14 +129,14 @@ constant_options = group(
         type=POSITIVE,
         default=CONSTANTS.temperature,
         show_default=True,
-        help="raml: in nats.",
+        help="raml: temperature of the target distribution, in nats.",
     ),
     click.option(
         "--epsilon",
         type=POSITIVE,
         default=CONSTANTS.epsilon,
         show_default=True,
-        help="direct: step size.",
+        help="direct: step size of the perturbation of the scores by the loss.",
     ),
 )
 
@@ -171,7 +171,8 @@ reading_options = group(
         "--alphabet",
         type=ALPHABET,
         metavar="FILE|NAME",
-        help=f"One symbol a line; or {', '.join(STANDARD)}.  [default: the symbols in the data]",
+        help=f"A file of one symbol per line, or {', '.join(STANDARD)}.  "
+        "[default: the symbols in the data]",
     ),
     heading="How the pairs are read",
 )
@@ -202,7 +203,7 @@ compile_options = group(
         type=click.Choice(["layered", "openfst"]),
         default="layered",
         show_default=True,
-        help="openfst is the reference engine: slow, with costs in float32.",
+        help="openfst is the reference engine; it is slow and stores costs in float32.",
     ),
     click.option(
         "--max-states",
@@ -220,7 +221,7 @@ method_options = group(
     click.option(
         "--method",
         type=click.Choice(["exact", "capped", "sampled", "auto"]),
-        help="auto takes, for each pair, the first of exact, capped (at --cap, or within "
+        help="auto uses, for each pair, the first of exact, capped (at --cap, or within "
         "--tolerance) and sampled that --max-states and --seconds allow.  [default: capped with "
         "--cap, else exact]",
     ),
@@ -237,8 +238,8 @@ method_options = group(
         type=click.Choice(PROPOSALS),
         default="auto",
         show_default=True,
-        help="sampled, auto: the distribution that strings are drawn from; risk takes auto, band "
-        "or plain.",
+        help="sampled, auto: the distribution to draw strings from; risk allows auto, band and "
+        "plain.",
     ),
     click.option(
         "--seconds",
@@ -259,7 +260,7 @@ def cache_memory_option(default: int) -> Decorator:
         default=default,
         show_default=True,
         metavar="MB",
-        help="Memory for compiled losses that are kept for reuse, over all processes.",
+        help="Memory of all processes for compiled losses that are kept for reuse.",
     )
 
 
@@ -328,7 +329,7 @@ lattice_options = group(
         "source",
         type=Input(folders=True),
         metavar="FAR_OR_DIR",
-        help="Acceptors by name, weighted with costs; column 1 names one, column 2 is its target.",
+        help="Acceptors with costs as weights; column 1 names one, and column 2 is its target.",
     ),
     click.option(
         "--posteriors",

@@ -26,8 +26,9 @@ from fstgrad.training.sequence import SequenceModel
 def predict(model: str, input: str, nbest: int | None) -> None:
     """Write x TAB y for the most probable y of every x.
 
-    INPUT has one x a line, or is - for standard input; where the model was trained with tags, they
-    have a column before or behind x as they had then.  An empty line gives an empty line.
+    INPUT is a file with one x per line, or - for standard input.  If the model was trained with
+    tags, give them in a column on the same side of x as in training.  An empty line gives an empty
+    line.
     """
     fitted, reading, tags = open_model(model)
     separator = " " if reading.tokens_y == "words" else ""

@@ -41,7 +41,7 @@ _EDGES = 30  # sets of each size in a word graph
 @click.option(
     "--pairs",
     type=FILE,
-    help="With a sequence model: pairs to predict; the worst are shown with their alignments.",
+    help="With a sequence model: predict these pairs, and show the worst with their alignments.",
 )
 @click.option(
     "--top",
@@ -51,11 +51,11 @@ _EDGES = 30  # sets of each size in a word graph
     help="Maximum number of rows in a table.",
 )
 def report(runs: tuple[str, ...], output: str, pairs: str | None, top: int) -> None:
-    """Write one self-contained HTML page of a run: settings, tables, curves, worst pairs.
+    """Write one self-contained HTML page about a run: settings, tables, curves, worst pairs.
 
-    RUN is what a command wrote: the lines of grad or risk (.jsonl) or their arrays (-o FILE.npz),
-    the line of evaluate (.json), a model of train, or a model of grm fit.  Several files make
-    one page.  Its tables can be sorted and searched; it loads nothing from a network.
+    RUN is the output of a command: the lines of grad or risk (.jsonl) or their arrays (-o
+    FILE.npz), the line of evaluate (.json), a model of train, or a model of grm fit.  Several files
+    make one page.  You can sort and search its tables; it loads nothing from a network.
     """
     page = Page(f"fstgrad: {', '.join(pathlib.Path(run).name for run in runs)}")
     models = 0
@@ -99,9 +99,9 @@ def _add_lines(page: Page, run: str, top: int) -> None:
         except ValueError as error:
             raise InvalidInputError(f"{run}:{number}: no JSON: {error}") from error
         if not isinstance(rows[-1], dict):
-            raise InvalidInputError(f"{run}:{number}: no JSON object; give the lines of a command")
+            raise InvalidInputError(f"{run}:{number}: not a JSON object; give output of a command")
     if not rows:
-        raise InvalidInputError(f"{run} has no lines; give what a command wrote")
+        raise InvalidInputError(f"{run} has no lines; give the output of a command")
     if len(rows) == 1 and "objective" not in rows[0]:
         page.table(("measure", "value"), [(name, _shown(v)) for name, v in rows[0].items()])
         return
@@ -123,7 +123,7 @@ def _add_gradient(page: Page, run: str, arrays: dict[str, Any], top: int) -> Non
     gradient, weights = arrays["gradient"], arrays.get("weights")
     symbols = arrays.get("symbols")
     if symbols is None or gradient.ndim < 1 or gradient.dtype.kind != "f":
-        raise InvalidInputError(f"{run} has no gradient with its symbols, as `grad -o` writes them")
+        raise InvalidInputError(f"{run} has no gradient with symbols; give a file of `grad -o`")
     alphabet = Alphabet([str(symbol) for symbol in symbols.tolist()])
     fits = all(len(alphabet) <= size <= len(alphabet) + 1 for size in gradient.shape)
     if not fits or (weights is not None and weights.shape != gradient.shape):

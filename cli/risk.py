@@ -38,11 +38,11 @@ def risk(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Give the expected loss of the model against each target, and its gradient.
+    """Compute the expected loss of the model against each target, and its gradient.
 
-    PAIRS has rows x TAB y (or is CSV with a header, or FASTA); - is standard input.  With
-    --lattices the rows are the name of a lattice TAB its target.  One JSON line for each goes to
-    standard output as soon as it is done.
+    PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  With
+    --lattices, each row is the name of a lattice TAB its target.  Standard output has one JSON line
+    per row, written as soon as the row is done.
     """
     if lattices.source is not None:
         lattice_objective(pairs, "risk", options, lattices, skip_errors)

@@ -81,19 +81,19 @@ model_options = group(
         default="auto",
         show_default=True,
         callback=lambda _context, _option, value: None if value == "none" else value,
-        help="em: each symbol of x gives a string of y, learned from the pairs.  given: y_s "
-        "belongs to x_s.  none: y has the median length for x.  auto: given where all "
+        help="em: learn from the pairs which string of y each symbol of x gives.  given: y_s "
+        "belongs to x_s.  none: y has the median length for x.  auto: given if all "
         "lengths are equal, else em.",
     ),
-    _number("--order", 2, "q: the model has the q-grams of y."),
+    _number("--order", 2, "Order q of the model: it scores the q-grams of y."),
     _number("--window", 3, "Symbols of x on each side of the centre.", whole(0)),
-    _number("--span", 3, "The longest span of x that is a feature."),
-    _number("--min-count", 1, "Leave out features of x that are rarer."),
+    _number("--span", 3, "Maximum number of symbols of x in a feature."),
+    _number("--min-count", 1, "Leave out features of x that occur less often."),
     click.option(
         "--l2",
         type=NOT_NEGATIVE,
-        help="Weight of |w|^2 / 2 against the mean of the pairs.  [default: 1e-4 for risk, else "
-        "3e-4]",
+        help="Weight of the penalty |w|^2 / 2 beside the mean objective of the pairs.  "
+        "[default: 1e-4 for risk, else 3e-4]",
     ),
     *cap_options,
     _number("--max-states", 2_000_000, "Fail beyond this many states."),
@@ -121,7 +121,8 @@ training_options = group(
         type=click.FloatRange(0, 1, max_open=True),
         default=0.1,
         show_default=True,
-        help="Without --validation: this share of the pairs validates, from 50 pairs on.",
+        help="Without --validation, the share of the pairs that is held out, if there are at least "
+        "50.",
     ),
     heading="Training",
 )
@@ -135,23 +136,23 @@ training_options = group(
 @loss_options
 @method_options
 @reading_options
-@click.option("--validation", type=FILE, help="Pairs; the best epoch on these is kept.")
+@click.option("--validation", type=FILE, help="Pairs on which the best epoch is chosen.")
 @click.option(
     "-o",
     "--output",
     required=True,
     type=Output(beside=(".checkpoint",)),
-    help="Write the model here; OUTPUT.checkpoint holds the state of the training until then.",
+    help="Write the model to this file; until then OUTPUT.checkpoint holds the state of training.",
 )
 @click.option(
     "--curves",
     type=Output(),
     metavar="FILE.png|svg|json",
-    help="Draw learning curves; the numbers go to FILE.json.",
+    help="Draw learning curves, and write their numbers to FILE.json.",
 )
-@_number("--jobs", 1, "Processes.  The weights are the same for every number.")
+@_number("--jobs", 1, "Number of processes; the weights do not depend on it.")
 @cache_memory_option(1024)
-@click.option("--resume", is_flag=True, help="Go on from OUTPUT.checkpoint if it is there.")
+@click.option("--resume", is_flag=True, help="Continue from OUTPUT.checkpoint if it exists.")
 @click.option(
     "--tags",
     type=COUNT,
@@ -161,14 +162,14 @@ training_options = group(
 @click.option(
     "--decompose",
     type=click.Choice(["nfd"]),
-    help="Take texts apart into canonical characters, such as Korean syllables into their letters; "
-    "predictions are put together again.",
+    help="Decompose texts into canonical characters, such as Korean syllables into their letters; "
+    "predictions are composed again.",
 )
 @click.option(
     "--warm-start",
     type=Input(),
     metavar="MODEL",
-    help="Go on from the weights and features of a model that was trained on the same pairs.",
+    help="Start from the weights and features of a model that was trained on the same pairs.",
 )
 def train(
     pairs: str,
@@ -190,10 +191,10 @@ def train(
 ) -> None:
     """Train a sequence model and write it to a file.
 
-    PAIRS is TSV, CSV with a header or FASTA of x and y, with --tags also of a column of side
-    symbols.  Where x and y differ in length, they are aligned first, and outputs have any length.
-    The edit distance is capped, min(loss, 3), and margins and risks of other losses take --method
-    auto, unless --cap or --method is given.  One line for each epoch goes to standard error.
+    PAIRS is a file of x and y in TSV, CSV with a header, or FASTA; with --tags it also has a column
+    of side symbols.  If x and y differ in length, they are aligned first, and predictions can have
+    any length.  Without --cap and --method, the edit distance is capped, min(loss, 3), and softmax
+    margins and risks of other losses use --method auto.  Standard error shows one line per epoch.
     """
     _check_effects(model, training, choice, estimation, validation)
     model, estimation = _bounded(model, estimation, choice)

@@ -78,11 +78,11 @@ treebank_options = group(
         metavar="IN.conllu",
         help="Write the trees of these sentences to --output, as CoNLL-U.",
     ),
-    click.option("--labels", type=FILE, help="A relation a line, in the order of the label axis."),
+    click.option("--labels", type=FILE, help="One relation per line, in the order of the labels."),
     heading="Treebank",
 )
 output_conllu = click.option(
-    "-o", "--output", type=Output(), metavar="OUT.conllu", help="Where --conllu writes."
+    "-o", "--output", type=Output(), metavar="OUT.conllu", help="The output of --conllu."
 )
 decode_option = click.option(
     "--decode",
@@ -99,9 +99,9 @@ scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")
 def trees() -> None:
     """Spanning trees: marginals, entropy, decoding, sampling.
 
-    SCORES.npz holds a table for each sentence, log-weights with the root at 0: score[head,
-    dependent] or, with labels, score[head, dependent, label]; or one padded array `scores` beside
-    `lengths`.
+    SCORES.npz holds a table of log-weights for each sentence, with the root as word 0:
+    score[head, dependent] or, with labels, score[head, dependent, label].  It may also hold one
+    padded array `scores` and the array `lengths`.
     """
 
 
@@ -142,7 +142,7 @@ def marginals(scores: str, family: Family, bank: Treebank, output: str | None) -
     type=Number(0, infinite=True),
     default=1.0,
     show_default=True,
-    help="1: Shannon; else Renyi.",
+    help="Order of the Renyi entropy; 1 is the Shannon entropy.",
 )
 @output_npz
 def entropy(scores: str, family: Family, order: float, output: str | None) -> None:
@@ -162,7 +162,7 @@ def entropy(scores: str, family: Family, order: float, output: str | None) -> No
 @scores_argument
 @family_options
 @treebank_options
-@click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
+@click.option("-k", type=COUNT, default=1, show_default=True, help="Number of trees.")
 @decode_option
 @output_conllu
 def decode(
@@ -190,8 +190,8 @@ def decode(
 @scores_argument
 @family_options
 @treebank_options
-@click.option("-k", type=COUNT, default=1, show_default=True, help="How many trees.")
-@click.option("--seed", type=SEED, help="Repeat a run.  [default: fresh entropy]")
+@click.option("-k", type=COUNT, default=1, show_default=True, help="Number of trees.")
+@click.option("--seed", type=SEED, help="Random seed.  [default: a fresh one]")
 @click.option("--distinct", is_flag=True, help="Draw without replacement; not with --projective.")
 @output_conllu
 def sample(
@@ -203,7 +203,7 @@ def sample(
     distinct: bool,
     output: str | None,
 ) -> None:
-    """Print trees of every sentence, drawn exactly."""
+    """Draw trees of every sentence, exactly from their distribution."""
     rng = np.random.default_rng(seed)
     if distinct and family.projective:
         raise click.UsageError("--distinct is for spanning trees; leave out --projective")
@@ -259,18 +259,18 @@ def kl(scores: str, other: str, family: Family) -> None:
 
 @trees.command()
 @click.argument("gold", type=FILE, metavar="GOLD.conllu")
-@click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="The tables.")
-@click.option("--labels", type=FILE, help="A relation a line, in the order of the label axis.")
+@click.option("--scores", type=FILE, required=True, metavar="SCORES.npz", help="The score tables.")
+@click.option("--labels", type=FILE, help="One relation per line, in the order of the label axis.")
 @decode_option
 @family_options
 def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Family) -> None:
     """Compare best trees with a treebank: attachment scores, probability of gold, entropy.
 
-    A line for each sentence, then one for all.  uas is the share of right heads, las that of right
-    heads and relations, each also without the words tagged PUNCT; `expected` is the uas in the mean
-    over the distribution.  With --projective, sentences whose gold tree has crossing arcs are
-    counted, and left out of the mean of its log-probability.  Tables are matched to sentences by
-    sent_id, or in order.
+    The output is one line per sentence, then one line for all.  uas is the share of right heads,
+    las the share of words with the right head and relation; both are also given without the words
+    tagged PUNCT.  `expected` is the mean uas over the distribution.  With --projective, sentences
+    whose gold tree has crossing arcs are counted, and left out of the mean log-probability.  Tables
+    are matched to sentences by sent_id, or in order.
     """
     sentences = list(treebank.read_conllu(gold))
     tables = treebank.read_scores(scores)
@@ -306,7 +306,7 @@ class TreebankWriter:
             if bank.labels is not None:
                 without_effect(("labels",), "without --conllu")
             if output is not None and not arrays:
-                raise click.UsageError("--output needs --conllu, whose sentences it is to hold")
+                raise click.UsageError("--output needs --conllu, whose sentences it will hold")
             return
         if output is None:
             raise click.UsageError("--conllu needs --output, where the trees are written")

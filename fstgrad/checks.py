@@ -98,7 +98,7 @@ def index_array(
     """Return `values` as int64 indices in [lower, size)."""
     array = integers(name, values)
     if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
-        raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
+        raise InvalidInputError(f"{name} has {array.max()}, which does not fit an int64")
     array = array.astype(np.int64)
     _check_shape(name, array, shape)
     if array.size and (array.min() < lower or array.max() >= size):
@@ -151,7 +151,7 @@ def sparse_matrix(name: str, matrix: Any) -> Any:
             for axis, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
                 index_array("an index", axis, size)
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise InvalidInputError(f"{name} is no sound sparse matrix: {error}") from error
+        raise InvalidInputError(f"{name} is not a valid sparse matrix: {error}") from error
     return matrix
 
 
@@ -293,7 +293,7 @@ def path_name(path: Any, name: str = "path") -> str:
     except UnicodeError:
         is_name = False
     if not is_name:
-        raise InvalidInputError(f"{path!r} is no path; it has what no name of a file has")
+        raise InvalidInputError(f"{path!r} is not a path; a file name cannot have these characters")
     return text
 
 

@@ -42,8 +42,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _INLINED: dict[str, Any] = {"forceinline": True} if hasattr(DefaultOptions, "forceinline") else {}
 COMPILING = (
-    "compiling kernels for the first run on this machine; this takes some seconds and is kept for "
-    "later runs"
+    "compiling kernels for the first run on this machine; this takes a few seconds, and the result "
+    "is kept for later runs"
 )
 _PART = "a part of kernels, which Python cannot call"
 # what Python runs that calls one: it raises TypeError and returns 0

@@ -62,7 +62,7 @@ def test_malformed_rows_name_their_place_and_the_next_is_read(tmp_path, bad, sai
 
 def test_reserved_symbol(tmp_path):
     (row,) = rows_of(tmp_path, b"a\tb <eps>")
-    with pytest.raises(fg.InvalidInputError, match="'<eps>' stands for no symbol"):
+    with pytest.raises(fg.InvalidInputError, match="'<eps>' means the empty string"):
         row.pair("chars", "words")
 
 

@@ -207,7 +207,7 @@ def test_rules_with_a_nul_are_refused(tmp_path):
 
 
 def test_counts_beyond_float64_are_no_numbers():
-    with pytest.raises(fg.FstgradError, match="X is no table of numbers: int too large"):
+    with pytest.raises(fg.FstgradError, match="X is not a table of numbers: int too large"):
         fg.GeneralizedRootModel().fit([[10**400, 1], [2, 3]])
 
 

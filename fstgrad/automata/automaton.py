@@ -136,7 +136,7 @@ class LossAutomaton:
                     f"(states, {classes}) both"
                 )
             if level.nextstate.dtype.kind != "i" or level.cost.dtype.kind != "f":
-                raise InvalidInputError(f"levels[{t}] has another dtype than int32 and float64")
+                raise InvalidInputError(f"levels[{t}] must have dtype int32 and float64")
         sizes = [*(len(level.cost) for level in self.levels[1:]), len(self.final)]
         for t, (level, size) in enumerate(zip(self.levels, sizes, strict=True)):
             ends = level.nextstate
@@ -144,7 +144,7 @@ class LossAutomaton:
                 wrong = ends[(ends < DEAD) | (ends >= size)][0]
                 raise InvalidInputError(
                     f"levels[{t}] has nextstate {wrong}; the next level has {size} states, counted "
-                    f"from 0, and {DEAD} is no arc"
+                    f"from 0, and {DEAD} means no arc"
                 )
 
     @cached_property

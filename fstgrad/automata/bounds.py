@@ -80,7 +80,7 @@ def check_cap(cap: float | str) -> float:
     """
     if isinstance(cap, str) and cap == "auto":
         raise InvalidInputError(
-            "cap is 'auto', which only scores can choose: take fg.choose_cap(scores, loss, target, "
+            "cap is 'auto', which only scores can choose: use fg.choose_cap(scores, loss, target, "
             "tolerance=t).automaton or fg.PairObjective(..., cap='auto', tolerance=t); here, and "
             "on lattices, give a number"
         )

@@ -156,7 +156,7 @@ def _check_size(states: int, length: int) -> None:
     if states >= kernels.tables.SPAN:
         raise NotSupportedError(
             f"the machine of the loss against this target has {states:,} states, and rows hold "
-            f"fewer than {kernels.tables.SPAN:,}; shorten the target, or take one loss of a sum"
+            f"fewer than {kernels.tables.SPAN:,}; shorten the target, or use one loss of a sum"
         )
     needed = 3 * 8 * (length + 1) * states  # two tables of bounds, and what is barred, twice
     if needed > memory_limit():

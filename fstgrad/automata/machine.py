@@ -176,11 +176,11 @@ class TargetMachine:
     def _with_unit(self, cost: float) -> "TargetMachine":
         """Return the machine in a 2^k-th of its unit of which `cost` is a multiple, or nearly."""
         if not abs(cost) / self.unit < _MOST_UNITS:
-            raise InvalidInputError("it is more than a float can count of the other costs' unit")
+            raise InvalidInputError("it is too large to be counted in the unit of the other costs")
         finite = self._finite_weights()
         unit = self.unit * min(1.0, cost_unit(np.append(finite, cost / self.unit)))
         if not self.unit / unit < _MOST_UNITS:
-            raise InvalidInputError("the other costs' unit is more of it than a float can count")
+            raise InvalidInputError("the other costs are too large to be counted in its unit")
         return self.rescale(round(self.unit / unit), unit)
 
     def rescale(self, factor: float, unit: float) -> "TargetMachine":
@@ -250,7 +250,7 @@ def cost_unit(costs: FloatArray) -> float:
         worst = float(sizes[lost].min())
         raise InvalidInputError(
             f"a cost of {worst:g} beside one of {largest:g}, {largest / worst:.3g} times as much, "
-            "would be rounded: costs are counted in one unit.  To forbid something, give an "
+            "would be rounded: costs are multiples of one unit.  To forbid something, give an "
             "infinite cost (inf) instead of a large one"
         )
     return unit

@@ -83,7 +83,7 @@ def _check_memory(
         raise MemoryLimitError(
             f"the machine of a sum of two losses against this target would have {a.num_states:,} x "
             f"{b.num_states:,} states (fewer than {SPAN:,} can be determinized) and take "
-            f"{needed:,} bytes; shorten the strings, or take each loss by itself (risks add up)"
+            f"{needed:,} bytes; shorten the strings, or use each loss by itself (risks add up)"
         )
     if max_states is not None and needed > max(_LEAST_BYTES, _STATE_BYTES * max_states):
         raise StateLimitError(
@@ -91,7 +91,7 @@ def _check_memory(
             max_states,
             nbytes=needed,
             where=f"machine of a sum of two losses, of {a.num_states:,} x {b.num_states:,} states",
-            remedy="Raise max_states, shorten the strings, or take each loss by itself "
+            remedy="Raise max_states, shorten the strings, or use each loss by itself "
             "(risks add up).",
         )
 

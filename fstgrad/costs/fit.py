@@ -240,7 +240,7 @@ def _divided(
     count = math.ceil(held_out * len(data))
     if count >= len(data):
         raise InvalidInputError(
-            f"held_out is {held_out!r} of {len(data)} pairs, which leaves none to learn from; "
+            f"held_out is {held_out!r} of {len(data)} pairs, which leaves no pair to learn from; "
             "give more pairs"
         )
     return data.take(np.sort(order[count:])), data.take(np.sort(order[:count]))

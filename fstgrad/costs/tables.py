@@ -105,7 +105,7 @@ def with_costs(
     header = _HEADER.match(rows[0].raw.decode("utf-8", "replace")) if rows else None
     if header is None or header[1] not in TIES:
         raise InvalidInputError(
-            f"{path}: no table of learned costs; its first line is "
+            f"{path}: not a table of learned costs; its first line must be "
             "'# costs in nats, tie=... given=...', with a tie that has a name"
         )
     ties = Ties.of(transducer, cast(Tie, header[1]), cast(Given, header[2]))
@@ -133,7 +133,7 @@ def _parsed(row: Row, number: dict[tuple[str, str, str], int]) -> tuple[int, flo
     if key not in number:
         names = [name for state, given, name in number if (state, given) == key[:2]]
         near = ", ".join(difflib.get_close_matches(key[2], names)) or "another grammar?"
-        raise RowError(f"{key[2]!r} is no class of state {key[0]}; did you mean {near}")
+        raise RowError(f"{key[2]!r} is not a class of state {key[0]}; did you mean {near}")
     try:
         value = float(fields[3])
     except ValueError as error:

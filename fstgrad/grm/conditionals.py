@@ -101,8 +101,8 @@ def radial_conditional(parameters: Parameters, v: npt.ArrayLike) -> RadialCondit
         raise InvalidInputError(f"v has negative entries; {family.name} variables are positive")
     if family.scale == "log":
         raise NotSupportedError(
-            f"the {family.name} base has T = log(1 + x)^2, which is no power along a ray; use the "
-            "Poisson, the exponential or the Gaussian base"
+            f"the {family.name} base has T = log(1 + x)^2, which is not a power along a ray; use "
+            "the Poisson, the exponential or the Gaussian base"
         )
     statistics = family.statistics(direction, parameters.k)
     found: dict[float, float] = {}

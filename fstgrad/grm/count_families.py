@@ -84,7 +84,7 @@ class CountBase(Base):
         if values.size and values.max() > LARGEST_COUNT:
             raise InvalidInputError(
                 f"X holds {values.max():g}; sums run over every count, up to {LARGEST_COUNT:,}: "
-                'divide the counts, or take base="gaussian" or "exponential"'
+                'divide the counts, or use base="gaussian" or "exponential"'
             )
 
     def table(self, k: int) -> "Table":
@@ -201,7 +201,8 @@ class NegativeBinomial(CountBase):
     def _law(self) -> tuple[float, float]:
         if self.law_mean is None or self.dispersion is None:
             raise InvalidInputError(
-                f"{self!r} has no law yet; give law_mean and dispersion, or call fitted_to(values)"
+                f"{self!r} has no distribution yet; give law_mean and dispersion, or call "
+                "fitted_to(values)"
             )
         return float(self.law_mean), float(self.dispersion)
 

@@ -59,7 +59,7 @@ def from_description(description: Any) -> Base:
         raise InvalidInputError("a base family is not described by its class and its arguments")
     kind, given = description["class"], description["arguments"]
     if kind not in CLASSES or not isinstance(given, dict):
-        raise InvalidInputError(f"{str(kind)[:40]!r} is no base family")
+        raise InvalidInputError(f"{str(kind)[:40]!r} is not a base family")
     arguments = {
         name: from_description(value) if isinstance(value, dict) else value
         for name, value in given.items()

@@ -165,7 +165,7 @@ def check_keys(
         raise InvalidInputError(f"it has values of more than {len(blocks)} terms")
     limits = np.array([min(limit, 2**63 - 1) for limit in blocks], dtype=np.int64)
     if arrays["key"].size and (arrays["key"] >= limits[arrays["term"]]).any():
-        raise InvalidInputError(f"its keys number sets that {features} columns do not have")
+        raise InvalidInputError(f"its keys are of sets that {features} columns do not have")
     if arrays["node_intercepts"].shape[1] != intercepts:
         raise InvalidInputError("its intercepts are those of another model")
 

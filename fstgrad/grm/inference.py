@@ -151,7 +151,7 @@ class InferenceMixin:
         positive_integer("top", top)
         unknown = [name for name in names if name not in self.names_]
         if unknown:
-            raise InvalidInputError(f"names has {unknown[0]!r}, which is no column of the model")
+            raise InvalidInputError(f"names has {unknown[0]!r}, which is not a column of the model")
         return report.supporting_rows(self, x.toarray(), tuple(names), top)
 
     def score(self, X: Any, y: None = None, *, offset: npt.ArrayLike | None = None) -> float:

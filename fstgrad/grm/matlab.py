@@ -75,7 +75,7 @@ def _inflated(content: bytes) -> bytes:
     except zlib.error as error:
         raise InvalidInputError(f"a compressed array is damaged ({error})") from error
     if stream.unconsumed_tail:
-        raise MemoryLimitError(f"an array takes more than {limit:,} bytes, half of the memory")
+        raise MemoryLimitError(f"an array needs more than {limit:,} bytes, half of the memory")
     return data
 
 
@@ -147,7 +147,7 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
         read.append(_numbers(kind, content, order))
     rows, pointers, values = read
     if rows.dtype.kind not in "iu" or pointers.dtype.kind not in "iu":
-        raise InvalidInputError("indices that are no integers")
+        raise InvalidInputError("indices that are not integers")
     if len(pointers) != shape[1] + 1 or len(pointers) == 0:
         raise InvalidInputError(f"{len(pointers)} pointers for {shape[1]} columns")
     used = int(pointers[-1])

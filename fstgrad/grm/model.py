@@ -245,7 +245,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
         except (ValueError, TypeError, OverflowError) as error:
-            raise preparation.NotNumbers(f"X is no table of numbers: {error}") from error
+            raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()
         x.eliminate_zeros()
@@ -367,8 +367,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         if answer.value is False:
             warnings.warn(
                 f"the fitted model has no normalizer ({answer.certificate}): it has node "
-                "conditionals, but no joint law to sample from; raise alpha, give symmetrize="
-                '"min", or use a base of counts',
+                "conditionals, but no joint distribution to sample from; raise alpha, give "
+                'symmetrize="min", or use a base of counts',
                 stacklevel=5,
             )
 

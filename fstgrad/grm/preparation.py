@@ -95,7 +95,7 @@ def candidates(
         unknown = [m for m in members if isinstance(m, str) and m not in number_of]
         if unknown:
             raise InvalidInputError(
-                f"candidate_sets[{at}] names {unknown[0]!r}, which is no column of X"
+                f"candidate_sets[{at}] names {unknown[0]!r}, which is not a column of X"
             )
         ids = sorted({number_of[m] if isinstance(m, str) else int(m) for m in members})
         if len(ids) < 2 or ids[0] < 0 or ids[-1] >= features:

@@ -107,7 +107,7 @@ def _settings(text: str) -> dict[str, Any]:
         isinstance(members, list) and all(isinstance(m, str | int) for m in members)
         for members in sets
     ):
-        raise InvalidInputError("candidate_sets are no sets of columns")
+        raise InvalidInputError("candidate_sets are not sets of columns")
     base = from_description(settings["base"])
     known = BASES.get(base.name) == base
     return {**settings, "checkpoint": None, "base": base.name if known else base}

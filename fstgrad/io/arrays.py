@@ -183,7 +183,7 @@ def _physical_memory() -> int:
 def _check_total(size: int) -> None:
     if size > memory_limit():
         raise MemoryLimitError(
-            f"the arrays take {size:,} bytes, more than half of the memory; give a smaller file"
+            f"the arrays need {size:,} bytes, more than half of the memory; give a smaller file"
         )
 
 
@@ -260,7 +260,7 @@ def _checked(name: str, arrays: dict[str, Array], field: Field, lengths: dict[st
             f"outside {field.lower:g} .. {field.upper:g}"
         )
     if field.kind == "integer" and array.size and int(array.max()) >= 2**63:
-        raise InvalidInputError(f"{name} has {array.max()}, which is no int64")
+        raise InvalidInputError(f"{name} has {array.max()}, which does not fit an int64")
     return array.astype(np.float64 if field.kind == "float" else np.int64)
 
 

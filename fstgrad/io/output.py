@@ -76,7 +76,7 @@ def check_writable(path: Path, name: str = "output") -> None:
             raise InvalidInputError(f"{name} {os.fspath(path)!r} is a folder; give a file")
         if not folder.is_dir():
             raise InvalidInputError(
-                f"the folder of {name} {os.fspath(path)!r} does not exist; make it first"
+                f"the folder of {name} {os.fspath(path)!r} does not exist; create it first"
             )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise InvalidInputError(
@@ -89,7 +89,7 @@ def check_writable(path: Path, name: str = "output") -> None:
                 )
             if not target.is_symlink() and not os.access(target, os.W_OK):
                 raise InvalidInputError(
-                    f"{name} {os.fspath(path)!r} is there and read-only; choose another"
+                    f"{name} {os.fspath(path)!r} exists and is read-only; choose another"
                 )
     except (OSError, ValueError) as error:  # a name too long, a loop of links, a zero byte
         raise InvalidInputError(f"{name} {os.fspath(path)!r} cannot be written: {error}") from error

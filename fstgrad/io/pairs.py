@@ -90,7 +90,7 @@ class Row:
         x, y = self.columns()
         pair = Pair(tokenize(x, tokens_x), tokenize(y, tokens_y))
         if EPSILON in pair.x or EPSILON in pair.y:
-            raise InvalidInputError(f"{EPSILON!r} stands for no symbol in OpenFst; rename it")
+            raise InvalidInputError(f"{EPSILON!r} means the empty string in OpenFst; rename it")
         return pair
 
 

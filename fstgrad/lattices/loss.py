@@ -188,7 +188,7 @@ def compose(
         The band has no alignment of some path whose loss is finite.
     """
     if cap is not None and band is not None:
-        raise NotSupportedError("a band goes without a cap; leave one of them out")
+        raise NotSupportedError("band and cap exclude each other; leave one of them out")
     against = loss.against(target, max_states=max_states)
     if isinstance(against, SumTargetLoss) and cap is not None:
         machine = loss.machine(target, max_states=max_states)

@@ -61,7 +61,7 @@ class Loss(PairEvaluation):
     @property
     @abstractmethod
     def transducer(self) -> Fst:
-        """The pynini.Fst U of the loss; NotSupportedError where it is no single transducer."""
+        """The pynini.Fst U of the loss; NotSupportedError where it is not a single transducer."""
 
     def _machine(self, target: Target) -> TargetMachine:
         """Return M as arrays, empty where the transducer rejects the target; or `_bounded` does."""
@@ -165,7 +165,7 @@ class Loss(PairEvaluation):
         if band is not None:
             if cap is not None or engine != "layered":
                 raise NotSupportedError(
-                    "a band goes without a cap and with engine='layered' only: min(L_k, cap) "
+                    "a band needs engine='layered' and no cap: min(L_k, cap) "
                     "bounds nothing; leave one of them out"
                 )
             return compile_band(self.alphabet, machine, length, band, max_states)
@@ -257,7 +257,7 @@ class ScaledLoss(Loss):
     def transducer(self) -> Fst:
         """NotSupportedError: the factor belongs to the loss, not to a transducer."""
         raise NotSupportedError(
-            f"a {type(self).__name__} is no transducer of its own; use .loss.transducer"
+            f"a {type(self).__name__} is not a transducer itself; use .loss.transducer"
         )
 
     def align(self, y: SequenceLike, target: SequenceLike) -> Alignment:
@@ -338,7 +338,7 @@ class SumLoss(Loss):
     @property
     def transducer(self) -> Fst:
         """NotSupportedError: the sum of two minima over paths is no minimum over paths of one."""
-        raise NotSupportedError("a sum of losses is no single transducer; use those of .losses")
+        raise NotSupportedError("a sum of losses is not a single transducer; use those of .losses")
 
     def _of_pairs(self, y: Strings, z: Strings, pairs: IntArray, threads: int) -> FloatArray:
         parts = [loss._of_pairs(y, z, pairs, threads) for loss in self.losses]

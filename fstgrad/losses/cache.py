@@ -91,7 +91,7 @@ class AutomatonCache:
                 self.directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InvalidInputError(
-                    f"directory {str(self.directory)!r} cannot be made: {error}"
+                    f"directory {str(self.directory)!r} cannot be created: {error}"
                 ) from error
         self.nbytes = self.misses = 0
         self._requests = 0

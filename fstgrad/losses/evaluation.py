@@ -55,7 +55,7 @@ class PairEvaluation(ABC):
         ys, targets = items("ys", ys), items("targets", targets)
         if len(ys) != len(targets):
             raise InvalidInputError(
-                f"ys has {len(ys)} strings and targets {len(targets)}; pair them, or take matrix()"
+                f"ys has {len(ys)} strings and targets {len(targets)}; pair them, or use matrix()"
             )
         pairs = np.repeat(np.arange(len(ys))[:, None], 2, axis=1)
         return self._of_pairs(

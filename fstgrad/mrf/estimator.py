@@ -159,7 +159,7 @@ class MRFClassifier:
         """Follow subgradients or contrastive divergence; return the mean of the last third."""
         if (y == UNKNOWN).any():
             raise InvalidInputError(
-                f"y has unknown labels, method {self.method!r} needs all; take 'exact' or 'bp'"
+                f"y has unknown labels, method {self.method!r} needs all; use 'exact' or 'bp'"
             )
         random = generator(self.rng)
         chains = (

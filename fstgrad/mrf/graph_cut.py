@@ -49,7 +49,7 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
     if model.num_labels != 2 or model.factors.number:
         has = f"{model.num_labels} labels" if model.num_labels != 2 else "larger factors"
         raise NotSupportedError(
-            f"graph_cut needs two labels and pairs, the model has {has}; take method 'exact', "
+            f"graph_cut needs two labels and pairs, the model has {has}; use method 'exact', "
             "'max_product', 'expansion' or 'icm'"
         )
     graph = model.graph
@@ -57,7 +57,7 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
     if not (np.isfinite(a) & np.isfinite(d)).all() or (b + c < a + d - 1e-12).any():
         raise NotSupportedError(
             "graph_cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
-            "s(0, 0) and s(1, 1); take method 'exact', 'max_product' or 'icm'"
+            "s(0, 0) and s(1, 1); use method 'exact', 'max_product' or 'icm'"
         )
     # where c is infinite an arc j -> i forbids it, and any c that leaves b + c >= a + d will do
     middle = np.where(np.isfinite(c), c, np.maximum(a, a + d - b))

@@ -339,7 +339,7 @@ def _partial_nll(
     if method != "exact" and method not in ESTIMATES:
         raise NotSupportedError(
             f"method {method!r} needs every label, {int((known == UNKNOWN).sum())} are unknown; "
-            "take 'exact', 'bp', 'trw' or 'mean_field'"
+            "use 'exact', 'bp', 'trw' or 'mean_field'"
         )
     infer = bound({"exact": METHODS["exact"], **ESTIMATES}, method, options)
     given = np.flatnonzero(known != UNKNOWN)
@@ -361,8 +361,8 @@ def _estimated(value: float, found: list[Inference]) -> float:
     if not estimated.converged:
         warnings.warn(
             f"{found[0].method} did not converge (last change {estimated.residual:.2g}); the loss "
-            "and its gradient are no estimates of the likelihood: raise max_iter or damping, or "
-            "take 'pseudolikelihood'",
+            "and its gradient are not estimates of the likelihood: raise max_iter or damping, or "
+            "use 'pseudolikelihood'",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -81,7 +81,7 @@ def _start(model: ScoredGraph, rng: np.random.Generator) -> FloatArray:
             labels = start_labels(model, rng)
         except NotSupportedError as error:
             raise NotSupportedError(
-                "mean_field found no allowed labeling to start from; take 'bp' or 'trw'"
+                "mean_field found no allowed labeling to start from; use 'bp' or 'trw'"
             ) from error
         q[np.arange(len(q)), labels] = 1.0
         return q

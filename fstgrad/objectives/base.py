@@ -52,7 +52,7 @@ class Objective:
         """Return the error of a second derivative."""
         return NotSupportedError(
             f"{self.what} has no second derivative here; differentiate softmax_margin or crf_nll "
-            "twice, or take first derivatives only"
+            "twice, or use first derivatives only"
         )
 
 

@@ -58,7 +58,7 @@ class FieldNll(Objective):
         """Return the covariances, those given the known labels taken off, times the directions."""
         if not self.is_twice_differentiable():
             raise NotSupportedError(
-                f"{self.what} has no second derivative; take method 'exact', 'bp' or 'trw', or "
+                f"{self.what} has no second derivative; use method 'exact', 'bp' or 'trw', or "
                 "first derivatives only"
             )
         if len(scores[0]) == 0:
@@ -102,7 +102,7 @@ class FieldLogPartition(FieldNll):
         found = model.infer(self.method, **options)
         if not found.converged:
             warnings.warn(
-                f"{self.method} did not converge; its log Z and marginals are no estimates: raise "
+                f"{self.method} did not converge; its log Z and marginals are not estimates: raise "
                 "max_iter or damping",
                 RuntimeWarning,
                 stacklevel=2,

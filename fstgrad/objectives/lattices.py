@@ -120,8 +120,7 @@ def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
         instance("loss", loss, LatticeLoss | None, what)
         if cap is not None or band is not None or method != "exact":
             raise InvalidInputError(
-                "cap, band and method go with a loss; give cap and band to "
-                "lattice.compile(loss, gold)"
+                "cap, band and method need a loss; give cap and band to lattice.compile(loss, gold)"
             )
         return Item(lattice, gold, loss)
     if gold is None:
@@ -131,7 +130,7 @@ def _item(lattice: Lattice, gold: Any, loss: Any, options: Options) -> Item:
         return Item(lattice, gold, _compiled(lattice, loss, ids, cap=cap, band=band))
     if cap is not None:
         raise InvalidInputError(
-            "cap goes with method='exact' on lattices; proposals of samples have bands"
+            "cap needs method='exact' on lattices; proposals of samples have bands"
         )
     small = _compiled_if_small(lattice, loss, ids) if method == "auto" else None
     return Item(lattice, ids, loss if small is None else small)

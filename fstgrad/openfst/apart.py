@@ -74,7 +74,7 @@ def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
         raise pywrapfst.FstOpError(result.decode())
     if process.returncode < 0 or b"MemoryError" in said:
         raise MemoryLimitError(
-            f"{name} of OpenFst takes more than half of the memory, {memory:,} bytes; take "
+            f"{name} of OpenFst takes more than half of the memory, {memory:,} bytes; use "
             "engine='layered', shorter strings, or a cap="
         )
     *_, last = said.decode("utf-8", "replace").strip().splitlines() or ["it gives no reason"]

@@ -135,7 +135,7 @@ def with_character_symbols(fst: Fst) -> Fst:
 
 def _character(label: int) -> str:
     if label > sys.maxunicode or 0xD800 <= label < 0xE000:
-        raise FstError(f"label {label} has no symbol table and is no character; give a table")
+        raise FstError(f"label {label} has no symbol table and is not a character; give a table")
     return chr(label)
 
 

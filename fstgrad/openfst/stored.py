@@ -76,7 +76,7 @@ def pack_archive(entries: dict[str, bytes]) -> bytes:
         try:
             text = key.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise FstError(f"{key!r} is no key of an archive; give a name in UTF-8") from error
+            raise FstError(f"{key!r} is not a key of an archive; give a name in UTF-8") from error
         positions.append(at)
         parts.append(_NUMBER.pack(len(text)) + text + entries[key])
         at += len(parts[-1])

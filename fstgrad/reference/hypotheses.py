@@ -68,7 +68,7 @@ def _check_size(matched: Fst, n: int, length: int) -> None:
     if need > MOST_BYTES:
         raise MemoryLimitError(
             f"engine='openfst' makes up to {(length + 1) * arcs:,} arcs for this target, "
-            f"{need / 2**30:.1f} GiB of {MOST_BYTES / 2**30:g}; take engine='layered'"
+            f"{need / 2**30:.1f} GiB of {MOST_BYTES / 2**30:g}; use engine='layered'"
         )
 
 

@@ -156,7 +156,7 @@ def _of_strings(b: object) -> LossAutomaton:
     if isinstance(b, LossAutomaton):
         return b
     raise InvalidInputError(
-        f"b is a {type(b).__name__}; scores of Delta^l take loss.compile(target, length)"
+        f"b is a {type(b).__name__}; scores of Delta^l need loss.compile(target, length)"
     )
 
 
@@ -168,5 +168,5 @@ def _compiled(b: object) -> LatticeLoss:
     if isinstance(b, LatticeLoss):
         return b
     raise InvalidInputError(
-        f"b is a {type(b).__name__}; a lattice takes lattice.compile(loss, target)"
+        f"b is a {type(b).__name__}; a lattice needs lattice.compile(loss, target)"
     )

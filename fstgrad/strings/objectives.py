@@ -19,9 +19,9 @@ from fstgrad.strings.distribution import StringDistribution
 from fstgrad.strings.solve import solve
 from fstgrad.strings.tangents import tangent
 
-_NOT_COMPILED = "b is a {}; scores of Delta^l take loss.compile(target, length)"
+_NOT_COMPILED = "b is a {}; scores of Delta^l need loss.compile(target, length)"
 _MADE_FOR_ONE_LENGTH = (
-    "b is a LossAutomaton, made for hypotheses of one length; a lattice takes the loss itself, or "
+    "b is a LossAutomaton, made for hypotheses of one length; a lattice needs the loss itself, or "
     "lattice.compile(loss, target)"
 )
 

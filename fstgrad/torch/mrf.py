@@ -193,7 +193,7 @@ class _Once(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise NotSupportedError(
                 "method 'bp' of a Markov random field has no second derivative on a GPU; move the "
-                "tensors to the CPU, or take first derivatives only"
+                "tensors to the CPU, or use first derivatives only"
             )
         by_node, by_edge = ctx.saved_tensors
         weight = upstream[0].to(torch.float64)

@@ -181,7 +181,7 @@ def _objective(key: str) -> Objective:
     if found is None:
         raise NotSupportedError(
             f"the objective {key} is not known in this process; a compiled graph that holds "
-            "objectives cannot be moved to another one: compile it there"
+            "objectives cannot be moved to another process: compile it there"
         )
     return found
 
@@ -193,7 +193,7 @@ def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
         for tensor in scores
     ):
         raise NotSupportedError(
-            "torch.func and forward-mode differentiation do not reach this objective, which is "
+            "torch.func and forward-mode differentiation do not support this objective, which is "
             "computed outside of PyTorch; use "
             "backward(), torch.autograd.grad or torch.autograd.functional (torch.vmap works)"
         )
@@ -209,7 +209,7 @@ def no_vmap(tensors: Sequence[torch.Tensor]) -> None:
     """NotSupportedError within torch.vmap."""
     if not torch.compiler.is_compiling() and not knows_values(*tensors):
         raise NotSupportedError(
-            "torch.vmap does not reach this objective; let its axis join the batch, as in "
+            "torch.vmap does not support this objective; merge its axis into the batch, as in "
             "scores.flatten(0, 1)"
         )
 

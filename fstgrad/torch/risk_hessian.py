@@ -36,7 +36,7 @@ def product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> Floa
     if hindrance is not None:
         raise NotSupportedError(
             f"risk with {hindrance} has no second derivative here; differentiate softmax_margin "
-            "or crf_nll twice, or take first derivatives only"
+            "or crf_nll twice, or use first derivatives only"
         )
     # within an operator PyTorch records nothing; a thread of its own is outside of it
     with ThreadPoolExecutor(1) as outside:

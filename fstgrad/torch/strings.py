@@ -162,7 +162,7 @@ def _evaluated(
     else:
         if options.cap is not None or options.band is not None or options.method != "exact":
             raise InvalidInputError(
-                "cap, band and method go with a loss; automata have what compile() was given"
+                "cap, band and method need a loss; automata have what compile() was given"
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = TensorObjective(kind, automata)

@@ -198,7 +198,7 @@ class Batch:
                     worker.submit(_nothing)  # starts the process
         except OSError as error:
             warnings.warn(
-                f"no process can be started ({error}); all is computed in this one",
+                f"no process can be started ({error}); this process computes everything",
                 RuntimeWarning,
                 stacklevel=2,
             )

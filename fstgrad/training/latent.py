@@ -168,7 +168,7 @@ def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
     for i, (x, y) in enumerate(pairs):
         if (len(x) + 2 * beside[i]) * len(y) > MOST_LINKS:
             raise InvalidInputError(
-                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many more to align "
+                f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many to align "
                 "with the other pairs; leave it out, or give alignment='none'"
             )
     slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)

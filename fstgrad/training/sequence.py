@@ -290,8 +290,8 @@ class SequenceModel(Estimator):
             latent, pairs = LatentOutputs.fit(pairs, alphabet)
             if goes_on and latent != self.latent_:
                 raise InvalidInputError(
-                    "warm_start: the pairs have another alignment than those of the last fit; go "
-                    "on with the same pairs"
+                    "warm_start: the alignment of the pairs differs from that of the last fit; "
+                    "give the same pairs"
                 )
         if goes_on:
             known = self.features_.vocabulary, self.features_.pairs
@@ -299,7 +299,7 @@ class SequenceModel(Estimator):
             if self.coef_.shape != self.features_.shape:
                 raise InvalidInputError(
                     f"warm_start: the last fit has {self.coef_.size} weights, order={self.order} "
-                    f"has {self.features_.shape[0]}; leave the order as it was"
+                    f"has {self.features_.shape[0]}; keep the order of the last fit"
                 )
             return self.coef_, pairs
         self.prepare(alphabet, None, pairs, latent)

@@ -152,7 +152,7 @@ def _check(text: dict[str, Any]) -> None:
         raise InvalidInputError(f"its format is {shown(text['format'])}, not {FORMAT!r}")
     for name, value in text["settings"].items():
         if name not in _SETTINGS:
-            raise InvalidInputError(f"its setting {shown(name)} is none of a model")
+            raise InvalidInputError(f"its setting {shown(name)} is not a setting of a model")
         json_object(json.dumps({name: value}), {name: _SETTINGS[name]})
 
 
@@ -164,7 +164,7 @@ def _latent(
         return None
     for string in strings:
         if not isinstance(string, list) or not all(symbol in alphabet for symbol in string):
-            raise InvalidInputError(f"latent has {shown(string)}, no list of symbols of y")
+            raise InvalidInputError(f"latent has {shown(string)}, not a list of symbols of y")
     if len(slots) != 2 or any(type(slot) is not int or not 0 <= slot <= SLOTS for slot in slots):
         raise InvalidInputError(f"slots is {shown(slots)}, not two numbers up to {SLOTS}")
     return LatentOutputs(alphabet, tuple(tuple(string) for string in strings), (slots[0], slots[1]))
@@ -172,7 +172,7 @@ def _latent(
 
 def _strings(text: dict[str, Any], name: str) -> list[str]:
     if not all(isinstance(item, str) for item in text[name]):
-        raise InvalidInputError(f"{name} has an item that is no text")
+        raise InvalidInputError(f"{name} has an item that is not text")
     return list(text[name])
 
 

@@ -68,7 +68,7 @@ class Sums:
         """Add the sums of the next chunk."""
         if other.places is None:
             if self.places is not None:
-                raise InvalidInputError("the sums of few weights cannot take those of all")
+                raise InvalidInputError("sums over few weights cannot include sums over all")
             self.gradient += other.gradient
         elif self.places is None:
             self.gradient[other.places] += other.gradient

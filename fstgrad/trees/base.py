@@ -316,7 +316,7 @@ class TreeDistribution(MomentDistribution):
 
     def _signed_product(self, q: FloatArray) -> Scalar:
         raise NotSupportedError(
-            "q has entries below zero, which only SpanningTrees can take; give q >= 0"
+            "q has entries below zero, which only SpanningTrees accepts; give q >= 0"
         )
 
     def _family(self) -> support.Family:

@@ -38,7 +38,7 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
     try:
         array = np.asarray(partial)
     except Exception as error:  # whatever __array__ of a stranger raises
-        raise InvalidInputError(f"partial is no array: {error}") from error
+        raise InvalidInputError(f"partial is not an array: {error}") from error
     shape = table.scores.shape
     if array.dtype == np.bool_:
         try:

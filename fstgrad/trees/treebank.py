@@ -78,7 +78,7 @@ def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
     try:
         arrays = load_arrays(path)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{path} is no npz file: {error}") from error
+        raise InvalidInputError(f"{path} is not an npz file: {error}") from error
     for name, array in arrays.items():
         if array.dtype.kind not in "fiu":
             raise InvalidInputError(f"{path}: {name} has dtype {array.dtype}; give numbers")

@@ -109,7 +109,7 @@ def test_columns_that_are_not_there(tmp_path, matrix, fitted):
         fg.GeneralizedRootModel(k=2).fit,
         fg.GeneralizedRootModel.load(fitted).score,
     ):
-        with pytest.raises(fg.InvalidInputError, match="no sound sparse matrix"):
+        with pytest.raises(fg.InvalidInputError, match="not a valid sparse matrix"):
             use(matrix)
     parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
     path = write(tmp_path / "x.npz", {**parts, "shape": [60, 4], "format": np.array(b"csr")})

@@ -96,7 +96,7 @@ def test_sample(run, path, model, method):
         (["map", "m.uai", "--method", "graph_cut"], 1, "graph_cut needs two labels"),
         (["sample", "m.uai", "-k", "0"], 2, "'-k'"),
         (["denoise", "bad.uai", "--output", "x.png"], 1, "is not an image"),
-        (["denoise", "bad.uai", "--output", "none/x.png"], 2, "does not exist; make it first"),
+        (["denoise", "bad.uai", "--output", "none/x.png"], 2, "does not exist; create it first"),
     ],
 )
 def test_failures_are_one_line(run, path, tmp_path, monkeypatch, arguments, code, message):
@@ -170,7 +170,7 @@ def test_panels():
 
 def test_one_chain_is_not_said_to_disagree(run, path):
     _, _, err = run("marginals", path, "--method", "gibbs", "--chains", 1, "--seed", 0)
-    assert "one chain alone has no R-hat; take --chains 2 or more" in err
+    assert "one chain has no R-hat; give --chains 2 or more" in err
     assert "disagree" not in err
 
 

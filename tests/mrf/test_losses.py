@@ -184,7 +184,7 @@ def test_partial_labels(method, options, shared):
                 ends.append(model.with_scores(*moved).nll(gold, method, **options)[0])
             difference = (ends[0] - ends[1]) / 2e-5
             assert gradient[which][cell] == pytest.approx(difference, abs=1e-7)
-    with pytest.raises(fg.NotSupportedError, match="2 are unknown; take 'exact'"):
+    with pytest.raises(fg.NotSupportedError, match="2 are unknown; use 'exact'"):
         model.nll(gold, "pseudolikelihood")
 
 

@@ -189,7 +189,7 @@ def test_a_warm_start_goes_on_from_the_last_weights(tmp_path):
     model.save(tmp_path / "model")
     loaded = SequenceModel.load(tmp_path / "model").fit(X[:8], Y[:8])
     assert loaded.coef_.tobytes() == model.fit(X[:8], Y[:8]).coef_.tobytes()
-    with pytest.raises(InvalidInputError, match="leave the order as it was"):
+    with pytest.raises(InvalidInputError, match="keep the order of the last fit"):
         model.set_params(order=3).fit(X, Y)
 
 
@@ -218,7 +218,7 @@ def test_saved_models_are_the_same(tmp_path):
     edited["text"] = np.array(json.dumps(text | {"symbols": [*text["symbols"][:-1], 1]}))
     with (tmp_path / "edited").open("wb") as file:
         np.savez(file, **edited)
-    with pytest.raises(InvalidInputError, match="symbols has an item that is no text"):
+    with pytest.raises(InvalidInputError, match="symbols has an item that is not text"):
         SequenceModel.load(tmp_path / "edited")
     (tmp_path / "none").write_bytes(b"PK")
     with pytest.raises(InvalidInputError, match="not a model"):

@@ -116,7 +116,7 @@ LINES = {
     "a -> VV 0.5": "'V' is not in the alphabet",
     "[stup] -> a 0.5": "no symbol has the features",
     "a -> b 0.5 / c": "'BEFORE _ AFTER'",
-    "a -> b 0.5 / a # _": "# stands inside a context",
+    "a -> b 0.5 / a # _": "# is inside a context",
     "a -> b -> c 1": "more than one arrow",
     "c a -> V a 0.5": "the class V is written but not read",
     "-> a 0.5 / _ # obligatory": "an obligatory insertion",

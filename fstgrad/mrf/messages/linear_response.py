@@ -55,7 +55,7 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
     if model.factors.number:
         raise NotSupportedError(
             f"the marginals of method {method!r} have derivatives for pairs, the model has larger "
-            "factors; take method='exact'"
+            "factors; use method='exact'"
         )
     run = RUNS[method]
     found = run(model, **options)
@@ -66,7 +66,7 @@ def linear_response(model: ScoredGraph, method: str, direction: Table, **options
     settled = changes.settle(used["max_iter"], used["tol"], used["damping"])
     if not (found.converged and settled):
         warnings.warn(
-            f"{method} or its derivative did not converge; the derivative is none of the "
+            f"{method} or its derivative did not converge; the derivative is not that of the "
             "marginals: raise max_iter or damping",
             RuntimeWarning,
             stacklevel=2,

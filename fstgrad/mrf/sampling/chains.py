@@ -48,7 +48,7 @@ class Chain:
         one_of("sampler", sampler, SAMPLERS)
         if sampler == "swendsen_wang" and model.factors.number:
             raise NotSupportedError(
-                "swendsen_wang ties pairs of nodes, and the model has larger factors; take "
+                "swendsen_wang clusters pairs of nodes, and the model has larger factors; use "
                 "'tempered' or 'blocked'"
             )
         self.model, self.sampler, self.key = model, sampler, key

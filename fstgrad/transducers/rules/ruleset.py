@@ -198,8 +198,8 @@ class _Reader:
         obligatory = mode == "obligatory"
         if obligatory and not pairs[0][0]:
             raise InvalidInputError(
-                "an obligatory insertion applies everywhere, its own result included; let it be "
-                "optional, or read a symbol"
+                "an obligatory insertion applies everywhere, even to its own result; make it "
+                "optional, or let it read a symbol"
             )
         name = parts.name or _text(parts)
         rule = Rule(
@@ -209,7 +209,7 @@ class _Reader:
         same = [old for old in self.rules if replace(old, line=0, name="", cost=0.0)
                 == replace(rule, line=0, name="", cost=0.0)]  # fmt: skip
         if same:
-            raise InvalidInputError(f"the rule of line {same[0].line} again; keep one of them")
+            raise InvalidInputError(f"the same rule as in line {same[0].line}; keep one of them")
         return rule
 
     def _pairs(self, read: Sequence[Token], written: Sequence[Token]) -> Pairs:
@@ -293,7 +293,7 @@ class _Reader:
         for token in rest:
             if token == Token(BOUNDARY):
                 raise InvalidInputError(
-                    "# stands inside a context; it is the edge of the string (the symbol # is "
+                    "# is inside a context; it is the edge of the string (the symbol # is "
                     'written "#")'
                 )
             starred = not token.quoted and token.text.endswith("*") and len(token.text) > 1
@@ -304,8 +304,7 @@ class _Reader:
                 parts += [(frozenset([s]), starred) for s in self._members(plain)]
         if len(parts) > _LONGEST_CONTEXT:
             raise InvalidInputError(
-                f"a context of {len(parts)} symbols, more than {_LONGEST_CONTEXT}; what decides is "
-                "nearer"
+                f"a context of {len(parts)} symbols, more than {_LONGEST_CONTEXT}; give fewer"
             )
         return Context(tuple(parts), anchored)
 
@@ -325,7 +324,7 @@ class _Reader:
             is_symbol = self.alphabet is not None and text in self.alphabet
             if not token.quoted and text in self.names and not is_symbol:
                 circle = "itself" if text == inside else f"the class {text}, which comes later"
-                raise InvalidInputError(f"the class is made of {circle}; put {text} first")
+                raise InvalidInputError(f"the class contains itself: {circle}; put {text} first")
             if not token.quoted and is_symbol:
                 return (text,)
             if not (self.alphabet is None or self.alphabet.is_characters):
@@ -360,9 +359,9 @@ class _Reader:
 
     def _check_name(self, name: str) -> None:
         if name in self.class_of:
-            raise InvalidInputError(f"the class {name} is there already; choose another name")
+            raise InvalidInputError(f"the class {name} exists already; choose another name")
         if name in (ANY, NOTHING, BOUNDARY):
-            raise InvalidInputError(f"{name} has a meaning of its own; choose another name")
+            raise InvalidInputError(f"{name} is a keyword; choose another name")
         if self.alphabet is not None and name in self.alphabet:
             raise InvalidInputError(f"{name} is a symbol of the alphabet; choose another name")
 
