@@ -29,7 +29,7 @@ class InfeasibleError(FstgradError):
 
 
 class StateLimitError(FstgradError):
-    """A determinization would pass its state limit, or the memory that goes with it.
+    """A determinization would exceed its limit of states, or the memory limit that follows from it.
 
     Parameters
     ----------

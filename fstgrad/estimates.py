@@ -270,7 +270,7 @@ def variance_of_mean(mean: FloatArray, squares: FloatArray, count: int) -> Float
 def lugsail_variance(single: FloatArray, paired: FloatArray) -> FloatArray:
     """Return the variance of a mean from batches and from batches of twice their length.
 
-    Batches that hang together make the first too small; 2 paired - single takes out the bias of
-    order one over the length (Vats and Flegal 2022, "Lugsail lag windows", section 3).
+    Correlated batches make the first too small; 2 paired - single removes the bias of order one
+    over the length (Vats and Flegal 2022, "Lugsail lag windows", section 3).
     """
     return np.asarray(np.maximum(paired, 2 * paired - single))

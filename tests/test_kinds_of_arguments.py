@@ -124,14 +124,14 @@ def test_measures_of_nothing():
 
 
 def test_names_of_files_that_are_no_text(tmp_path, capsys):
-    with pytest.raises(fg.FstError, match="no key of an archive"):
+    with pytest.raises(fg.FstError, match="not a key of an archive"):
         pack_archive({"\udcff": b""})
     rules = tmp_path / os.fsdecode(b"\xff.rules")
     rules.write_text("alphabet = ab\na -> b 0.5\n")
     with pytest.raises(SystemExit) as stop:
         main(["grammar", "build", str(rules), "-o", str(tmp_path / "x.far")])
     assert stop.value.code == 1
-    assert "no key of an archive; give a name in UTF-8" in capsys.readouterr().err
+    assert "not a key of an archive; give a name in UTF-8" in capsys.readouterr().err
 
 
 def test_text_in_utf_16_is_no_text_in_utf_8(tmp_path, capsys):

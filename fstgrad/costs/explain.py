@@ -1,4 +1,4 @@
-"""Why a pair costs what it costs: its cheapest alignments, with rules and costs."""
+"""Explanations of the cost of a pair: its cheapest alignments, with rules and costs."""
 
 import heapq
 import html
@@ -90,14 +90,14 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a pair costs what it costs.
+    """The cheapest alignments of a pair, and the cost of the pair without each operation.
 
     Attributes
     ----------
     cost : the cost of the pair in nats; inf without an alignment.
     alignments : the cheapest first.
-    without : for each operation of the first alignment that costs something, what the pair would
-        cost if it were not allowed.
+    without : for each operation of the first alignment with a cost, the cost of the pair if the
+        operation were not allowed.
     alphabet : Alphabet
     """
 

@@ -37,7 +37,7 @@ class Schedule(NamedTuple):
     tolerance : float
         A start ends where the log-posterior rises by less than this, in nats per pair.
     patience : int
-        With held-out pairs: a start ends after so many steps that do not better them.
+        With held-out pairs: a start ends after this many steps without a gain on them.
     restarts : int
         Starts; the first from the transducer's own costs, the others from these with noise.
     progress : callable, optional
@@ -92,7 +92,8 @@ def fit_costs(
         A share of the pairs, drawn by `rng`, or other pairs.  The step at which they are likeliest
         is kept.
     schedule : Schedule
-        When to stop; restarts.  The best start is kept, by the held-out pairs where there are any.
+        When to stop; restarts.  The best start is kept, judged by the held-out pairs if there are
+        any.
     rng : Generator, int or None
 
     Returns

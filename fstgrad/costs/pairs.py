@@ -1,4 +1,4 @@
-"""Pairs of strings as labels, and what each pair counts."""
+"""Pairs of strings as labels, and the mass of each pair."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from fstgrad.summary import short_repr
 
 @dataclass(frozen=True)
 class Pairs:
-    """N pairs of strings as labels, one string after the other, and what each pair counts.
+    """N pairs of strings as labels, one string after the other, and the mass of each pair.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ def _concatenated(strings: list[IntArray]) -> tuple[IntArray, IntArray]:
 
 
 def masses(pairs: Pairs, mass: FloatArray | None) -> FloatArray:
-    """Return what each pair counts, or other finite numbers (N,) in its place."""
+    """Return the mass of each pair, or other finite numbers (N,) in its place."""
     if mass is None:
         return pairs.mass
     return np.ascontiguousarray(real_array("mass", mass, (len(pairs),)))

@@ -194,12 +194,12 @@ def fit_ranking(
     - hinge: mean of the sum over c of max(0, m + L(y, r) - L(y, c)).
 
     To this comes penalty / 2 times the squared changes of the costs.  The gradient of L in the
-    costs is what the arcs count: in expectation over all alignments (semiring="probability", where
-    it is exact everywhere), or along the best one ("tropical").  Costs stay >= 0.
+    costs has the counts of the arcs: in expectation over all alignments (semiring="probability",
+    where it is exact everywhere), or along the best one ("tropical").  Costs stay >= 0.
 
     Parameters
     ----------
-    source : pynini.Fst, TransducerLoss, grammar, or what a fit returned
+    source : pynini.Fst, TransducerLoss, grammar, or the result of a fit
         The first costs, from which changes are counted.
     questions : iterable of (hypothesis, number of the right candidate, candidates)
     alphabet, tie : as in `fit_costs`

@@ -96,7 +96,7 @@ def with_costs(
     Raises
     ------
     InvalidInputError
-        Not such a table, or of classes that a function made.
+        The file is not such a table, or its classes come from a function.
     RowError
         A row that is malformed, or that names no class of the transducer.
     """

@@ -166,7 +166,7 @@ class Poisson(CountBase):
 class NegativeBinomial(CountBase):
     """Overdispersed counts: B = the log of a negative binomial law, T = log(1 + x)^2.
 
-    The law has a mean m and a variance m + m^2 / r; a fit takes m and r from each column, and
+    The law has a mean m and a variance m + m^2 / r; a fit estimates m and r from each column, and
     tilts the law by the interactions and by intercepts of T and its root.  The tail falls
     geometrically, faster than any exp(c log(1 + x)^2): every model has a normalizer.
 
@@ -234,7 +234,7 @@ class NegativeBinomial(CountBase):
 
 
 class Hurdle(CountBase):
-    """Another family of counts whose zeros have a probability of their own (zero-inflated counts).
+    """Another family of counts with a separate probability of zero (zero-inflated counts).
 
     The statistic 1[x = 0] is added: its coefficient is positive where there are more zeros than the
     other family has, negative where there are fewer.

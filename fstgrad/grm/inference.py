@@ -190,7 +190,7 @@ class InferenceMixin:
     def calibrate(
         self, X: Any, *, sweeps: int = 1000, chains: int = 200, rng: Seed = 0
     ) -> calibration.Calibration:
-        """Move the intercepts until samples have the mean statistics of X; return what is left.
+        """Move the intercepts until samples have the mean statistics of X; return the residual.
 
         A pseudo-likelihood fits each node given the others.  Where the family is wrong for the
         data, samples of the joint law may have other means.  This solves the likelihood equations

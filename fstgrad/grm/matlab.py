@@ -47,9 +47,9 @@ def read_matlab(data: bytes) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        Not such a file, or a damaged one.
+        The file is not of this format, or it is damaged.
     MemoryLimitError
-        It would take more than half of the memory.
+        It would need more than half of the memory.
     """
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[124:126] not in (b"\x00\x01", b"\x01\x00"):

@@ -61,7 +61,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     candidate_sets : None, "stagewise" or list of sets
         None: all sets of up to k variables.  "stagewise": sets of l variables only over cliques
         of the sets of l - 1 that were chosen.  Sets of column numbers or names: only these and
-        their subsets (a set larger than k stands for all its subsets).
+        their subsets (a set larger than k means all its subsets).
     screening : {"kkt", "none"}
         "kkt": columns join the working set when they violate their optimality condition.
         "none": every column is in it (for comparison).
@@ -83,7 +83,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     checkpoint : path, optional
         A file that keeps finished nodes; the same fit with the same file resumes.
     max_memory : float
-        Bytes that the shared design may take.
+        Memory limit of the shared design, in bytes.
     verbose : bool
         Show a progress bar.
 

@@ -168,7 +168,7 @@ def read_bytes(path: Path) -> bytes:
 def read_alphabet(path: Path) -> Alphabet:
     """Return the alphabet of a file: one symbol a line, in the order of the file.
 
-    `path` may also be one of the names of `Alphabet.named`; a file of such a name is ./dna.
+    `path` may also be one of the names of `Alphabet.named`; write ./dna for a file named dna.
 
     Raises
     ------

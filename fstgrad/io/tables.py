@@ -46,7 +46,7 @@ def read_table(path: Path, names: Sequence[str] = ("x", "y")) -> Iterator[Row]:
     - CSV: a name that ends in .csv or .csv.gz, or a first line without a tab that names columns by
       `names`, or as hypothesis,target or source,target or input,output.  Of other columns the file
       has as many as there are names, in their order.
-    - FASTA: the first line begins with > and has no tab.  Records are taken two by two, x and y.
+    - FASTA: the first line begins with > and has no tab.  Records are read two by two, x and y.
 
     Raises
     ------

@@ -129,7 +129,7 @@ class Lattice(ArrayDistribution):
         Raises
         ------
         FstError
-            It is no acceptor, or cyclic.
+            It is not an acceptor, or it is cyclic.
         AlphabetError
             A label is not in the alphabet.
         """
@@ -220,7 +220,7 @@ class Lattice(ArrayDistribution):
 
         Returns
         -------
-        (A,) : like `scores`; differentiable in a tensor, and what `fstgrad.torch` takes.
+        (A,) : like `scores`; differentiable in a tensor, and the input of `fstgrad.torch`.
 
         Examples
         --------
@@ -377,9 +377,9 @@ class Lattice(ArrayDistribution):
     def to_fst(self, log_weights: npt.ArrayLike | None = None) -> Fst:
         """Return the lattice as a pynini.Fst in log64; the weight of an arc is minus its score.
 
-        With `log_weights` (A,) they take the place of the scores: `np.log(lattice.marginals())`
-        writes the arc posteriors as costs.  States are those of the lattice; arcs that stand for
-        final scores become final weights.
+        `log_weights` (A,) replace the scores: `np.log(lattice.marginals())` writes the arc
+        posteriors as costs.  States are those of the lattice; the arcs of final scores become final
+        weights.
         """
         values = self.scores
         if log_weights is not None:

@@ -179,8 +179,8 @@ def compose(
 ) -> LatticeLoss:
     """Return the loss along a lattice; see `Lattice.compile`.
 
-    A sum of losses is composed part by part: what the first part gives is the lattice of the next.
-    Only with a cap, which is of the sum, it needs one machine.
+    A sum of losses is composed part by part: the result of the first part is the lattice of the
+    next.  Only a sum with a cap needs one machine, because the cap is that of the sum.
 
     Raises
     ------

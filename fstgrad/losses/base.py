@@ -48,7 +48,8 @@ class Loss(PairEvaluation):
     """A loss L(y, y_i) of hypotheses y against targets y_i over one alphabet.
 
     A loss that is one transducer is a `TransducerLoss`.  `a + b` and `2 * a` are losses too.
-    A subclass gives `_machine`, the automaton M of the loss against one target; all else follows.
+    A subclass defines `_machine`, the automaton M of the loss against one target; all other methods
+    follow from it.
     """
 
     alphabet: Alphabet
@@ -194,7 +195,7 @@ class Loss(PairEvaluation):
     def check(self, samples: Iterable[SequenceLike]) -> LossReport:
         """Return what the loss does to sample strings: identity, symmetry, sign, sizes.
 
-        Every sample is taken as a hypothesis against every sample: O(samples^2) losses.
+        Every sample is compared, as a hypothesis, with every sample: O(samples^2) losses.
 
         Raises
         ------
@@ -304,8 +305,8 @@ class SumLoss(Loss):
     """L_1(y, y_i) + L_2(y, y_i) + ... over one alphabet.
 
     Of tropical losses M is the product of the machines M_1, M_2, ..., as
-    min_p a(p) + min_q b(q) = min_(p, q) a(p) + b(q): a sum takes a cap like any other loss.  With a
-    rational loss in it there is no machine of one semiring; then B is the product of B_1, B_2, ...,
+    min_p a(p) + min_q b(q) = min_(p, q) a(p) + b(q): a sum supports a cap like any other loss.  A
+    sum with a rational loss has no machine of one semiring; then B is the product of B_1, B_2, ...,
     compiled one by one, and `cap` is not supported.
 
     Parameters

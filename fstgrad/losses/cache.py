@@ -47,16 +47,16 @@ _SMALL = 3_500  # bytes counted for an entry besides its arrays: what its Python
 class AutomatonCache:
     """Caches the automata of targets, up to a number of bytes.
 
-    Corpora are read again and again from the first pair to the last: an automaton that is not used
-    for long is about to be used.  So a full cache keeps what it has, and makes room only by
-    automata that ten times as many requests as it has entries have passed by.
+    Training reads a corpus repeatedly from the first pair to the last: an automaton that was not
+    used for long will be used soon.  So a full cache keeps its automata, and drops one only after
+    ten times as many requests as it has entries did not use it.
 
     A failure (too many states, no finite loss) is kept too, so that it costs its time once.
 
     Parameters
     ----------
     max_memory : int
-        Bytes that the automata may take in memory.
+        Limit of the memory of the automata, in bytes.
     directory : path, optional
         Uncapped automata are also kept here, as npz files of plain arrays, which are read without
         pickle.  A damaged file is written again.
@@ -64,7 +64,7 @@ class AutomatonCache:
     Attributes
     ----------
     hits, misses : int
-        A miss is a compilation; what is read from the directory is a hit.
+        A miss is a compilation; an automaton that is read from the directory is a hit.
     nbytes : int
         Bytes held in memory.
 

@@ -33,8 +33,8 @@ class CollapsedLoss(Loss):
     loss : Loss over the symbols of y
     alphabet : Alphabet of the latent symbols
     spelling : mapping of latent symbols to sequences of symbols of y, optional
-        What a latent symbol stands for, () for a symbol that the loss does not see; a symbol that
-        is not listed stands for itself.
+        The symbols of y that a latent symbol spells, () for a symbol that the loss ignores; a
+        symbol that is not listed spells itself.
     collapse : {"blank", "ctc", "end"}, optional
         "blank": the latent symbols of `blank` are left out.  "ctc": runs of one symbol become one,
         then `blank` is left out.  "end": a symbol of `blank` ends y, and only such symbols follow;

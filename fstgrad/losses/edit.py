@@ -243,7 +243,7 @@ class WordErrorRate(Normalized):
 class CharacterErrorRate(WordErrorRate):
     """Edit distance divided by the number of symbols of the target, with characters as symbols.
 
-    The formula of `WordErrorRate`; what is a symbol is up to the alphabet.
+    The formula of `WordErrorRate`; the alphabet decides what a symbol is.
 
     Examples
     --------

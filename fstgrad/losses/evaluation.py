@@ -89,7 +89,7 @@ class PairEvaluation(ABC):
         Raises
         ------
         NotSupportedError
-            The loss is no cheapest path of one transducer.
+            The loss is not the cost of a cheapest path of one transducer.
         InfeasibleError
             The loss of the pair is +inf.
 

@@ -50,7 +50,7 @@ class SubstitutionMatrix:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "SubstitutionMatrix":
-        """Read the NCBI format: lines of `#` comments, the column symbols, then a row a line.
+        """Read the NCBI format: lines of `#` comments, the column symbols, then one row per line.
 
         `path` may also be one of `MATRICES`, such as BLOSUM62 or NUC.4.4, in any case; a file of
         that name comes first.
@@ -60,7 +60,8 @@ class SubstitutionMatrix:
         OSError
             No such file and no such matrix.
         InvalidInputError
-            A row has the wrong number of scores, one that is no number, or a symbol occurs twice.
+            A row has the wrong number of scores or one that is not a number, or a symbol is
+            repeated.
         """
         shipped = shipped_matrix(path)
         lines = [

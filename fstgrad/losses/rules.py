@@ -24,7 +24,7 @@ class RuleLoss(TransducerLoss):
     Raises
     ------
     FstError
-        Lines that are wrong, each named with what is wrong with it.
+        Some lines are wrong; the message has each of them with its error.
     InvalidInputError
         Neither names an alphabet.
 

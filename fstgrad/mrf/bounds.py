@@ -76,9 +76,9 @@ def bounds(
         Stop when Z is a sum of more parts.
     max_seconds : float
     max_cells : int
-        A part whose elimination takes at most this many cells in its largest table is summed
+        A part whose elimination needs at most this many cells in its largest table is summed
         exactly, and a mini-bucket has at most this many, or 65536; 0 for trees and mean field
-        alone.
+        only.
 
     Raises
     ------

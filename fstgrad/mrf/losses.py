@@ -120,7 +120,7 @@ def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
 
 class PersistentChains:
-    """Chains that go on from one gradient step to the next (persistent contrastive divergence).
+    """Chains that continue from one gradient step to the next (persistent contrastive divergence).
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class PersistentChains:
     chains : int
     rng : Generator, int or None
     items : int, optional
-        Chains of their own for each item of a batch; item b has `persistent[b]`.
+        Separate chains for each item of a batch; item b has `persistent[b]`.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ def contrastive_divergence(
 
         value = mean s(y~) - s(gold),    gradient = mean t(y~) - t(gold);
 
-    the value is no likelihood: CD follows the gradient of no function of the scores.
+    the value is not a likelihood: CD does not follow the gradient of any function of the scores.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ Found = TypeVar("Found", bound="Inference")
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Marginals, and log Z or an estimate of it, with what is known about their quality.
+    """Marginals, and log Z or an estimate of it, with measures of their quality.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Annealed(Inference):
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A labeling and what is known about it.
+    """A labeling, its score and its gap to the best score.
 
     Attributes
     ----------

@@ -27,7 +27,7 @@ Scored = TypeVar("Scored", bound="ScoredGraph")
 
 
 class ScoredGraph:
-    """A graph with scores of its nodes, edges and larger factors: what engines and methods take.
+    """A graph with scores of its nodes, edges and larger factors, the input of all methods.
 
     Parameters
     ----------

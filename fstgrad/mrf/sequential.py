@@ -47,8 +47,8 @@ def tree_mode(
     max_iter : int
         Sweeps there and back; each costs O(E C^2 + sum over factors of arity^2 times cells).
     tol : float
-        Stop when five of them lower the bound by less, relative to its size.  `converged` tells
-        that this happened, or that the gap is zero up to rounding.
+        Stop when five of them lower the bound by less, relative to its size.  `converged` is True
+        if this happened, or if the gap is zero up to rounding.
     max_cells : int
         Largest table of a mini-bucket; 0 for none.
     restarts : int

@@ -17,7 +17,7 @@ METHODS: tuple[Method, ...] = ("exact", "sampled", "auto")
 
 
 class Estimate(NamedTuple):
-    """The value of one item and what is known of its error.
+    """The value of one item, with its interval and standard error.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class Sampling:
     Parameters
     ----------
     samples : int or Budget
-        Strings that are drawn for an item; with a `fstgrad.Budget` as many as its width asks for
-        and its seconds, of one item, allow.  With method="auto" a budget also says how many states
-        an exact automaton may have.
+        Strings that are drawn for an item; with a `fstgrad.Budget`, as many as its width needs and
+        its seconds, per item, allow.  With method="auto" a budget also limits the states of an
+        exact automaton.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         As in `fstgrad.sampled_softmax_margin`.
     rng : int

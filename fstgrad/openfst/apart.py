@@ -40,8 +40,8 @@ sys.stdout.buffer.write(result.write_to_string())
 def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
     """Return `pynini.NAME(*fsts, **options)`, computed by another process.
 
-    An exception here, such as KeyboardInterrupt, ends that process.  It may take half of the memory
-    that this one may have.
+    An exception here, such as KeyboardInterrupt, ends that process.  Its memory limit is half of
+    the limit of this process.
 
     Raises
     ------

@@ -125,7 +125,7 @@ def determinize(
     FstError
         `max_states` with another arc type, or OpenFst fails.
     MemoryLimitError
-        The result takes more than half of the memory.
+        The result needs more than half of the memory.
     """
     check_fst(fst)
     delta = positive_number("delta", delta)

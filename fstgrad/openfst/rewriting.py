@@ -60,7 +60,7 @@ def rewrite(
     Parameters
     ----------
     replacement : Fst
-        What is read and what is written for it.
+        The input strings and their replacements.
     before, after : Fst
         Unweighted acceptors; from `at_edge` they hold at an edge of the string only.
     strings : Fst

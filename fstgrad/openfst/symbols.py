@@ -58,7 +58,7 @@ def over_alphabet(
     """Return the FST with the labels of `alphabet`, matched by symbol, and without tables.
 
     Sides without a symbol table stay as they are.  Arcs with symbols outside the alphabet are left
-    out: no string over the alphabet takes them.
+    out: no string over the alphabet uses them.
 
     Raises
     ------

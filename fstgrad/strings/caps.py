@@ -24,7 +24,7 @@ _CLOSING, _STALLED = 0.999, 5  # bounds that close less than this from cap to ca
 
 @dataclass(frozen=True)
 class CapChoice:
-    """A capped automaton and what is known of the whole loss.
+    """A capped automaton, and bounds of the objective under the uncapped loss.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ def mbr(
     loss : Loss
         L(candidate, Y): Y is the target.
     candidates : sequence of strings, or int
-        Their number, if the best strings of p are taken.
+        A number k means the k best strings of p.
     samples : int
         Strings that represent p; all strings, exactly, where p has no more of them (paths, on a
         lattice), such as an n-best list.

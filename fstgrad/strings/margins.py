@@ -39,7 +39,7 @@ def hinge(
     max_y (L(y) + w.Psi(y)) - w.Psi(gold) in nats: the margin-rescaled loss of M3N and SVMstruct,
     the softmax margin at temperature 0, and like it an upper bound of the loss of the mode.  A
     subgradient is t(y*) - t(gold) for a best y*; ties go to the smaller ids.  Exact, by the
-    max-plus pass.  Slack rescaling, a maximum of products, is no path of A o B and is not offered.
+    max-plus pass.  Slack rescaling is not offered: its maximum of products is not a path of A o B.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def direct_loss(
     L(y_w) with y_w = argmax w.Psi(y), and (t(y_direct) - t(y_w)) / epsilon with
     y_direct = argmax (w.Psi(y) + epsilon L(y)), whose mean over pairs tends to the gradient of the
     expected loss as epsilon goes to 0.  The loss itself is piecewise constant in the scores: this
-    is no derivative of the value of one pair.
+    is not a derivative of the value of one pair.
 
     Parameters
     ----------

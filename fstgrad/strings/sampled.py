@@ -70,7 +70,7 @@ def sampled_softmax_margin(
         dF/dscores = E_q[t] + sum_i (u_i / sum u - 1 / k) t(y_i) - t(gold).
 
     Z_q and E_q[t] are exact; the -1/k is the control variate mean(t) - E_q[t].  F has a bias of
-    order 1/k, which the jackknife takes out to first order, as it gives the standard error.
+    order 1/k, which the jackknife removes to first order; it also gives the standard error.
 
     Parameters
     ----------
@@ -81,14 +81,14 @@ def sampled_softmax_margin(
     loss : Loss, or the loss `against` a target
         `loss.against(gold)` can be given instead of `loss`, so that many steps share it.
     samples : int or Budget
-        Number k of strings; with a `Budget` as many as its width asks for and its seconds allow,
-        by what the strings that chose the proposal tell.
+        Number k of strings; with a `Budget`, as many as its width needs and its seconds allow,
+        estimated from the strings that chose the proposal.
     rng : Generator, int or None
         The same seed gives the same result.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
         "plain": B = 0.  "band": B = L_k, the loss of the alignments in a band, so that u_i <= 1 and
         log Z <= log Z_q.  "cap": B = min(L, cap).  "mixture": bands of one offset each.  "auto"
-        takes the one that promises the narrowest interval.  Lattices know "plain" and "band".
+        chooses the one with the narrowest expected interval.  Lattices support "plain" and "band".
     band : int or (int, int), optional
         As in `Loss.compile`; 2 if left out.
     cap : float, optional
@@ -191,8 +191,8 @@ def sampled_risk(
     target : sequence or acyclic acceptor
         None if `loss` is already `loss.against(target)`.
     proposal : {"auto", "band", "plain"}
-        Whether a band is the control: "auto" takes the widest of at most `max_states` states that
-        helps, where the loss has bands.
+        Whether the loss of a band is the control variate: "auto" uses the widest band of at most
+        `max_states` states that reduces the variance, if the loss has bands.
     loss, samples, rng, band, max_states, compiled
         As in `sampled_softmax_margin`.
 

@@ -1,4 +1,4 @@
-"""Objectives over alignments with blanks: the loss sees what a path of T labels collapses to.
+"""Objectives over alignments with blanks: the loss is that of the collapsed path of T labels.
 
 The collapse is that of connectionist temporal classification (CTC): runs of one label become one,
 then blanks are left out.  Each objective is exact and comes with its exact gradient.
@@ -70,7 +70,7 @@ def ctc_softmax_margin(
 ) -> torch.Tensor:
     """Return log sum over paths exp(L + score) less the log-weight of gold, in nats.
 
-    The sum runs over all paths, and L is the loss of what a path collapses to against gold.
+    The sum runs over all paths, and L is the loss of the collapsed path against gold.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def ctc_risk(
     cap: float | None = None,
     band: Band | None = None,
 ) -> torch.Tensor:
-    """Return the expected loss of what a path collapses to, under exp(score) / Z, in nats.
+    """Return the expected loss of the collapsed path under exp(score) / Z, in nats.
 
     Parameters as in `ctc_softmax_margin`.
     """

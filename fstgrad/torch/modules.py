@@ -22,8 +22,7 @@ class ObjectiveModule(torch.nn.Module):
 
     The settings are the function's `loss` or `graph` and all its keyword-only parameters but
     tensors (`lengths`, `start`, `end`), under the same names, with the same defaults, beside
-    `reduction`; `forward` takes the other parameters in the same order, those that are keyword-only
-    last.
+    `reduction`; `forward` has the other parameters in the same order, keyword-only ones last.
     """
 
     function: ClassVar[Callable[..., torch.Tensor]]

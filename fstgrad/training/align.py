@@ -96,7 +96,7 @@ class Aligner:
     empty_x, empty_y : bool
         Whether a link may have no symbols of x (an insertion), or of y (a deletion).
     longest : mapping of symbols of x to int, optional
-        Symbols whose links have up to so many symbols of y, in place of `max_y`.
+        For each of these symbols, the number of symbols of y on a link, instead of `max_y`.
     normalization : {"joint", "conditional"}
         p(u, v), which sums to one over all links, or p(v | u), over the v of each u.
     iterations : int

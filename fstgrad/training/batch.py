@@ -110,8 +110,8 @@ class Batch:
         Parameters
         ----------
         on_error : callable
-            Gets the outcome of every pair that failed, in order, and the pass goes on; without it
-            the first error is raised.
+            Called with the outcome of every pair that failed, in order; the pass then continues.
+            Without it the first error is raised.
         progress : callable
             Gets the number of pairs of every chunk that is done.
         """

@@ -59,7 +59,7 @@ def compare(
     Raises
     ------
     InvalidInputError
-        There are no targets, or other numbers of predictions.
+        There are no targets, or the number of predictions differs.
 
     Examples
     --------

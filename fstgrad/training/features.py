@@ -100,7 +100,7 @@ class QGramCounts(Features):
 
     Psi(x, y)[z] = #{s : y[s-q+1 .. s] = z}, w : (n,) * q.  As in the paper only whole q-grams
     count: the first q - 1 positions have no q symbols behind them and the score 0.  With
-    `boundary=True` the contexts before the start are symbols of their own, w has the shape
+    `boundary=True` the contexts before the start are additional symbols, w has the shape
     (n+1, ..., n+1, n), and every position has a weight.
 
     Costs O(l n^q) in both directions; `scores` returns a read-only view where it can.

@@ -62,7 +62,7 @@ class PairObjective:
     - "risk": E[L(y, y_i)] under exp(w.Psi(x_i, y)) / Z;
     - "crf": -log p(y_i | x_i), the softmax margin with L = 0;
     - "hinge", "raml", "direct": `fg.hinge`, `fg.raml` with `temperature`, and `fg.direct_loss` with
-      `epsilon`, whose direction stands for the gradient.
+      `epsilon`, whose direction is used as the gradient.
 
     Hypotheses y have the length of y_i.
 
@@ -70,7 +70,7 @@ class PairObjective:
     ----------
     features : Features
     loss : Loss, optional
-        None stands for L = 0.
+        None means L = 0.
     kind : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct"}
     cap : float or "auto", optional
         As in `Loss.compile`; "auto" raises it for each pair and its scores until the value is
@@ -78,20 +78,20 @@ class PairObjective:
     engine, max_states
         As in `Loss.compile`.
     method : {"exact", "capped", "sampled", "auto"}, optional
-        "capped" takes the loss min(L, cap); "sampled" estimates value and gradient from `samples`
-        strings.  "auto" takes for each pair the first that `max_states` and the budget allow:
+        "capped" uses the loss min(L, cap); "sampled" estimates value and gradient from `samples`
+        strings.  "auto" uses for each pair the first that `max_states` and the budget allow:
         exact; the given cap, or with cap="auto" one that is raised until the value is within
-        `tolerance`; sampled, with as many strings as `width` asks for and `seconds` allow.
+        `tolerance`; sampled, with as many strings as `width` needs and `seconds` allow.
         Left out, it is "capped" with a cap and "exact" without.
     seconds, memory, width : float
         The budget of "auto" for one pair, as in `fg.Budget`.
     tolerance : float, nats
         Of a cap that is raised.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
-        Of "sampled": what strings are drawn from, as in `fg.sampled_softmax_margin`; a risk takes
-        "auto", "band" or "plain".
+        Of "sampled": the distribution to draw strings from, as in `fg.sampled_softmax_margin`; a
+        risk supports "auto", "band" and "plain".
     samples, seed : int
-        Of "sampled"; what is drawn for a pair depends on the seed and on y alone.
+        Of "sampled"; the strings drawn for a pair depend on the seed and on y alone.
     temperature, epsilon : float
         Of "raml" and of "direct".
     cache : AutomatonCache, optional

@@ -50,7 +50,7 @@ class SequenceModel(Estimator):
     loss : str, Loss, callable (Alphabet) -> Loss, or None
         "edit", "hamming", "ngram" or "smith-waterman" by name.
     features : {"unaligned", "aligned"} or callable (x, s, l) -> iterable of str
-        `Window(window, span)`; "aligned" asks for |x| = |y| in training.
+        `Window(window, span)`; "aligned" requires |x| = |y| in training.
     alignment : {"auto", "em", "given"} or None
         "em": each symbol of x gives a string of symbols of y, often one, sometimes none, found by
         `LatentOutputs`; outputs have any length, and the model is over latent strings, behind
@@ -59,7 +59,7 @@ class SequenceModel(Estimator):
     order : int
         q >= 1; the cost of a pair grows with n^q.
     objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct", "crf-then-risk"}
-        The last one fits by likelihood and goes on with risk.
+        The last one fits by likelihood and then by risk.
     l2, epochs, learning_rate : optional
         Left out: 3e-4 nats, 20, 0.1; of risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are iterations; the
         rate falls linearly to zero.
@@ -68,30 +68,30 @@ class SequenceModel(Estimator):
     alphabet : Alphabet, optional
         Of y; the symbols of the training targets if left out.
     optimizer : {"adam", "sgd", "lbfgs"}
-        "lbfgs" takes all pairs in each step; its memory is cleared every 20 iterations.
+        "lbfgs" uses all pairs in each step; its memory is cleared every 20 iterations.
     batch_size : int
         Pairs in a step of "adam" and "sgd", beyond 64 in whole chunks of 64.  The pairs are put
         into batches once; the order of the batches is drawn in every epoch.
     seed : int >= 0
         Of the shuffling, and of the "sampled" method.
     patience : int, optional
-        Stop after so many epochs without a better error rate on the validation pairs.
+        Stop after this many epochs without a better error rate on the validation pairs.
     held_out : float
-        The share of the pairs that validate where no others are given, from 50 pairs on.
+        The share of at least 50 pairs that is held out if no validation pairs are given.
     cap, tolerance, method, samples, proposal, seconds, max_states, temperature, epsilon
         As in `PairObjective`.
     n_jobs : int
         Processes; the weights are the same for every number.
     warm_start : bool
-        Go on from the weights of the last `fit` or of `load`, with their features: risk after
-        likelihood, say.
+        Start from the weights of the last `fit` or of `load`, with their features: for example,
+        risk after likelihood.
     cache_bytes : int
-        For compiled losses, all processes together.  Exact edit distance takes about 0.5 MB for a
+        For compiled losses, all processes together.  Exact edit distance needs about 0.5 MB for a
         word of seven phones.
     callbacks : sequence of callable (Epoch)
         Called after every epoch; one that returns True ends the training.
     checkpoint : path, optional
-        Where the state of the training is kept; `fit(..., resume=True)` goes on from there.
+        The file of the training state; `fit(..., resume=True)` continues from it.
 
     Attributes
     ----------
@@ -189,7 +189,7 @@ class SequenceModel(Estimator):
         validation : (X, Y), optional
             The weights of the epoch with the least error rate here are kept.
         resume : bool
-            Go on from the file `checkpoint` if it is there, as if the run had never stopped.
+            Continue from the file `checkpoint` if it exists, as if the run had never stopped.
 
         Raises
         ------

@@ -29,7 +29,7 @@ def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64"
     order : int
         The length n >= 1 of an n-gram.
     arc_type : {"log64", "log", "standard"}
-        Counting needs a log semiring; "standard" only tells whether u occurs.
+        Counts need a log semiring; "standard" only shows whether u occurs.
 
     Examples
     --------

@@ -81,8 +81,8 @@ class TreeDistribution(MomentDistribution):
         """Return the distribution conditioned on hard constraints.
 
         required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label where there are
-        labels, for every item of a batch; or a list of such for each item.  allowed : what is known
-        of the trees, as in `partial_nll`.
+        labels, for every item of a batch; or one such array for each item.  allowed : a partial
+        annotation, as in `partial_nll`.
 
         Examples
         --------
@@ -97,7 +97,7 @@ class TreeDistribution(MomentDistribution):
         return self.with_scores(scores)
 
     def partial_nll(self, known: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
-        """Return -log of the probability of all trees that agree with what is known, its gradient.
+        """Return -log of the probability of all trees that agree with `known`, and its gradient.
 
         known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
             that fits the scores: which arcs (and labels) may be used.

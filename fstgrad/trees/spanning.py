@@ -24,7 +24,7 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
     """Return the heads (..., n) of the best spanning tree of tables (..., n+1, n+1), unlabeled.
 
     The tree of `SpanningTrees(scores, single_root=single_root).mode()`, in a third of its time for
-    short sentences: one table takes a single compiled call.  O(n^2) (Tarjan, 1977; single root:
+    short sentences: one table needs a single compiled call.  O(n^2) (Tarjan, 1977; single root:
     Gabow and Tarjan, 1984).
 
     Raises
@@ -106,8 +106,8 @@ class SpanningTrees(TreeDistribution):
         method : {"auto", "wilson", "colbourn"}
             Wilson (1996) walks from every dependent to the tree so far and erases loops; with a
             single root its arc is drawn first (Zmigrod, Vieira and Cotterell, EMNLP 2021).  Its
-            expected number of steps is known beforehand; where that is too large "auto" takes
-            the method of Colbourn, Day and Nel (1996), head by head given the heads before.
+            expected number of steps is known beforehand; if it is too large, "auto" uses the
+            method of Colbourn, Day and Nel (1996), head by head given the previous heads.
         """
         from fstgrad.trees.sampling import sample_heads, sample_labels
 
@@ -122,9 +122,9 @@ class SpanningTrees(TreeDistribution):
         """Return up to k different trees, as if drawn one after the other without replacement.
 
         A list of (tree, log_prob) in the order of the draws, for a batch a list of lists; fewer
-        than k where there are not so many trees.  First occurrences among independent draws; where
-        these repeat themselves, draws from the exact probabilities of what is left: O(n^3) a tree,
-        of peaked distributions O(n^4 / 12).  Trees 10^5 nats below the best one are not drawn.
+        than k if there are fewer trees.  First occurrences among independent draws; if these repeat
+        themselves, draws from the exact probabilities of the remaining trees: O(n^3) per tree,
+        O(n^4 / 12) for peaked distributions.  Trees 10^5 nats below the best one are not drawn.
         """
         from fstgrad.trees.distinct import LIMIT, sample_distinct
 

@@ -55,7 +55,7 @@ class SparseSpanningTrees:
     Raises
     ------
     InvalidInputError
-        Arcs that are no pairs of nodes, or given twice.
+        Arcs that are not pairs of nodes, or repeated arcs.
     InfeasibleError
         On first use, where a node cannot be reached from the root.
     NotSupportedError

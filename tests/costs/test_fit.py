@@ -277,7 +277,7 @@ def test_a_prior_of_the_transducer_keeps_what_was_not_seen():
         (fg.InvalidInputError, "prior is 'x'", {"prior": "x"}),
         (fg.InvalidInputError, "smoothing is -1", {"smoothing": -1}),
         (fg.InvalidInputError, "held_out is 1.5", {"held_out": 1.5}),
-        (fg.InvalidInputError, "leaves none", {"held_out": 0.9, "pairs": [("a", "b")]}),
+        (fg.InvalidInputError, "leaves no pair", {"held_out": 0.9, "pairs": [("a", "b")]}),
         (fg.InvalidInputError, "restarts is 0", {"schedule": Schedule(restarts=0)}),
         (fg.InvalidInputError, "source is a str", {"source": "edit"}),
         (fg.InfeasibleError, r"pairs\[1\] is 'a' against 'ab'", {"source": fg.Hamming(ABC)}),
@@ -333,7 +333,7 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
     text = (tmp_path / "x.tsv").read_text().splitlines()
     bad = {
         "no table": [],
-        "no table of": ["state", *text[1:]],
+        "not a table of": ["state", *text[1:]],
         ":3: 3 column": [*text[:2], "0\ta\tb"],
         ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],
         "cost is 'x'": [*text[:2], "\t".join([*text[2].split("\t")[:3], "x", "0", "0"])],

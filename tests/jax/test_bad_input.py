@@ -66,7 +66,7 @@ WRONG = {
     "text": (lambda s: fgj.lattice_crf_nll(s, LATTICES, ["ab", "zz"]), np.zeros((2, ARCS)), "z"),
     "cap": (
         lambda s: fgj.lattice_risk(s, LATTICES, TEXTS, EDIT, cap=1.0, method="auto"),
-        np.zeros((2, ARCS)), "cap goes with",
+        np.zeros((2, ARCS)), "cap needs method",
     ),
     "tree": (lambda s: fgj.spanning_tree_nll(s, HEADS, **ROOT), np.zeros((4, 4)), "scores has the"),
     "not square": (lambda s: fgj.spanning_tree_nll(s[:, 1:], HEADS, **ROOT), T, "scores has the"),

@@ -82,13 +82,13 @@ def test_vmap(name):
 @pytest.mark.parametrize("name", SHARED)
 def test_vmap_says_why_not(name):
     stacked = [tensor.detach().expand(3, *tensor.shape) for tensor in cases.scores_of(name)]
-    with pytest.raises(fg.NotSupportedError, match="let its axis join the batch"):
+    with pytest.raises(fg.NotSupportedError, match="merge its axis into the batch"):
         torch.vmap(lambda *scores: cases.value(name, scores))(*stacked)
 
 
 def test_vmap_over_gold_of_a_chain():
     crf, gold = fgt.CRF(torch.zeros(2, 4, 3), torch.zeros(3, 3)), torch.zeros(3, 2, 4).long()
-    with pytest.raises(fg.NotSupportedError, match="let its axis join the batch"):
+    with pytest.raises(fg.NotSupportedError, match="merge its axis into the batch"):
         torch.vmap(crf.nll)(gold)
 
 

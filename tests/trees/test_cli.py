@@ -149,7 +149,7 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
         (["decode", "SCORES", "--conllu", "GOLD"], 2, ["--output"]),
         (["decode", "SCORES", "--decode", "mbr", "-k", "2"], 2, ["-k"]),
         (["decode", "ONE", "--conllu", "GOLD", "-o", "OUT"], 1, ["2 sentences", "1 tables"]),
-        (["marginals", "GOLD"], 1, ["no npz"]),
+        (["marginals", "GOLD"], 1, ["not an npz"]),
         (["marginals", "FLAT"], 1, ["(4,)"]),
         (["marginals", "SCORES", "--output", "no/such/folder.npz"], 2, ["folder"]),
     ],

@@ -324,7 +324,7 @@ class _Reader:
             is_symbol = self.alphabet is not None and text in self.alphabet
             if not token.quoted and text in self.names and not is_symbol:
                 circle = "itself" if text == inside else f"the class {text}, which comes later"
-                raise InvalidInputError(f"the class contains itself: {circle}; put {text} first")
+                raise InvalidInputError(f"the class is made of {circle}; put {text} first")
             if not token.quoted and is_symbol:
                 return (text,)
             if not (self.alphabet is None or self.alphabet.is_characters):
