@@ -160,7 +160,7 @@ def doctor(warm: bool) -> int:
                 verdict, found = "ok    ", check()
         except MissingDependencyError as error:
             verdict, found = "absent", str(error)
-        except Exception as error:  # a self-test tells of every failure and goes on
+        except Exception as error:  # report every failure and continue
             verdict, found = "FAILED", str(error) or type(error).__name__
             failed += 1
         echo(f"{verdict} {name}: {found}")

@@ -78,7 +78,7 @@ def read_input(texts: dict[str, str], reading: Reading) -> Any:
 
 
 def decomposed(text: str, reading: Reading) -> str:
-    """Return a text as a model reads it: in canonical characters, where it asks for them."""
+    """Return a text as a model reads it: in canonical characters if the model needs them."""
     if isinstance(reading, ModelReading) and reading.decompose is not None:
         return unicodedata.normalize("NFD", text)
     return text

@@ -341,7 +341,7 @@ def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None)
 
 
 def _check_mask(name: str, values: object) -> None:
-    """Raise where a masked array hides entries: numpy would take what lies below the mask."""
+    """Raise if a masked array hides entries: numpy would use the values below the mask."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
         raise InvalidInputError(f"{name} has masked entries; fill them (array.filled(value))")
 

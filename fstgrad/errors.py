@@ -64,7 +64,7 @@ class StateLimitError(FstgradError):
         self.nbytes = nbytes
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross process borders: pickle by the arguments, not by the message."""
+        """Pickle an error by its arguments, not by its message, for other processes."""
         return _state_limit_error, (self.states, self.limit, self.where, self.remedy, self.nbytes)
 
 

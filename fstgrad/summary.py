@@ -18,7 +18,7 @@ def short_repr(self: Any) -> str:
 
 
 def summary(name: str, parts: dict[str, Any]) -> str:
-    """Return `name(part=..., ...)`; parts that find no room are counted."""
+    """Return `name(part=..., ...)`; parts that do not fit are counted."""
     shown: list[str] = []
     length = len(name) + 2
     for key, value in parts.items():

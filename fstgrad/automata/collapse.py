@@ -4,7 +4,7 @@ A collapse maps a latent string z to a hypothesis y, and a loss sees y alone.  C
 gives a machine over the latent symbols, so that everything that is computed from M (automata,
 gradients, samples, caps) holds for latent strings too.
 
-- `spelled_machine` : each latent symbol stands for a string of symbols, the empty one included.
+- `spelled_machine` : each latent symbol spells a string of symbols, possibly the empty one.
 - `ctc_machine` : runs of a symbol become one symbol, then blanks are left out.
 - `ended_machine` : an end symbol ends y; only end symbols follow.
 """

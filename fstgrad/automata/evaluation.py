@@ -107,7 +107,7 @@ class TargetLoss:
 
     @property
     def has_bands(self) -> bool:
-        """Whether `compile` takes a band or a cap."""
+        """Whether `compile` supports a band or a cap."""
         return self.machine.semiring is TROPICAL
 
     def compile(

@@ -1,4 +1,4 @@
-"""Small work in a kernel that is not compiled yet is left to Python.
+"""Python runs the small work of kernels that are not compiled yet.
 
 A first automaton of some hundred states takes milliseconds in Python, and its kernels take seconds
 to compile.  A kernel of integers, or of floats whose operations are rounded one by one (no
@@ -20,12 +20,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass
 class Interpreter:
-    """What this process may still interpret, in steps of about a microsecond."""
+    """The steps of about a microsecond that this process may still interpret."""
 
     steps: int = 500_000
 
     def take(self, steps: int) -> bool:
-        """Return whether so many steps are left, and take them."""
+        """Return whether this many steps are left, and subtract them."""
         if steps > self.steps:
             return False
         self.steps -= steps

@@ -62,7 +62,7 @@ class Alignment:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells alignments apart: deletions and insertions in a row have no order."""
+        """A key of the alignment: consecutive deletions and insertions have no order."""
         found: list[object] = []
         run: list[tuple[object, ...]] = []
         for operation in self.operations:

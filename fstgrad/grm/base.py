@@ -244,7 +244,7 @@ class Base(ABC):
         return hash((type(self), self._key()))
 
     def _key(self) -> tuple[Any, ...]:
-        """Return what tells two families of one class apart."""
+        """Return the arguments by which two families of one class differ."""
         return ()
 
     def __repr__(self) -> str:

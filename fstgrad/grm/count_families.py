@@ -2,7 +2,7 @@
 
 All are tables of points (`fstgrad.grm.tables`) that the same compiled sums run over.  The statistic
 T is x ("identity") or log(1 + x)^2 ("log"): then pairs act on products of logarithms of counts, and
-every base whose tail falls at least geometrically can be normalised, whatever the interactions.
+every base whose tail falls at least geometrically can be normalised, for any interactions.
 """
 
 from abc import abstractmethod

@@ -102,7 +102,7 @@ def _dimensions(values: Any) -> tuple[int, int]:
 
 
 def _check_dimensions(shape: tuple[int, int]) -> None:
-    """Raise where a row pointer, or one dense column, would not go into the memory."""
+    """Raise if a row pointer, or one dense column, would not fit in memory."""
     if min(shape) < 1:
         raise InvalidInputError(f"the table has {shape[0]} rows and {shape[1]} columns")
     if 64 * (shape[0] + shape[1]) > memory_limit():

@@ -60,7 +60,7 @@ class Parameters:
 
     @property
     def family(self) -> Base:
-        """The base of the first node: what does not depend on the node is asked of it."""
+        """The base of the first node, for everything that does not depend on the node."""
         return self.families[0]
 
     @cached_property

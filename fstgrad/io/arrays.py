@@ -164,7 +164,7 @@ def shown(value: object) -> str:
 
 
 def memory_limit() -> int:
-    """Return the bytes that the arrays of one file may take: half of what the process may have."""
+    """Return the limit in bytes of the arrays of one file: half of the memory of the process."""
     try:
         import resource
 

@@ -31,7 +31,7 @@ Path = str | os.PathLike[str]
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a stream of bytes that takes the place of `path` when the block ends without an error.
+    """Open a stream of bytes that replaces `path` when the block ends without an error.
 
     A link in place is replaced, never followed.
 

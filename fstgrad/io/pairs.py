@@ -255,7 +255,7 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
 
 @contextmanager
 def _binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or take standard input and leave it open."""
+    """Open a file, or use standard input and leave it open."""
     if isinstance(path, str | os.PathLike) and str(path) == "-":
         with _plain(sys.stdin.buffer, "<stdin>") as lines:
             yield lines

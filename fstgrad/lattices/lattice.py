@@ -46,7 +46,7 @@ class Lattice(ArrayDistribution):
     scores : (A,) float64
         Log-weights in nats (higher is likelier); -inf forbids.
     origin : (A,) int64
-        Number of the arc among those that the lattice was made of; where an arc stands for the
+        Number of the arc among those that the lattice was made of; where an arc represents the
         final score of a state, it is that state's number.
     ends : (A,) bool
         Which arcs stand for final scores.

@@ -60,7 +60,7 @@ class LatticeLoss:
     graph : Graph
         The composition, with E arcs.
     arc : (E,) int64
-        The lattice arc that each one stands for.
+        The lattice arc that each one represents.
     cost : (E,) float64
         Part of the loss in nats.
     initial : float

@@ -197,7 +197,7 @@ class AutomatonCache:
 
 @dataclass
 class _Entry:
-    """A value or the error that stands for it, its bytes, and the number of its last request."""
+    """A value or the error in its place, its bytes, and the number of its last request."""
 
     value: Any
     size: int

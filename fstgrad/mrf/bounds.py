@@ -1,4 +1,4 @@
-"""Log Z and marginals between bounds that hold, as close as asked for.
+"""Certified bounds of log Z and of marginals, as close as the tolerance.
 
 - Above: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees, at the
   messages of tree-reweighted belief propagation (`messages.tree_weights`).

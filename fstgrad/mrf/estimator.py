@@ -184,7 +184,7 @@ class MRFClassifier:
         return total / kept, value if kind == "hinge" else float("nan")
 
     def _make_submodular(self, theta: FloatArray) -> None:
-        """Move the table of two labels to the nearest one that a cut can take."""
+        """Move the table of two labels to the nearest submodular one."""
         _, table = self._split(theta)
         if table.shape == (2, 2):
             excess = table[0, 1] + table[1, 0] - table[0, 0] - table[1, 1]

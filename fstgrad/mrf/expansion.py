@@ -50,7 +50,7 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
 
 
 def _move(model: ScoredGraph, labels: IntArray, alpha: int) -> ScoredGraph:
-    """Return the binary model of a move: label 1 takes alpha."""
+    """Return the binary model of a move: label 1 means alpha."""
     nodes, (left, right) = np.arange(len(labels)), labels[model.graph.edges].T
     node = np.stack((model.scores.node[nodes, labels], model.scores.node[:, alpha]), axis=1)
     stack = model.edge_stack

@@ -77,7 +77,7 @@ class ScoredGraph:
 
     @classmethod
     def build(cls: type[Scored], *arguments: Any, **settings: Any) -> Scored:
-        """Return an instance from the arguments above, whatever a subclass asks of its callers."""
+        """Return an instance from the arguments above, without the constructor of a subclass."""
         model = cls.__new__(cls)
         ScoredGraph.__init__(model, *arguments, **settings)
         return model

@@ -99,7 +99,7 @@ class Options(NamedTuple):
 
 
 def sampled(result: SampledObjective) -> Estimate:
-    """Return what is known of a sampled value."""
+    """Return the estimate of a sampled value."""
     return Estimate(
         result.value,
         result.interval,
@@ -110,7 +110,7 @@ def sampled(result: SampledObjective) -> Estimate:
 
 
 def computed(value: float, cap: float | None, band: object, *, is_margin: bool) -> Estimate:
-    """Return what is known of a value of L, of min(L, cap), or of the loss of a band."""
+    """Return the estimate of a value computed with L, min(L, cap), or the loss of a band."""
     interval = (value, value) if cap is None and band is None else EVERYTHING
     how = "exact"
     if cap is not None:

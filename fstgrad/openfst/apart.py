@@ -2,7 +2,7 @@
 
 OpenFst holds the interpreter lock and looks at no signal until an operation ends, and where memory
 ends it ends the process.  So a long operation is run by a fresh interpreter, to which FSTs go, and
-from which the result comes, in OpenFst's binary form; that takes about a tenth of a second.
+which returns the result in OpenFst's binary form; that takes about a tenth of a second.
 """
 
 import json

@@ -71,9 +71,9 @@ def _bytes_of_a_state(arrays: FstArrays, depth: IntArray) -> int:
 
 
 def _check_states(arrays: FstArrays, depth: IntArray, max_states: int) -> None:
-    """Raise where the limit is surely passed, which OpenFst would take minutes to find out.
+    """Raise if the limit is certainly passed, which OpenFst would need minutes to find out.
 
-    It looks at all arcs of a state of Det(M): of those of M that are at one depth.
+    It checks all arcs of a state of Det(M): the arcs of the states of M at one depth.
     """
     if max_states * int(np.bincount(depth[arrays.source]).max(initial=0)) > QUICK:
         states = least_states(arrays, depth, max_states)

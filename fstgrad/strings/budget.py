@@ -20,7 +20,7 @@ _STATE_BYTES = 16  # for a state and a context
 _SAMPLE_BYTES = 64  # for a sample and a position
 PLAIN_SPEED = 3  # strings of the scores alone, in the time of one of an automaton
 _LEAST_SAMPLES = 200
-_TRIED = 20_000  # states that are tried without asking whether they may be enough
+_TRIED = 20_000  # states that are tried without an estimate of the number needed
 
 
 class Budget(NamedTuple):
@@ -28,7 +28,7 @@ class Budget(NamedTuple):
 
     seconds : of one core, about; half for an automaton, half for samples.
     memory : bytes, about.
-    width : nats; no more samples are drawn than this width of the interval asks for.
+    width : nats; no more samples are drawn than an interval of this width needs.
     """
 
     seconds: float = 1.0

@@ -15,7 +15,7 @@ DEVICE_PATHS = False
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether to compute where the tensor lies; the one place where this is asked."""
+    """Whether to compute on the device of the tensor; only this function decides it."""
     return DEVICE_PATHS and tensor.is_cuda
 
 

@@ -182,7 +182,7 @@ def _entropy(
 def _divergence(
     p: torch.Tensor, q: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> torch.Tensor:
-    """Return KL(p || q) (B,) in nats, +inf where q forbids an arc that p takes."""
+    """Return KL(p || q) (B,) in nats, +inf where q forbids an arc that p allows."""
     if len(p) == 0:
         return p.new_empty(0)
     of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))

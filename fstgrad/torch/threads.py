@@ -1,6 +1,6 @@
 """Items of a batch in the threads that PyTorch uses.
 
-PyTorch's OpenMP threads spin for milliseconds after each of its operations, and threads of our own
+PyTorch's OpenMP threads spin for milliseconds after each of its operations, and other threads
 would share the cores with them.  So the items run in PyTorch's threads, where they can be reached.
 """
 

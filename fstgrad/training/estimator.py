@@ -31,7 +31,7 @@ class Estimator:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Return what scikit-learn asks before it searches or validates: strings, not numbers."""
+        """Return the tags that scikit-learn reads before it searches or validates: strings."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
         return Tags(

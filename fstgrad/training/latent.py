@@ -1,7 +1,7 @@
 """Latent outputs: for each symbol of x the string of y symbols that it gives, found by alignment.
 
 A latent string z has one symbol for each symbol of x, and one for each of a few slots before and
-behind it, which take prefixes and suffixes.  Each latent symbol stands for a string of y symbols,
+behind it, which take prefixes and suffixes.  Each latent symbol spells a string of y symbols,
 often one, sometimes none.  So z is as long as the input with its slots, whatever the length of y,
 and a loss of y is a loss of z behind a collapse.
 """
@@ -23,7 +23,7 @@ from fstgrad.training.align import Aligner, per_symbol
 from fstgrad.training.templates import Tagged, symbols_of
 
 START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
-LONGEST = 16  # symbols of y before and behind x, more only where a pair asks for them
+LONGEST = 16  # symbols of y before and behind x, more only where a pair needs them
 SLOTS = 16  # at most, on either side
 FAVOUR = 5.0  # nats by which copies are favoured before the first iteration
 _SLOT = re.compile(r"</?s\d+>")
@@ -134,7 +134,7 @@ class LatentOutputs:
         return CollapsedLoss(loss, self.symbols, dict(zip(self.symbols, self.strings, strict=True)))
 
     def read(self, ids: Any) -> Symbols:
-        """Return the symbols of y that a latent string stands for."""
+        """Return the symbols of y that a latent string spells."""
         return sum((self.strings[i] for i in ids), ())
 
     def nbest(self, best: Sequence[tuple[Any, float]], k: int) -> list[tuple[Symbols, float]]:

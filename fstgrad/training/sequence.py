@@ -313,7 +313,7 @@ class SequenceModel(Estimator):
         return StringDistribution(self.features_.scores(self.coef_, x, length))
 
     def _input(self, x: Sequence[str]) -> tuple[Any, int]:
-        """Return an input as the features take it, and the length of its output."""
+        """Return an input in the form that the features need, and the length of its output."""
         if not hasattr(self, "coef_"):
             raise InvalidInputError("the model is not trained; call fit first")
         read = as_input(x)

@@ -1,4 +1,4 @@
-"""The sums of a corpus that lies in many files, on whatever engine joblib is given.
+"""The sums over a corpus of many files, on the backend of joblib.
 
 A task is one shard: the worker reads its file and sends back one gradient.  The reduction is in the
 order of the shards, so that neither the number of workers nor the loss of one changes the result.

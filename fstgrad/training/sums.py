@@ -14,7 +14,7 @@ from fstgrad.training.pair_gradient import NAN, Method, PairGradient
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
 
 XY = tuple[Any, SequenceLike]
-Item = XY | FstgradError  # an error stands for a pair that could not be read
+Item = XY | FstgradError  # an error replaces a pair that could not be read
 
 
 class Outcome(NamedTuple):

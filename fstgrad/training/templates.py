@@ -44,7 +44,7 @@ class Tagged:
 
 
 def as_input(x: Sequence[str] | Tagged) -> Any:
-    """Return an input as the features take it: `Tagged`, or a tuple of symbols.
+    """Return an input in the form that the features need: `Tagged`, or a tuple of symbols.
 
     Raises
     ------

@@ -109,7 +109,7 @@ class TreeDistribution(MomentDistribution):
         --------
         >>> import numpy as np, fstgrad as fg
         >>> trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
-        >>> value, gradient = trees.partial_nll([-1, 1, -1])  # word 2 hangs on word 1
+        >>> value, gradient = trees.partial_nll([-1, 1, -1])  # the head of word 2 is word 1
         >>> round(float(np.exp(-value)), 6)
         0.333333
         """

@@ -150,7 +150,7 @@ def _lines(rules: RuleSet, group: _Group) -> str:
 
 
 class _Marks:
-    """The labels of marks, above those of symbols and rules, and what each stands for."""
+    """The labels of marks, above those of symbols and rules, and the meaning of each."""
 
     def __init__(self, last: int) -> None:
         self.last = last

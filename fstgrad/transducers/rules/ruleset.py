@@ -318,7 +318,7 @@ class _Reader:
         return not token.quoted and (token.text in self.class_of or token.text == ANY or is_bundle)
 
     def _members(self, token: Token, inside: str = "") -> tuple[str, ...]:
-        """Return the symbols that a word stands for."""
+        """Return the symbols that a word denotes."""
         text = token.text
         if token.quoted or not self._is_class(token):
             is_symbol = self.alphabet is not None and text in self.alphabet

@@ -80,7 +80,7 @@ class Rule:
 
     Attributes
     ----------
-    line : where it stands.
+    line : the number of its line.
     name : its name, or its text without the cost.
     pairs : what is read and what is written in its place, as symbols; all of the same lengths.
     cost : in nats.
@@ -173,7 +173,7 @@ def number(what: str, text: str) -> float:
 
 
 def _named(line: str) -> tuple[str | None, str]:
-    """Return the name that stands before a rule, and the rule."""
+    """Return the name before a rule, and the rule."""
     name, colon, rest = line.partition(": ")
     return (name.strip(), rest) if colon and '"' not in name and not is_rule(name) else (None, line)
 
