@@ -1,4 +1,4 @@
-"""Generalized root models: the fit of Classic3, the log-partition routes, one node against scipy.
+"""Generalized root models: fits of Classic3, paths, routes of log-partitions, nodes against scipy.
 
 Classic3 (word counts of 3,893 documents) is read from the folder FSTGRAD_DATA or the one beside the
 project; without it the fits run on sampled counts of the same sparsity.
@@ -164,8 +164,30 @@ def node_rows(quick):
         }
 
 
+def path_rows(quick):
+    """Time a path of ten alphas, down to a hundredth of the largest, and single fits of them."""
+    name, x = word_counts()
+    for k, n, p in ((2, 300, 10),) if quick else ((2, 1500, 30), (2, 1500, 60), (3, 800, 40)):
+        part = x[:n, :p]
+        model = fg.GeneralizedRootModel(k=k, tol=TOL)
+        alphas = np.geomspace(1.0, 0.01, 10) * model.alpha_max(part)
+        seconds = _harness.seconds_of(lambda m=model, d=part, a=alphas: m.path(d, a))
+        single = [fg.GeneralizedRootModel(k=k, tol=TOL, alpha=a) for a in alphas]
+        alone = _harness.seconds_of(lambda s=single, d=part: [m.fit(d) for m in s])
+        yield {
+            "path": f"{name} k={k}",
+            "n": n,
+            "p": p,
+            "sets at the end": int(single[-1].parameters_.flat[3].size),
+            "seconds": seconds,
+            "seconds of single fits": alone,
+            "times faster": alone / seconds,
+        }
+
+
 def rows(quick):
     yield from fit_rows(quick)
+    yield from path_rows(quick)
     yield from route_rows(quick)
     yield from node_rows(quick)
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.grm.design import Design, ranks
-from fstgrad.grm.newton import NewtonSolver, Play, put_in_play, slot_scales
+from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
+from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class JointRegression:
         """Return the solution, from `start`."""
         play = self.start(start)
         scans, before = 0, -1
+        if (play.term >= 0).any():  # sets that the next solve will take
+            term, key, excess = self.violators(self.solver.residual(play), play, EAGER * self.alpha)
+            play = self._grow(play, term[excess > 0], key[excess > 0])
         target = max(0.5 * self.tol, 0.02 * self.alpha)
         while True:
             residual, slopes, objective = self.solver.solve(play, target)
@@ -93,9 +97,8 @@ class JointRegression:
         self, intercepts: FloatArray, term: IntArray, key: IntArray, coef: FloatArray
     ) -> Play:
         slots = self._slots(term, key)
-        return put_in_play(
-            self.design, self.solver, intercepts, self.alpha, (term, key, coef), slots
-        )
+        heads = self.solver.intercepts, self.solver.ridge
+        return put_in_play(self.design, heads, intercepts, self.alpha, (term, key, coef), slots)
 
     def _slots(
         self, term: IntArray, key: IntArray

@@ -20,8 +20,8 @@ from fstgrad.grm import fitting, normalization, preparation, storage
 from fstgrad.grm.design import Design, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
 from fstgrad.grm.inference import InferenceMixin
-from fstgrad.grm.newton import Intercepts
 from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.play import Intercepts
 from fstgrad.grm.problem import Problem, Solving, checkpoint_of, solve_nodes
 from fstgrad.grm.progress import node_progress
 from fstgrad.grm.regression import NodeFit

@@ -15,17 +15,14 @@ certain), a quadratic model says nothing: that parameter moves alone, until its 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
-from fstgrad.grm.design import Design
-
-if TYPE_CHECKING:
-    from fstgrad.grm.kernels.descent import Slots
+from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
 
 MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
@@ -39,35 +36,13 @@ MOST_STALLED = 10  # steps in a row that lower neither the objective nor the wor
 Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
 
 
-class Intercepts(NamedTuple):
-    """The coordinates of eta, from 0, that have an intercept, and which of these are penalised."""
-
-    coordinates: IntArray
-    penalised: BoolArray
-
-
-@dataclass
-class Play:
-    """The parameters in play: the intercepts of every node, then sets of variables.
-
-    term, key : (m,) int64, which set a parameter is, -1 for intercepts.
-    coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
-    """
-
-    term: IntArray
-    key: IntArray
-    coef: FloatArray
-    penalty: FloatArray
-    ridge: FloatArray
-    slots: "Slots"
-
-
 class State(NamedTuple):
-    """Where a solver is: eta and its derivatives (q, n, ...), and the penalised objective."""
+    """Where a solver is: eta and its derivatives (q, n, ...), the losses (q,) and the objective."""
 
     eta: FloatArray
     mean: FloatArray
     covariance: FloatArray
+    losses: FloatArray
     objective: float
 
 
@@ -88,6 +63,7 @@ class NewtonSolver:
     intercepts: Intercepts
     apply: Map = map
     steps: int = field(default=0, init=False)
+    last: State | None = field(default=None, init=False)
 
     @cached_property
     def ridge(self) -> FloatArray:
@@ -139,6 +115,7 @@ class NewtonSolver:
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
             accuracy = max(0.25 * target, 0.05 * worst)
             direction = self._direction(play, curved, gradient, accuracy)
+            leave(play, direction, slopes <= 0.25 * target)
             after = self._search(play, state, direction, gradient)
             if after is None:
                 damping = max(10.0 * damping, 1e-2)
@@ -150,7 +127,13 @@ class NewtonSolver:
             play.coef, state = after
         gradient = self._gradient(play, state, play.coef)
         slopes = violations(gradient, play.coef, play.penalty)
+        self.last = state
         return self._residual(state), slopes, state.objective
+
+    def residual(self, play: Play) -> FloatArray:
+        """Return the residuals w (E[t] - t), (q, n, c), at play.coef or at a better start."""
+        self.last = self._first_state(play)
+        return self._residual(self.last)
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
         """Return the derivative of the objective without its penalty at `coef`."""
@@ -191,9 +174,14 @@ class NewtonSolver:
     def _first_state(self, play: Play) -> State:
         """Return the state of play.coef; a start that is worse than no sets at all is left.
 
-        Merged estimates and those of other data may be far off, or have no normalizer.
+        Where the last solve stopped at the same eta, its derivatives are those.  Merged estimates
+        and those of other data may be far off, or have no normalizer.
         """
-        state = self._state(self._eta(play), play.coef, play)
+        eta, last, self.last = self._eta(play), self.last, None
+        if last is not None and np.allclose(eta, last.eta, rtol=1e-13, atol=1e-13):
+            return last._replace(eta=eta, objective=objective(play, play.coef, last.losses))
+        last = None
+        state = self._state(eta, play.coef, play)
         if self.steps or not (play.coef[play.term >= 0] != 0).any():
             return state
         alone = np.zeros(play.coef.shape)
@@ -212,12 +200,20 @@ class NewtonSolver:
         kernels.descent.add_columns(play.slots, play.coef, eta)
         return eta
 
-    def _state(self, eta: FloatArray, coef: FloatArray, play: Play) -> State:
-        """Evaluate every node; an infeasible eta has the objective +inf."""
+    def _state(
+        self, eta: FloatArray, coef: FloatArray, play: Play, near: State | None = None
+    ) -> State:
+        """Evaluate every node, or those whose eta is not that of `near`.
+
+        An infeasible eta has the objective +inf.
+        """
         n, c = eta.shape[1:]
         mean, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
 
         def node(s: int) -> float:
+            if near is not None and np.array_equal(eta[s], near.eta[s]):
+                mean[s], covariance[s] = near.mean[s], near.covariance[s]
+                return float(near.losses[s])
             value, mean[s], covariance[s] = self.families[s].derivatives(eta[s])
             fit = value - np.einsum("ij,ij->i", eta[s], self.observed[s])
             if not np.isfinite(fit).all():
@@ -225,9 +221,8 @@ class NewtonSolver:
             covariance[s] *= self.weights[:, None, None]
             return float(self.weights @ fit / n)
 
-        total = sum(self.apply(node, range(len(self.families))))
-        objective = total + float(play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
-        return State(eta, mean, covariance, objective if np.isfinite(objective) else np.inf)
+        losses = np.array(list(self.apply(node, range(len(self.families)))))
+        return State(eta, mean, covariance, losses, objective(play, coef, losses))
 
     def _residual(self, state: State) -> FloatArray:
         return (state.mean - self.observed) * self.weights[None, :, None]
@@ -246,7 +241,7 @@ class NewtonSolver:
         size = 1.0
         for _ in range(MOST_HALVINGS):
             coef = play.coef + size * direction
-            after = self._state(state.eta + size * moved, coef, play)
+            after = self._state(state.eta + size * moved, coef, play, state)
             rounding = 1e-15 * abs(state.objective)
             if after.objective <= state.objective + ARMIJO * size * predicted + rounding:
                 return coef, after
@@ -308,78 +303,3 @@ class NewtonSolver:
             out[i, i] += play.ridge[m]
             unit[m] = 0.0
         return out
-
-
-def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
-    """Return how far each parameter is from 0 in gradient + penalty * sign(coef)."""
-    active = np.abs(gradient + penalty * np.sign(coef))
-    idle = np.maximum(np.abs(gradient) - penalty, 0.0)
-    return np.where(coef != 0, active, idle)
-
-
-def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray:
-    """Return the scale of every column (block, column)."""
-    out = np.ones(column.size)
-    for number, source in enumerate(design.blocks):
-        mine = block == number
-        out[mine] = source.scale[column[mine]]
-    return out
-
-
-def put_in_play(
-    design: Design,
-    solver: NewtonSolver,
-    start: FloatArray,
-    alpha: float,
-    sets: tuple[IntArray, IntArray, FloatArray],
-    slots: tuple[IntArray, IntArray, IntArray, IntArray],
-) -> Play:
-    """Return the parameters in play.
-
-    Parameters
-    ----------
-    start : (q, f)
-        The intercepts of q nodes.
-    sets : term (m,), key (m,), coef (m,)
-        The sets; each is penalised by alpha times the scales of its columns.
-    slots : parameter (s,), node (s,), block (s,), column (s,)
-        The slots of the sets, in the order of their parameters.
-    """
-    parameter, node, block, column = slots
-    intercepts, ridge = solver.intercepts, solver.ridge
-    nodes, fixed = start.shape
-    n, heads = design.samples, nodes * fixed
-    counts = np.bincount(parameter, minlength=sets[0].size)
-    scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
-    root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
-    begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
-    rows, values, at = [np.arange(n)], [np.ones(n)], n
-    for number, source in enumerate(design.blocks):
-        mine = np.flatnonzero(block == number)
-        used, place = np.unique(column[mine], return_inverse=True)
-        indptr = np.zeros(used.size + 1, dtype=np.int64)
-        total = int((source.indptr[used + 1] - source.indptr[used]).sum())
-        part = np.empty(total, dtype=np.int64), np.empty(total)
-        kernels.descent.gather(source.indptr, source.rows, source.values, used, indptr, *part)
-        begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
-        rows.append(part[0])
-        values.append(part[1])
-        at += total
-    coordinates = np.tile(intercepts.coordinates, nodes)
-    head_zero, none = np.zeros(heads, dtype=np.int64), np.full(heads, -1)
-    return Play(
-        term=np.concatenate([none, sets[0]]),
-        key=np.concatenate([none, sets[1]]),
-        coef=np.concatenate([start.ravel(), sets[2]]),
-        penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
-        ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
-        slots=kernels.descent.Slots(
-            np.concatenate([np.arange(heads), heads + np.cumsum([0, *counts])]).astype(np.int64),
-            np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
-            np.concatenate([coordinates, root_of[block] - 1 if parameter.size else block]),
-            np.concatenate([head_zero, begin]),
-            np.concatenate([head_zero + n, end]),
-            np.concatenate(rows),
-            np.concatenate(values),
-        ),
-    )

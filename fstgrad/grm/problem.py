@@ -16,8 +16,9 @@ from fstgrad.grm import fitting, preparation
 from fstgrad.grm.base import Base
 from fstgrad.grm.design import Design, Term, build
 from fstgrad.grm.joint import JointFit, JointRegression
-from fstgrad.grm.newton import Intercepts, NewtonSolver
+from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
+from fstgrad.grm.play import Intercepts
 from fstgrad.grm.regression import NodeFit, NodeRegression
 
 
@@ -38,6 +39,7 @@ class Problem:
 
     x : CSR (n, p).  families : one for each column.  terms, intercepts : of the model.
     varying : (p,) bool.  weights : (n,), mean 1.  offset : (n,), added to the first coordinate.
+    keep : the solvers of the nodes are kept, so that the next fit goes on where they were.
     """
 
     x: sparse.csr_matrix
@@ -51,6 +53,9 @@ class Problem:
     max_memory: float
     scale_columns: bool = False
     designs: dict[int, Design] = field(default_factory=dict, init=False)
+    solver: NewtonSolver | None = field(default=None, init=False)
+    keep: bool = field(default=False, init=False)
+    solvers: dict[int, NewtonSolver] = field(default_factory=dict, init=False)
 
     def design(self, sizes: dict[int, IntArray]) -> Design:
         """Return the design of the candidate sets; that of all sets is kept."""
@@ -84,25 +89,46 @@ class Problem:
         if not self.varying[node]:
             nothing = {size: np.empty((0, size), np.int64) for size in range(2, self.k + 1)}
             design = Design(design.samples, design.features, design.blocks, nothing)
+        solver = self.solvers.get(node) or self.node_solver(node)
+        solver.steps = 0
+        if self.keep:
+            self.solvers[node] = solver
         regression = NodeRegression(
-            self.node_solver(node), design, node, solving.alpha, solving.tol, solving.max_iter,
+            solver, design, node, solving.alpha, solving.tol, solving.max_iter,
             solving.screening,
         )  # fmt: skip
         return regression.fit(start)
 
     def fit_joint(self, design: Design, solving: Solving, start: Parameters) -> JointFit:
         """Return the tied pseudo-likelihood fit, from `start`."""
-        with worker_threads(solving.threads) as pool:
-            regression = self.joint(design, solving)
-            if solving.threads > 1:
-                regression.solver.apply = pool.map
+        regression = self.joint(design, solving)
+        regression.solver.steps = 0
+        if solving.threads == 1:
             return regression.fit(start)
+        with worker_threads(solving.threads) as pool:
+            regression.solver.apply = pool.map
+            found = regression.fit(start)
+        regression.solver.apply = map
+        return found
 
     def joint(self, design: Design, solving: Solving) -> JointRegression:
-        """Return the problem of all nodes with tied parameters."""
+        """Return the problem of all nodes with tied parameters; its solver goes on where it was."""
+        if self.solver is None:
+            self.solver = self._joint_solver()
+        return JointRegression(
+            self.solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
+        )
+
+    def joint_bytes(self) -> int:
+        """Return what the derivatives of all nodes at all rows take."""
+        width = self.k + self.families[0].own
+        return 8 * self.x.shape[0] * self.x.shape[1] * width * (4 + 2 * width)
+
+    def _joint_solver(self) -> NewtonSolver:
+        """Return the solver of all nodes."""
         n, p = self.x.shape
         width = self.k + self.families[0].own
-        need = 8 * n * p * width * (4 + 2 * width)
+        need = self.joint_bytes()
         if need > self.max_memory:
             raise MemoryLimitError(
                 f"the joint fit keeps the derivatives of {p} nodes at {n} rows, {need / 1e9:.1f} "
@@ -112,13 +138,10 @@ class Problem:
         dense = self.families[0].statistics(self.x.toarray(), self.k)
         offset = np.zeros((1, n, width))
         offset[0, :, 0] = self.offset
-        solver = NewtonSolver(
+        return NewtonSolver(
             self.families, np.ascontiguousarray(dense.transpose(1, 0, 2)), self.weights, offset,
             self.intercepts,
         )  # fmt: skip
-        return JointRegression(
-            solver, design, self.varying, solving.alpha, solving.tol, solving.max_iter
-        )
 
     def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
         """Return the parameters with the intercepts that are best for the given interactions.

@@ -15,7 +15,8 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm.design import Design
-from fstgrad.grm.newton import NewtonSolver, Play, put_in_play
+from fstgrad.grm.newton import NewtonSolver
+from fstgrad.grm.play import EAGER, Play, put_in_play
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,9 @@ class NodeRegression:
     def fit(self, start: NodeFit | None = None) -> NodeFit:
         """Return the solution, from `start` or from the independent model."""
         play = self._start(start)
+        if start is not None and self.design.blocks:  # columns that the next solve will take
+            gradients = self._scan(self.solver.residual(play)[0])
+            play = self._grow(play, self._violations(gradients, play, EAGER)[1])
         residual, slopes, objective = self.solver.solve(play, 0.5 * self.tol)
         scans = 0
         while True:
@@ -105,7 +109,8 @@ class NodeRegression:
     ) -> Play:
         sets = block, self.design.keys(block, column), coef
         slots = np.arange(block.size), np.zeros(block.size, dtype=np.int64), block, column
-        return put_in_play(self.design, self.solver, intercepts, self.alpha, sets, slots)
+        heads = self.solver.intercepts, self.solver.ridge
+        return put_in_play(self.design, heads, intercepts, self.alpha, sets, slots)
 
     def _scan(self, residual: FloatArray) -> list[FloatArray]:
         """Return the gradients of all columns that the node may use, block by block."""
@@ -114,13 +119,18 @@ class NodeRegression:
             for number, columns in enumerate(self.columns)
         ]
 
-    def _violations(self, gradients: list[FloatArray], play: Play) -> tuple[float, list[IntArray]]:
-        """Return the worst violation outside the working set and the columns that violate."""
+    def _violations(
+        self, gradients: list[FloatArray], play: Play, share: float = 1.0
+    ) -> tuple[float, list[IntArray]]:
+        """Return the worst violation outside the working set and the columns that violate.
+
+        share : of alpha, what the slope of a column must pass.
+        """
         worst, found = 0.0, []
         in_play = self.design.find(play.term, play.key)
         for number, (columns, gradient) in enumerate(zip(self.columns, gradients, strict=True)):
             scale = self.design.blocks[number].scale[columns]
-            excess = np.abs(gradient) / np.maximum(scale, 1e-300) - self.alpha
+            excess = np.abs(gradient) / np.maximum(scale, 1e-300) - share * self.alpha
             excess[np.searchsorted(columns, in_play[play.term == number])] = -np.inf
             worst = max(worst, float(excess.max(initial=0.0)))
             bar = 0.0 if self.screening == "kkt" else -np.inf

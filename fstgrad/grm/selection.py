@@ -67,6 +67,7 @@ class SelectionMixin:
         """
         first = self._copy()
         problem = first._prepared(X, None, None, feature_names)
+        problem.keep = not first._is_joint() and problem.joint_bytes() <= problem.max_memory
         models: list[Any] = []
         for alpha in self._alphas(problem, alphas).tolist():
             model = self._copy(alpha=alpha, warm_start=True)

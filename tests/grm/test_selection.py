@@ -85,3 +85,25 @@ def test_the_checks_of_scikit_learn_for_every_base(base, k):
 def test_one_column_has_no_pairs_to_compare():
     one = np.arange(6.0)[:, None]
     assert report.spearman_difference(one, one[::-1]) == 0.0
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+def test_a_path_finds_the_models_of_single_fits_with_fewer_evaluations(symmetrize, monkeypatch):
+    x, done = counts(n=300, p=6), [0]
+    derivatives = BASES["poisson"].derivatives
+
+    def counted(self, eta):
+        done[0] += len(eta)
+        return derivatives(eta)
+
+    monkeypatch.setattr(type(BASES["poisson"]), "derivatives", counted)
+    model = fg.GeneralizedRootModel(k=3, symmetrize=symmetrize, tol=1e-7)
+    alphas = 0.2 * 0.6 ** np.arange(8.0)
+    models = model.path(x, alphas)
+    along, done[0] = done[0], 0
+    for found in models:
+        alone = fg.GeneralizedRootModel(k=3, symmetrize=symmetrize, tol=1e-7, alpha=found.alpha)
+        assert found.kkt_.max() <= 1e-7
+        assert found.score(x) == pytest.approx(alone.fit(x).score(x), abs=1e-6)
+    if symmetrize == "joint":
+        assert along < 0.5 * done[0]

@@ -1,0 +1,133 @@
+"""What is in play in a fit: its parameters with their penalties and columns."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm import kernels
+from fstgrad.grm.design import Design
+
+if TYPE_CHECKING:
+    from fstgrad.grm.kernels.descent import Slots
+
+EAGER = 0.75  # of alpha: sets whose gradient at a warm start passes this are in play at once
+
+
+class Intercepts(NamedTuple):
+    """The coordinates of eta, from 0, that have an intercept, and which of these are penalised."""
+
+    coordinates: IntArray
+    penalised: BoolArray
+
+
+@dataclass
+class Play:
+    """The parameters in play: the intercepts of every node, then sets of variables.
+
+    term, key : (m,) int64, which set a parameter is, -1 for intercepts.
+    coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
+    """
+
+    term: IntArray
+    key: IntArray
+    coef: FloatArray
+    penalty: FloatArray
+    ridge: FloatArray
+    slots: "Slots"
+
+
+def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
+    """Return the losses (q,) and the penalty of the coefficients (m,), +inf where infeasible."""
+    value = float(losses.sum() + play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
+    return value if np.isfinite(value) else np.inf
+
+
+def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
+    """Set to 0 the direction of the intercepts `idle` (m,) of nodes that no set moves."""
+    nodes = play.slots.node
+    moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
+    heads = np.flatnonzero(play.term < 0)
+    of_head = nodes[play.slots.pointer[heads]]
+    rest = np.ones(int(nodes.max(initial=-1)) + 1, dtype=bool)
+    rest[nodes[moving]] = False
+    rest[of_head[~idle[heads]]] = False
+    direction[heads[rest[of_head]]] = 0.0
+
+
+def violations(gradient: FloatArray, coef: FloatArray, penalty: FloatArray) -> FloatArray:
+    """Return how far each parameter is from 0 in gradient + penalty * sign(coef)."""
+    active = np.abs(gradient + penalty * np.sign(coef))
+    idle = np.maximum(np.abs(gradient) - penalty, 0.0)
+    return np.where(coef != 0, active, idle)
+
+
+def slot_scales(design: Design, block: IntArray, column: IntArray) -> FloatArray:
+    """Return the scale of every column (block, column)."""
+    out = np.ones(column.size)
+    for number, source in enumerate(design.blocks):
+        mine = block == number
+        out[mine] = source.scale[column[mine]]
+    return out
+
+
+def put_in_play(
+    design: Design,
+    heads: tuple[Intercepts, FloatArray],
+    start: FloatArray,
+    alpha: float,
+    sets: tuple[IntArray, IntArray, FloatArray],
+    slots: tuple[IntArray, IntArray, IntArray, IntArray],
+) -> Play:
+    """Return the parameters in play.
+
+    Parameters
+    ----------
+    heads : Intercepts, ridge (q, f)
+        Which coordinates have intercepts; the weight of half the square of every intercept.
+    start : (q, f)
+        The intercepts of q nodes.
+    sets : term (m,), key (m,), coef (m,)
+        The sets; each is penalised by alpha times the scales of its columns.
+    slots : parameter (s,), node (s,), block (s,), column (s,)
+        The slots of the sets, in the order of their parameters.
+    """
+    parameter, node, block, column = slots
+    intercepts, ridge = heads
+    nodes, fixed = start.shape
+    n, first = design.samples, nodes * fixed
+    counts = np.bincount(parameter, minlength=sets[0].size)
+    scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
+    root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
+    begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
+    rows, values, at = [np.arange(n)], [np.ones(n)], n
+    for number, source in enumerate(design.blocks):
+        mine = np.flatnonzero(block == number)
+        used, place = np.unique(column[mine], return_inverse=True)
+        indptr = np.zeros(used.size + 1, dtype=np.int64)
+        total = int((source.indptr[used + 1] - source.indptr[used]).sum())
+        part = np.empty(total, dtype=np.int64), np.empty(total)
+        kernels.descent.gather(source.indptr, source.rows, source.values, used, indptr, *part)
+        begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
+        rows.append(part[0])
+        values.append(part[1])
+        at += total
+    coordinates = np.tile(intercepts.coordinates, nodes)
+    head_zero, none = np.zeros(first, dtype=np.int64), np.full(first, -1)
+    return Play(
+        term=np.concatenate([none, sets[0]]),
+        key=np.concatenate([none, sets[1]]),
+        coef=np.concatenate([start.ravel(), sets[2]]),
+        penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
+        ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
+        slots=kernels.descent.Slots(
+            np.concatenate([np.arange(first), first + np.cumsum([0, *counts])]).astype(np.int64),
+            np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
+            np.concatenate([coordinates, root_of[block] - 1 if parameter.size else block]),
+            np.concatenate([head_zero, begin]),
+            np.concatenate([head_zero + n, end]),
+            np.concatenate(rows),
+            np.concatenate(values),
+        ),
+    )
