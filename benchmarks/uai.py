@@ -6,9 +6,10 @@ model whose factors are over three and six nodes.  Peers, where they are install
 marginals (Shafer-Shenoy), opt_einsum for log Z (the same factors as one einsum), toulbar2 for the
 best labeling.
 
-Every entry runs in a process of its own with LIMIT seconds and MEMORY; "late" is one that needed
-more.  The whole program ends within TOTAL seconds; what is left by then is late.  `seconds first` includes the plan, `again` is new scores of the same
-graph, `eight` is eight changes of evidence in a row, one variable each.
+Every entry runs in a separate process with LIMIT seconds and MEMORY; "late" is one that needed
+more.  The whole program ends within TOTAL seconds; entries that are left by then are late.
+`seconds first` includes the plan, `again` is new scores of the same graph, `eight` is eight changes
+of evidence in a row, one variable each.
 """
 
 import multiprocessing
