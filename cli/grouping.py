@@ -7,7 +7,6 @@ Index
 - `Command`, `Group` : commands whose help has a section for each group.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, cast
@@ -29,8 +28,10 @@ def group(name: str, record: type, *declarations: Decorator, heading: str = "") 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)
         def packed(**values: Any) -> Any:
-            fields = {field.name: values.pop(field.name) for field in dataclasses.fields(record)}
-            return command(**values, **{name: record(**fields)})
+            from dataclasses import fields  # the help of all commands needs none
+
+            own = {field.name: values.pop(field.name) for field in fields(record)}
+            return command(**values, **{name: record(**own)})
 
         made: Callable[..., Any] = packed
         for declaration in reversed(declarations):

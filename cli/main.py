@@ -12,10 +12,9 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from fstgrad._version import __version__
 from fstgrad.cli.epilogs import with_examples
@@ -24,6 +23,9 @@ from fstgrad.cli.interrupts import Interrupts, Terminated, end_silently, leave_t
 from fstgrad.cli.spelling import in_options
 from fstgrad.cli.text import NOTES, echo, visible
 from fstgrad.errors import FstgradError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # name of the command -> (module, one line of help); the object in the module has the same name.
 COMMANDS = {
@@ -75,8 +77,10 @@ class LazyGroup(Group):
         command: click.Command = getattr(importlib.import_module(self.table[name][0]), name)
         return with_examples(command, name)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Return the names of commands, from the table, and the options that begin so."""
+        from click.shell_completion import CompletionItem
+
         names = [name for name in self.table if name.startswith(incomplete)]
         items = [CompletionItem(name, help=self.table[name][1]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)

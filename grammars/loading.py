@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.costs import Explanation, explain
 from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.losses import RuleLoss, TransducerLoss
 from fstgrad.openfst import (
@@ -27,6 +26,9 @@ from fstgrad.openfst import (
     with_symbols,
 )
 from fstgrad.transducers.rules import RuleSet
+
+if TYPE_CHECKING:
+    from fstgrad.costs import Explanation
 
 NAMES = (
     "articulation",
@@ -61,8 +63,7 @@ MOST_BYTES = 16 * 2**20
 class Grammar(ABC):
     """A loss that is written down: a Python module in pynini, or a file of rules.
 
-    `Grammar.load(reference)` finds it.  A subclass gives the abstract parts; what is below them is
-    made of these.
+    `Grammar.load(reference)` finds it.  A subclass gives the abstract parts, which the rest uses.
 
     Attributes
     ----------
@@ -170,7 +171,7 @@ class Grammar(ABC):
         """Return the loss of a hypothesis against a target, written as in the examples."""
         return self._own_loss(self.symbols(y), self.symbols(target))
 
-    def explain(self, y: str, target: str, k: int = 3) -> Explanation:
+    def explain(self, y: str, target: str, k: int = 3) -> "Explanation":
         """Return the k cheapest alignments, with rules and costs, and what would change them.
 
         Strings are written as in the examples.  `print` shows the explanation, and so does a
@@ -185,6 +186,8 @@ class Grammar(ABC):
         what would change it
           without substitute s -> a: 2
         """
+        from fstgrad.costs import explain  # which takes as long to import as the rest
+
         return explain(self._own_loss, self.symbols(y), self.symbols(target), k)
 
     def symbols(self, text: str) -> list[str]:
