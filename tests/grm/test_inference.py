@@ -80,6 +80,35 @@ def test_node_conditionals_are_those_of_the_joint():
         assert each == pytest.approx(np.log(expected[int(x[node])]), abs=1e-10)
 
 
+def test_draws_along_a_ray_of_counts_have_the_law_of_the_model_given_the_ray():
+    model = small_counts()
+    ray = conditionals.radial_conditional(model, [2.0, 0.0, 4.0])
+    drawn = ray.sample(20_000, rng=0)
+    points = np.arange(40.0)[:, None] * [1.0, 0.0, 2.0]
+    p = np.exp(model.log_potential(points))
+    p /= p.sum()
+    np.testing.assert_array_equal(drawn[:, 2], 2 * drawn[:, 0])
+    found = np.bincount(drawn[:, 0].astype(int), minlength=40) / len(drawn)
+    assert np.abs(found - p[: found.size]).max() < 5 * np.sqrt(0.25 / len(drawn))
+    with pytest.raises(InvalidInputError, match="whole numbers"):
+        conditionals.radial_conditional(model, [0.5, 1.0, 0.0]).sample(1)
+
+
+def test_draws_along_a_ray_of_reals_have_its_moments():
+    model = replace(
+        small_counts(), families=(families.BASES["exponential"],) * 3, interactions=(),
+        intercepts=np.outer([-1.0, -2.0, -1e-6], [1.0, 0.0, 0.0]),
+    )  # fmt: skip
+    z = conditionals.radial_conditional(model, [1.0, 0.5, 0.0]).sample(40_000, rng=0)[:, 0]
+    assert z.mean() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(z.size))
+    assert z.std() == pytest.approx(0.5, rel=0.05)
+    far = conditionals.radial_conditional(model, [0.0, 0.0, 1.0]).sample(40_000, rng=0)[:, 2]
+    assert far.mean() == pytest.approx(1e6, rel=0.03)
+    grows = replace(model, intercepts=-model.intercepts)
+    with pytest.raises(InfeasibleError, match="normalizer"):
+        conditionals.radial_conditional(grows, [1.0, 0.0, 0.0]).sample(1)
+
+
 def test_rays_are_the_potential_along_a_direction():
     for base, v in (("poisson", [1.0, 2.0, 0.5]), ("gaussian", [1.0, -2.0, 0.5])):
         model = replace(small_counts(), families=(families.BASES[base],) * 3)
