@@ -332,7 +332,7 @@ def test_costs_are_a_transducer_and_a_table(tmp_path):
         fit.write("x.csv")
     text = (tmp_path / "x.tsv").read_text().splitlines()
     bad = {
-        "no table": [],
+        "not a table": [],
         "not a table of": ["state", *text[1:]],
         ":3: 3 column": [*text[:2], "0\ta\tb"],
         ":3: 'a -> z from": [*text[:2], text[2].replace("-> ", "-> z", 1)],

@@ -43,7 +43,7 @@ def test_a_new_grammar_passes_its_test(run, tmp_path, monkeypatch, template):
     assert run("grammar", "show", file)[0] == 0
     code, _, err = run("grammar", "new", "mine", "--template", template)
     assert code == 2
-    assert "there already" in err
+    assert "exists already" in err
     scope: dict[str, object] = {"__file__": "test_mine.py"}
     exec(compile(pathlib.Path("test_mine.py").read_text(), "test_mine.py", "exec"), scope)
     for row in Grammar.load(file).examples:

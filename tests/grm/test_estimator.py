@@ -146,7 +146,7 @@ def test_constant_columns_are_kept_alone():
         ({"interactions": "some"}, None, "interactions"),
         ({"candidate_sets": "stages"}, None, "candidate_sets"),
         ({"candidate_sets": [[0]]}, None, "two or more"),
-        ({"candidate_sets": [["a", 0]]}, None, "no column"),
+        ({"candidate_sets": [["a", 0]]}, None, "not a column"),
         ({"candidate_sets": [[0, 9]]}, None, "from 0 to 4"),
         ({"n_jobs": 0}, None, "n_jobs is 0"),
         ({}, -1.0, "-1.0"),

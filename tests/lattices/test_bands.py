@@ -151,7 +151,7 @@ def test_what_a_lattice_has_no_bands_for():
     lattice = RandomLattice(6).lattice()
     with pytest.raises(fg.NotSupportedError, match="sums over paths"):
         lattice.compile(fg.NGram(ABC, 2), "abc", band=1)
-    with pytest.raises(fg.NotSupportedError, match="without a cap"):
+    with pytest.raises(fg.NotSupportedError, match="exclude each other"):
         lattice.compile(fg.EditDistance(ABC), "abc", band=1, cap=2)
     for options in ({"cap": 1}, {"proposal": "mixture"}):
         with pytest.raises(fg.NotSupportedError, match="plain"):
