@@ -7,7 +7,7 @@ import click
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.text import echo
 from fstgrad.grammars.templates import TEMPLATES, TEST
-from fstgrad.io import check_writable, write_text
+from fstgrad.io import write_text
 
 
 @click.command(cls=Command)
@@ -34,7 +34,6 @@ def new(name: str, template: str) -> None:
     for output in (file, test):
         if output.exists():
             raise click.UsageError(f"{output} exists already; choose another name")
-        check_writable(str(output), "the output")
     write_text(str(file), text.replace("NAME", path.name, 1))
     write_text(str(test), TEST.format(name=path.name, file=file.name))
     echo(f"wrote {file} and {test}")

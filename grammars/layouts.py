@@ -19,7 +19,7 @@ LAYOUTS = {
     "dvorak": ("',.pyfgcrl", "aoeuidhtns", ";qjkxbmwvz"),
 }
 _SHIFTS = (0.0, 0.25, 0.75)
-_REACH = 1.2  # keys that touch are nearer than this, in units of a key
+_REACH = 1.2  # in units of a key: neighbours are nearer than this, from middle to middle
 _NEAR, _CASE, _FAR = 0.5, 0.25, 1.0
 
 

@@ -7,6 +7,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.io import (
     Pair,
+    check_writable,
     read_alphabet,
     read_confusion,
     read_pairs,
@@ -139,6 +140,27 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         write_arrays(path, weights=[2.0], other=Broken())
     assert read_weights(path)[0] == [1.0]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_where_nothing_can_be_written_is_said_first(tmp_path, monkeypatch):
+    path = tmp_path / "w.npz"
+    write_arrays(path, weights=[1.0])
+    for output, said in (
+        (tmp_path, "is a folder; give a file"),
+        (tmp_path / "no" / "w", "does not exist; create it first"),
+        (path / "w", "does not exist; create it first"),
+        ("/dev/null", "is a device or a pipe; give a regular file"),
+        (tmp_path / ("a" * 300), "cannot be written: "),
+    ):
+        with pytest.raises(fg.InvalidInputError, match=f"the copy '.*' {said}"):
+            check_writable(output, "the copy")
+    check_writable(path)
+    monkeypatch.setattr("os.access", lambda place, _: place != path)  # root may write anywhere
+    with pytest.raises(fg.InvalidInputError, match=r"output '.*' exists and is read-only"):
+        check_writable(path)
+    monkeypatch.setattr("os.access", lambda place, _: place != tmp_path)
+    with pytest.raises(fg.InvalidInputError, match=r"the folder of output '.*' is not writable"):
+        check_writable(path)
 
 
 def test_bad_weight_files(tmp_path):

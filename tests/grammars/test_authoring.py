@@ -35,7 +35,12 @@ def test_a_new_grammar_passes_its_test(run, tmp_path, monkeypatch, template):
     code, out, err = run("grammar", "new", "mine", "--template", template)
     assert (code, err) == (0, "")
     file = "mine" + TEMPLATES[template][0]
-    assert f"wrote {file} and test_mine.py" in out
+    assert out.splitlines() == [
+        f"wrote {file} and test_mine.py",
+        f"next: fstgrad grammar test {file}",
+        f"      fstgrad grammar explain {file} HYPOTHESIS TARGET",
+        f"      fstgrad grammar fit {file} PAIRS.tsv -o mine.far",
+    ]
     code, out, err = run("grammar", "test", file)
     assert (code, err) == (0, "")
     assert out.count("ok ") >= 4
@@ -44,6 +49,9 @@ def test_a_new_grammar_passes_its_test(run, tmp_path, monkeypatch, template):
     code, _, err = run("grammar", "new", "mine", "--template", template)
     assert code == 2
     assert "exists already" in err
+    code, _, err = run("grammar", "new", "no/mine", "--template", template)
+    assert code == 1
+    assert "create it first" in err
     scope: dict[str, object] = {"__file__": "test_mine.py"}
     exec(compile(pathlib.Path("test_mine.py").read_text(), "test_mine.py", "exec"), scope)
     for row in Grammar.load(file).examples:

@@ -191,3 +191,20 @@ def test_grammars_agree_with_the_library():
 def test_a_sound_that_the_table_lacks_costs_one():
     loss = Grammar.load("articulation").loss(fg.Alphabet(["t", "d", "?"]))
     assert [loss(["t"], ["?"]), loss(["?"], ["t"]), loss(["t"], ["d"])] == [1.0, 1.0, 0.125]
+
+
+@pytest.mark.parametrize(
+    "name, key, near",
+    [
+        ("keyboard", "s", "adwzx"),
+        ("keyboard", "a", "qsz"),
+        ("qwertz", "z", "tuh"),
+        ("azerty", "q", "asw"),
+        ("dvorak", "o", "ae,q"),
+    ],
+)
+def test_neighbours_on_a_keyboard_cost_half(name, key, near):
+    keys = "abcdefghijklmnopqrstuvwxyz,"
+    loss = Grammar.load(name).loss(fg.Alphabet(keys))
+    assert {other for other in keys if loss([key], [other]) == 0.5} == set(near)
+    assert {loss([key], [other]) for other in keys if other not in {key, *near}} == {1.0}

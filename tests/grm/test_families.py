@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.families import BASES, Exponential, Gaussian, Poisson
+from fstgrad.grm.families import BASES, Exponential, FiniteCounts, Gaussian, Poisson
 from fstgrad.grm.kernels import halfline
 from tests.oracles import grm as oracle
 
@@ -98,6 +98,14 @@ def test_bounds_tighten_to_the_tolerance(base):
     assert (wide.upper - wide.lower > 1e-4).any()
     assert (wide.lower <= close.lower).all()
     assert (close.upper <= wide.upper).all()
+
+
+def test_one_domain_has_bounds():
+    """The tangent at the mode would leave the tail an infinite mass: it moves further out."""
+    eta = np.array([[-8.31149145, 45.53031493], [-0.8025757, 14.62725043]])
+    wide = Exponential().log_partition(eta, method="bounds", domains=1)
+    exact = Exponential().log_partition(eta).value
+    assert ((wide.lower < exact) & (exact < wide.upper) & np.isfinite(wide.upper)).all()
 
 
 @pytest.mark.parametrize("base", ALL, ids=repr)
@@ -211,3 +219,8 @@ def test_bad_eta(base, eta, message):
 def test_a_sum_that_is_not_log_concave_is_refused():
     with pytest.raises(InvalidInputError, match="bounds"):
         Poisson().log_partition([30.0, -5000.0])
+
+
+def test_counts_beyond_the_last_have_no_mass():
+    base = FiniteCounts(np.log([1.0, 2.0, 3.0]))
+    np.testing.assert_array_equal(base.log_base([2.0, 3.0, 99.0]), [np.log(3.0), -np.inf, -np.inf])

@@ -124,3 +124,10 @@ def test_the_offset_is_counted():
 def test_bad_options(options):
     with pytest.raises(fg.InvalidInputError, match=next(iter(options))):
         random_model("triangle").infer("bounds", **options)
+
+
+@pytest.mark.parametrize("scale", [1, 4])
+def test_the_bound_of_one_part_is_that_of_trees(scale):
+    model = random_grid(4, 4, 2, seed=3, scale=scale)
+    found = model.infer("bounds", tolerance=0, max_parts=1, max_cells=0)
+    assert found.upper == pytest.approx(model.infer("trw").log_partition, abs=1e-6)

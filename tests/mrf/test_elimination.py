@@ -49,3 +49,10 @@ def test_segments_are_taken_where_memory_asks_for_them():
     assert len(whole.wiring.folded(needed).segments) == 1
     with pytest.raises(fg.MemoryLimitError, match="max_memory"):
         Elimination(model, 8 * max(whole.plan.cells)).marginals()
+
+
+def test_tables_of_four_gib_are_the_limit():
+    pairs = [(i, j) for i in range(30) for j in range(i)]
+    model = fg.PairwiseMRF(np.zeros((30, 2)), np.zeros((len(pairs), 2, 2)), pairs)
+    with pytest.raises(fg.MemoryLimitError, match=r"max_memory = 4\.00 GiB"):
+        model.log_partition()

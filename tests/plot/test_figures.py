@@ -146,6 +146,16 @@ def test_a_word_graph_tells_pairs_from_larger_sets():
         plot.word_graph(networkx.Graph())
 
 
+@pytest.mark.parametrize("words, height", [(4, 5.3), (100, 12.5), (400, 14.0)])
+def test_a_word_graph_grows_with_its_words(words, height):
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.cycle_graph(words)
+    networkx.set_edge_attributes(graph, {edge: {"weight": 1.0, "sets": []} for edge in graph.edges})
+    graph = networkx.relabel_nodes(graph, str)
+    size = plot.word_graph(graph).get_size_inches()
+    np.testing.assert_allclose(size, [1.35 * height, height])
+
+
 class Epoch:
     def __init__(self, epoch, objective, validation):
         self.epoch, self.objective, self.validation = epoch, objective, validation

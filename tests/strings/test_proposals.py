@@ -195,6 +195,13 @@ def test_bands_are_raised_no_further_than_the_width_asks_for():
     assert chosen[1][1][:3] == [1, 2, 3]
 
 
+def test_memory_limits_the_states_of_an_automaton():
+    """Half the bytes, 16 for each state and column: two of 4 contexts and 3 symbols."""
+    scores = np.zeros((5, 4, 3))
+    assert fg.Budget(seconds=1e6, memory=2 * 2 * 16 * 7).states(scores) == 2
+    assert fg.Budget(seconds=1e6, memory=1.0).states(scores) == 1
+
+
 def test_a_budget_that_cannot_pay_for_samples_is_refused():
     """What a string costs is told from the machine of its target."""
     target = np.zeros(2500, dtype=int)

@@ -7,6 +7,7 @@ import fstgrad as fg
 from fstgrad.errors import InvalidInputError
 from fstgrad.training.bigram_chunks import applies
 from fstgrad.training.objective import PairObjective
+from fstgrad.training.optimizers import Steps
 from fstgrad.training.sums import Sums
 from fstgrad.training.template_features import TemplateFeatures
 from fstgrad.training.templates import Tagged, Window
@@ -123,3 +124,19 @@ def test_sums_of_few_weights():
     assert total.gradient.tolist() == [6, 6, 1, 1, 2, 1]
     with pytest.raises(InvalidInputError, match="few weights"):
         one.add(total)
+
+
+def test_weights_that_a_step_leaves_alone_pay_the_penalty_later():
+    """Gradients of few weights make the steps of whole gradients with zeros."""
+    ends = []
+    for sparse in (False, True):
+        steps = Steps("sgd", 0.5, 0.4, 9, np.array([1.0, -2.0, 3.0]), np.zeros(3), np.zeros(3), 0)
+        for place in (1, 1, 2, 1):
+            value, whole = np.array([0.7]), 0.7 * np.eye(3)[place]
+            some = Sums(value, done=1, places=np.array([place])) if sparse else Sums(whole, done=1)
+            steps.take(some)
+        steps.catch_up()
+        ends.append(steps.w)
+    np.testing.assert_allclose(*ends, rtol=1e-13)
+    rates = [0.5 * (1 - taken / 9) for taken in range(4)]
+    assert ends[1][0] == pytest.approx(np.prod([1 - 0.4 * rate for rate in rates]), rel=1e-13)

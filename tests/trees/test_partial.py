@@ -93,6 +93,15 @@ def test_bad_constraints(call, words):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize("labels", [2, 5])
+def test_labels_of_an_annotation_are_those_of_the_scores(labels):
+    trees = fg.SpanningTrees(np.zeros((3, 3, labels)), single_root=True)
+    nll, _ = trees.partial_nll([[0, labels - 1], [1, -1]])
+    assert nll == pytest.approx(np.log(2 * labels), abs=1e-12)
+    with pytest.raises(fg.InvalidInputError, match=f"is {labels}; indices run from -1 to"):
+        trees.partial_nll([[0, labels], [1, -1]])
+
+
 def test_annotation_that_no_tree_has():
     trees = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
     with pytest.raises(fg.InfeasibleError):
