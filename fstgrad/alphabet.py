@@ -52,7 +52,7 @@ class Alphabet:
     def __init__(self, symbols: str | Iterable[str]) -> None:
         try:
             self.symbols: tuple[str, ...] = tuple(symbols)
-        except TypeError as error:
+        except Exception as error:  # whatever __iter__ of a stranger raises
             raise AlphabetError(f"symbols is {symbols!r}; give a str or a sequence") from error
         for symbol in self.symbols:
             if not isinstance(symbol, str) or symbol in ("", EPSILON):

@@ -8,22 +8,19 @@ Index
 - `index_array` : integers in a range; `output_array` : an array that is added to.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
-- `instance`, `items`, `path_name` : objects of a class, sequences, names of files;
+- `instance`, `optional`, `items`, `path_name` : objects of a class, sequences, names of files;
   `symbol_strings`, `fields` : sequences of strings, of rows.
 - `freeze` : make arrays read-only.
 - `generator` : of random numbers; `extra` : import an optional package or say how to get it.
-- `RenamedAttribute`, `renamed_arguments`, `warn_renamed` : old public names, with a warning.
 
 Shapes are written as tuples in which None stands for any length.
 """
 
-import functools
 import importlib
 import os
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +34,7 @@ Shape = tuple[int | None, ...]
 _LARGEST_FACTOR = 1e150
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Kind = TypeVar("Kind")
 
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
@@ -231,6 +227,19 @@ def instance(name: str, value: object, kind: Any, what: str) -> None:
         raise InvalidInputError(f"{name} is a {type(value).__name__}; give {what}")
 
 
+def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind | None:
+    """Return `value`, None or of a kind.
+
+    Raises
+    ------
+    InvalidInputError
+        It is neither.
+    """
+    if value is not None:
+        instance(name, value, kind, what)
+    return value
+
+
 def items(name: str, values: Any) -> list[Any]:
     """Return the items of an iterable.
 
@@ -351,50 +360,8 @@ def _first(mask: BoolArray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(mask)[0])
 
 
-class RenamedAttribute:
-    """The old name of an attribute: reading it warns and gives the new one."""
-
-    def __init__(self, new: str) -> None:
-        self._new = new
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._old = name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        if instance is None:
-            raise AttributeError(self._old)
-        warn_renamed(self._old, self._new)
-        return getattr(instance, self._new)
-
-
-def renamed_arguments(
-    **new_names: str,
-) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator under which keyword arguments go by old names too, with a warning.
-
-    new_names : old="new", the new name of each old one.
-    """
-
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        @functools.wraps(function)
-        def renamed(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-            for old in new_names.keys() & kwargs.keys():
-                warn_renamed(old, new_names[old])
-                kwargs[new_names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return renamed
-
-    return decorate
-
-
-def warn_renamed(old: str, new: str) -> None:
-    """Warn the caller of the caller that a public name has changed."""
-    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)
-
-
 def flag(name: str, given: Any) -> bool:
     """Return a bool; InvalidInputError for anything else."""
-    if not isinstance(given, bool):
+    if not isinstance(given, bool | np.bool_):
         raise InvalidInputError(f"{name} is {given!r}; give True or False")
-    return given
+    return bool(given)

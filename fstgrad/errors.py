@@ -1,7 +1,16 @@
 """The errors of fstgrad: one base class, one class for each thing that can go wrong.
 
 Every message names the argument, the values that clash and what to do about it.
+Old public names warn: `RenamedAttribute`, `renamed_arguments`, `warn_renamed`.
 """
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class FstgradError(Exception):
@@ -88,3 +97,45 @@ class MissingDependencyError(FstgradError, ImportError):
 
 class RowError(FstgradError):
     """One row of a file cannot be used; the message starts with `file:line`."""
+
+
+class RenamedAttribute:
+    """The old name of an attribute: reading it warns and gives the new one."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._old = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is None:
+            raise AttributeError(self._old)
+        warn_renamed(self._old, self._new)
+        return getattr(instance, self._new)
+
+
+def renamed_arguments(
+    **new_names: str,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator under which keyword arguments go by old names too, with a warning.
+
+    new_names : old="new", the new name of each old one.
+    """
+
+    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @functools.wraps(function)
+        def renamed(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            for old in new_names.keys() & kwargs.keys():
+                warn_renamed(old, new_names[old])
+                kwargs[new_names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return renamed
+
+    return decorate
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Warn the caller of the caller that a public name has changed."""
+    warnings.warn(f"{old} was renamed {new}", DeprecationWarning, stacklevel=3)

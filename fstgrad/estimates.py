@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray, RenamedAttribute
-from fstgrad.errors import InfeasibleError
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import InfeasibleError, RenamedAttribute
 from fstgrad.summary import short_repr
 
 RELIABLE = 100.0  # effective samples below which the standard error itself is poorly known

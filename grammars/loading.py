@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import instance, optional, path_name
 from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.losses import RuleLoss, TransducerLoss
 from fstgrad.openfst import (
@@ -87,6 +88,7 @@ class Grammar(ABC):
         OSError
             The file cannot be read.
         """
+        reference = path_name(reference, "reference")
         if reference.endswith(".rules"):
             return RuleGrammar.read(_no_pipe(pathlib.Path(reference)))
         path, _, builder = reference.partition(".py:")
@@ -154,7 +156,8 @@ class Grammar(ABC):
         InvalidInputError
             Neither the caller nor the grammar names an alphabet, and there are no examples.
         """
-        abc = alphabet or self.alphabet or self._alphabet_of_examples()
+        abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or self.alphabet
+        abc = abc or self._alphabet_of_examples()
         if abc is None:
             raise InvalidInputError(
                 f"the grammar {self.name!r} has no ALPHABET; name the symbols: an alphabet here, "
@@ -192,6 +195,7 @@ class Grammar(ABC):
 
     def symbols(self, text: str) -> list[str]:
         """Return the symbols of a string of the examples: characters, or words between spaces."""
+        instance("text", text, str, "a str")
         return list(text) if self._own_loss.alphabet.is_characters else text.split()
 
     @cached_property
@@ -219,7 +223,7 @@ class ModuleGrammar(Grammar):
     @classmethod
     def imported(cls, path: pathlib.Path, builder: str) -> "ModuleGrammar":
         """Return the grammar of a Python file, which is run."""
-        path.open().close()  # an OSError of its own
+        (path := pathlib.Path(path_name(path))).open().close()  # an OSError of its own
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
             raise FstError(f"{path} is no Python module; give a file NAME.py")
@@ -232,7 +236,7 @@ class ModuleGrammar(Grammar):
         except Exception as error:
             said = _said(error, path, reasons)
             raise FstError(f"{path} cannot be imported: {said}") from error
-        if not callable(getattr(module, builder, None)):
+        if not isinstance(builder, str) or not callable(getattr(module, builder, None)):
             raise FstError(
                 f"{path} has no function {builder!r}; a grammar has build(alphabet=None), which "
                 "returns a pynini.Fst"
@@ -247,9 +251,7 @@ class ModuleGrammar(Grammar):
     @property
     def semiring(self) -> Literal["tropical", "probability"]:
         """What the weights mean."""
-        semiring: Literal["tropical", "probability"]
-        semiring = getattr(self.module, "SEMIRING", "tropical")
-        return semiring
+        return getattr(self.module, "SEMIRING", "tropical")  # type: ignore[no-any-return]
 
     @property
     def alphabet(self) -> Alphabet | None:
@@ -260,8 +262,7 @@ class ModuleGrammar(Grammar):
     @property
     def examples(self) -> Sequence[tuple[str, str, float]]:
         """Rows (hypothesis, target, loss); strings of words where symbols are words."""
-        rows: Sequence[tuple[str, str, float]] = getattr(self.module, "EXAMPLES", ())
-        return rows
+        return getattr(self.module, "EXAMPLES", ())  # type: ignore[no-any-return]
 
     @property
     def takes_alphabet(self) -> bool:
@@ -276,11 +277,10 @@ class ModuleGrammar(Grammar):
         FstError
             The builder fails, or returns no FST, or an empty one.
         """
-        builder: Any = getattr(self.module, self.builder)
         arguments = (alphabet,) if self.takes_alphabet else ()
         try:
             with caught_messages() as reasons:
-                fst = builder(*arguments)
+                fst = getattr(self.module, self.builder)(*arguments)
         except Exception as error:
             said = _said(error, self.file, reasons)
             raise FstError(f"{self._called} failed: {said}") from error
@@ -321,7 +321,7 @@ class RuleGrammar(Grammar):
         OSError
             The file cannot be read.
         """
-        with path.open("rb") as file:
+        with (path := pathlib.Path(path_name(path))).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise FstError(f"{path} has more than {MOST_BYTES:,} bytes; a file of rules is small")

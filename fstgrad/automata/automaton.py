@@ -15,7 +15,6 @@ from fstgrad.automata.layout import Layout
 from fstgrad.checks import (
     FloatArray,
     IntArray,
-    RenamedAttribute,
     float_array,
     freeze,
     index_array,
@@ -23,7 +22,7 @@ from fstgrad.checks import (
     positive_integer,
     real_number,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, RenamedAttribute
 from fstgrad.openfst import Fst, FstArrays, from_arrays
 
 
@@ -118,6 +117,7 @@ class LossAutomaton:
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
         freeze(class_of=self.class_of, final=self.final)
+        instance("levels", self.levels, tuple, "a tuple of Levels")
         for level in self.levels:
             instance("a level", level, Level, "a Level")
             freeze(nextstate=level.nextstate, cost=level.cost)
@@ -125,6 +125,7 @@ class LossAutomaton:
 
     def _check(self) -> None:
         """Raise where the passes would read or write beside their arrays."""
+        instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
         classes = int(self.class_of.max(initial=-1)) + 1
         float_array("final", self.final, (None,))

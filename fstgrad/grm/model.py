@@ -236,6 +236,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         checks.positive_number("tol", self.tol)
         checks.positive_integer("max_iter", self.max_iter)
         checks.positive_number("max_memory", self.max_memory)
+        checks.flag("scale_columns", self.scale_columns)
+        checks.flag("warm_start", self.warm_start)
+        checks.instance("verbose", self.verbose, bool | int, "True or False")
         if isinstance(self.candidate_sets, str):
             checks.one_of("candidate_sets", self.candidate_sets, ("stagewise",))
 

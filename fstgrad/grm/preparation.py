@@ -91,8 +91,13 @@ def candidates(
         return {}
     number_of = {name: i for i, name in enumerate(names)}
     found: dict[int, set[tuple[int, ...]]] = {size: set() for size in range(2, k + 1)}
-    for at, members in enumerate(sets):
-        unknown = [m for m in members if isinstance(m, str) and m not in number_of]
+    for at, members in enumerate(checks.items("candidate_sets", sets)):
+        members = checks.items(f"candidate_sets[{at}]", members)
+        unknown = [
+            m
+            for m in members
+            if not (m in number_of if isinstance(m, str) else checks.is_integer(m))
+        ]
         if unknown:
             raise InvalidInputError(
                 f"candidate_sets[{at}] names {unknown[0]!r}, which is not a column of X"

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from fstgrad.beside import worker_threads
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray, path_name
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm import fitting, preparation
 from fstgrad.grm.base import Base
@@ -226,7 +226,7 @@ def checkpoint_of(
         return None
     shape = problem.x.shape
     described = json.dumps([shape, stage, settings], default=plain, sort_keys=True)
-    where = pathlib.Path(path)
+    where = pathlib.Path(path_name(path, "checkpoint"))
     if stage < problem.k:
         where = where.with_name(f"{where.name}.stage{stage}")
     x = problem.x

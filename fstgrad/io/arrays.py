@@ -28,7 +28,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import path_name
+from fstgrad.checks import instance, path_name
 from fstgrad.errors import FstgradError, InvalidInputError, MemoryLimitError
 
 Path = str | os.PathLike[str]
@@ -85,6 +85,9 @@ def read_arrays(path: Path, schema: Mapping[str, Field], *, what: str) -> dict[s
     OSError
         The file cannot be read.
     """
+    instance("schema", schema, Mapping, "a mapping of names to Fields")
+    for field in schema.values():
+        instance("an item of schema", field, Field, "a Field")
     try:
         arrays = load_arrays(path, schema.keys())
         lengths: dict[str, int] = {}
@@ -142,6 +145,8 @@ def json_object(text: str, keys: Mapping[str, type | tuple[type, ...]]) -> dict[
     InvalidInputError
         Not JSON, not an object, a key is missing or has another type; other keys are left out.
     """
+    instance("text", text, str, "a str of JSON")
+    instance("keys", keys, Mapping, "a mapping of keys to types")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -21,14 +21,13 @@ from fstgrad.checks import (
     BoolArray,
     FloatArray,
     IntArray,
-    RenamedAttribute,
     index_array,
     instance,
     log_weights,
     positive_integer,
 )
 from fstgrad.distribution import FAR, is_far
-from fstgrad.errors import InfeasibleError, InvalidInputError
+from fstgrad.errors import InfeasibleError, InvalidInputError, RenamedAttribute
 from fstgrad.lattices import kernels
 from fstgrad.summary import short_repr
 

@@ -12,9 +12,9 @@ from fstgrad import checks, plot
 from fstgrad.alphabet import EPSILON as EPSILON_SYMBOL
 from fstgrad.alphabet import Alphabet, SequenceLike
 from fstgrad.automata.band import Band
-from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer, renamed_arguments
+from fstgrad.checks import FloatArray, IntArray, Seed, positive_integer
 from fstgrad.distribution import ArrayDistribution, Distribution
-from fstgrad.errors import InvalidInputError, NotSupportedError
+from fstgrad.errors import InvalidInputError, NotSupportedError, renamed_arguments
 from fstgrad.lattices import build, search
 from fstgrad.lattices.graph import EPSILON, Flow, Graph
 from fstgrad.lattices.loss import LatticeLoss, compose

@@ -18,12 +18,13 @@ from fstgrad.automata.automaton import Level, LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import instance, path_name, positive_integer, renamed_arguments
+from fstgrad.checks import instance, path_name, positive_integer
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
     MemoryLimitError,
     StateLimitError,
+    renamed_arguments,
 )
 from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss

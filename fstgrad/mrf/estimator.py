@@ -10,6 +10,8 @@ from fstgrad.checks import (
     IntArray,
     Seed,
     generator,
+    index_array,
+    instance,
     one_of,
     positive_integer,
     positive_number,
@@ -96,16 +98,12 @@ class MRFClassifier:
         A model on a grid also takes features (N, height, width, F) and labels (N, height, width).
         """
         one_of("method", self.method, METHODS)
+        instance("graph", self.graph, PairwiseMRF, "a PairwiseMRF")
+        positive_number("step", self.step)
         positive_number("l2", self.l2, allow_zero=True)
         positive_integer("max_iter", self.max_iter)
         features = self._features(X)
-        labels = np.asarray(y)
-        labels = labels.reshape(len(labels), -1) if labels.ndim else labels
-        if labels.shape != features.shape[:2]:
-            raise InvalidInputError(
-                f"X has shape {np.shape(X)} and y {np.shape(y)}; give a label for each node of "
-                "each example"
-            )
+        labels = self._labels(y, features)
         size = self.graph.num_labels
         start = np.zeros(features.shape[2] * size + size**2)
         if self.method in SMOOTH:
@@ -132,6 +130,16 @@ class MRFClassifier:
                 "every node of N examples"
             )
         return array
+
+    def _labels(self, y: npt.ArrayLike, features: FloatArray) -> IntArray:
+        labels = index_array("y", y, self.graph.num_labels, lower=UNKNOWN)
+        labels = labels.reshape(len(labels), -1) if labels.size else labels
+        if labels.shape != features.shape[:2]:
+            raise InvalidInputError(
+                f"X is of {len(features)} examples of {features.shape[1]} nodes and y of "
+                f"{labels.shape}; give a label for each node of each example"
+            )
+        return labels
 
     def _split(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         size = self.graph.num_labels
@@ -194,7 +202,12 @@ class MRFClassifier:
         """Return the model of each example."""
         if not hasattr(self, "weights_"):
             raise InvalidInputError("this MRFClassifier has not been fitted; call fit first")
-        return [self._model(x, self.weights_, self.edge_scores_) for x in self._features(X)]
+        features, trained = self._features(X), len(self.weights_)
+        if features.shape[2] != trained:
+            raise InvalidInputError(
+                f"X has {features.shape[2]} features; the classifier was fitted to {trained}"
+            )
+        return [self._model(x, self.weights_, self.edge_scores_) for x in features]
 
     def predict(self, X: npt.ArrayLike, method: str = "max_product") -> IntArray:
         """Return labelings (N, I) by a method of `PairwiseMRF.decode`."""
@@ -206,5 +219,4 @@ class MRFClassifier:
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
         """Return the share of nodes whose label is right."""
-        found = self.predict(X)
-        return float(np.mean(found == np.asarray(y).reshape(found.shape)))
+        return float(np.mean(self.predict(X) == self._labels(y, self._features(X))))

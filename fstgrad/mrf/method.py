@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from fstgrad.checks import one_of, warn_renamed
-from fstgrad.errors import InvalidInputError
+from fstgrad.checks import one_of
+from fstgrad.errors import InvalidInputError, warn_renamed
 
 Result = TypeVar("Result")
 

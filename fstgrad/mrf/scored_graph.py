@@ -16,6 +16,7 @@ from fstgrad.checks import (
     instance,
     integers,
     log_weights,
+    optional,
 )
 from fstgrad.distribution import offsets
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -70,9 +71,10 @@ class ScoredGraph:
             node[np.arange(size) >= self.labels_per_node[:, None]] = -np.inf
         node.flags.writeable = edge.flags.writeable = False
         self.graph = graph
+        optional("factors", factors, Factors, "Factors")
         self.factors = Factors.pack(nodes, []) if factors is None else factors
         self.scores = Table(node, edge, self.factors.table)
-        self.offset = offset
+        self.offset = float(log_weights("offset", offset, ()))
         self.cache: dict[str, Any] = {}  # what engines keep with the scores
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fstgrad.automata.band import Band
-from fstgrad.checks import one_of, positive_integer
+from fstgrad.checks import instance, items, one_of, positive_integer
 from fstgrad.estimates import EVERYTHING, UNRELIABLE, SampledObjective
 from fstgrad.strings.budget import Budget
 from fstgrad.strings.proposals import KINDS, Kind
@@ -72,17 +72,21 @@ class Sampling:
 
     def generator(self, item: int) -> np.random.Generator:
         """Return the source of randomness of one item of the batch to come."""
+        item = positive_integer("item", item, minimum=0)
         return np.random.default_rng((self.rng, self.batches, item))
 
     def keep(self, estimates: list[Estimate]) -> None:
         """Keep the estimates of a batch; warn once if one of them is unreliable."""
-        self.last, self.batches = tuple(estimates), self.batches + 1
-        bad = [i for i, estimate in enumerate(estimates) if not estimate.is_reliable]
+        last = tuple(items("estimates", estimates))
+        for estimate in last:
+            instance("an item of estimates", estimate, Estimate, "an Estimate")
+        self.last, self.batches = last, self.batches + 1
+        bad = [i for i, estimate in enumerate(last) if not estimate.is_reliable]
         if bad and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"item {bad[0]} and {len(bad) - 1} more of {len(estimates)} have "
-                f"{estimates[bad[0]].effective_samples:.0f} effective samples or a wide interval: "
+                f"item {bad[0]} and {len(bad) - 1} more of {len(last)} have "
+                f"{last[bad[0]].effective_samples:.0f} effective samples or a wide interval: "
                 f"{UNRELIABLE}; `last` has the interval of every item",
                 RuntimeWarning,
                 stacklevel=2,

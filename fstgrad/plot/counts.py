@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fstgrad.checks import extra
+from fstgrad.checks import extra, instance, positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import PALETTE, canvas, look
 
@@ -33,6 +33,9 @@ def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
     InvalidInputError
         The graph has no edge.
     """
+    networkx = extra("networkx", "grm", "fstgrad.plot.word_graph")
+    instance("graph", graph, networkx.Graph, "a Graph of networkx")
+    seed = positive_integer("seed", seed, minimum=0)
     drawn = graph.edge_subgraph(graph.edges)
     if not drawn.number_of_edges():
         raise InvalidInputError("the graph has no edge; fit with a smaller alpha, or use more sets")

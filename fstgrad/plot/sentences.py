@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import extra, float_array, index_array, instance, items, real_number
+from fstgrad.checks import (
+    extra,
+    float_array,
+    index_array,
+    instance,
+    items,
+    positive_integer,
+    real_number,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, canvas, look
 
@@ -144,7 +152,7 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
     >>> sorted(text.get_text().split()[0] for text in figure.axes[0].texts)[:4]
     ['a', 'an', 'cold', 'old']
     """
-    slots = _slots(lattice)
+    slots, top = _slots(lattice), positive_integer("top", top)
     if not slots:
         raise InvalidInputError("the lattice has no word; there is nothing to draw")
     chosen = look(dark)

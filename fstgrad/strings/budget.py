@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, positive_integer, positive_number
+from fstgrad.checks import FloatArray, instance, positive_integer, positive_number
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError, StateLimitError
 
 _STATE = 2e-6  # seconds for a state to be determinized and walked
@@ -75,7 +75,8 @@ class Budget(NamedTuple):
 
 
 def _check_table(scores: FloatArray) -> None:
-    shape = getattr(scores, "shape", ())
+    instance("scores", scores, np.ndarray, "an array")
+    shape = scores.shape
     if len(shape) < 2 or 0 in shape:
         raise InvalidInputError(f"scores has shape {shape}; give (l, n), (l, n+1, n) and so on")
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import instance
+from fstgrad.checks import instance, is_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 
@@ -55,6 +55,13 @@ def integers(name: str, given: Any) -> torch.Tensor:
         raise InvalidInputError(f"{name} is {dtype}; give integer ids")
     known: torch.Tensor = given
     return known
+
+
+def whole(name: str, given: Any) -> int:
+    """Return one whole number of 64 bits; InvalidInputError for anything else."""
+    if not is_integer(given) or not -(2**63) <= given < 2**63:
+        raise InvalidInputError(f"{name} is {given!r}; give an integer")
+    return int(given)
 
 
 def numbers(name: str, given: Any, items: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from fstgrad.checks import Seed, generator, is_integer, one_of, positive_integer
+from fstgrad.checks import Seed, generator, one_of, positive_integer
 from fstgrad.distribution import FAR
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.objectives.base import Array
@@ -110,8 +110,7 @@ class CRF:
                 f"gold has the shape {tuple(gold.shape)}; emissions are "
                 f"{tuple(self.emissions.shape)}"
             )
-        if not is_integer(ignore_index):
-            raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
+        ignore_index = arguments.whole("ignore_index", ignore_index)
         mask = self.mask if self.mask is not None else gold != ignore_index
         chain = self._compact(mask)
         tags = gold.gather(1, chain.order) if chain.order is not None else gold

@@ -85,7 +85,7 @@ def mrf_nll(
             "(I, C) and (I,), (B, I, C) and (B, I), or images (B, C, H, W) and (B, H, W)"
         )
     edges = _per_item(edge_scores, len(nodes))
-    golds = torch.where(golds == ignore_index, UNKNOWN, golds)
+    golds = torch.where(golds == arguments.whole("ignore_index", ignore_index), UNKNOWN, golds)
     if method == "bp" and _runs_on_device(nodes, edges, golds):
         known = {name: options[name] for name in ("max_iter", "tol", "damping") if name in options}
         found = _Once.apply(nodes, edges, golds, graph, known)  # type: ignore[no-untyped-call]

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import instance
+from fstgrad.checks import instance, one_of
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.lists import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import keep, knows_values, measured, widened
-from fstgrad.torch.reductions import Reduction, reduced
+from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
 
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
@@ -72,6 +72,7 @@ def nbest_risk(
     >>> value.item(), scores.grad.tolist()
     (0.5, [-0.25, 0.25])
     """
+    one_of("reduction", reduction, REDUCTIONS)
     arguments.floating("log_probs", log_probs)
     instance("loss", loss, Loss, "a Loss")
     if log_probs.ndim not in (1, 2):

@@ -9,7 +9,7 @@ import torch
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import IntArray, instance, one_of
+from fstgrad.checks import IntArray, index_array, instance, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Objective
@@ -180,8 +180,7 @@ def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     """Return ids, `IGNORED` where they are `ignore_index`."""
     arguments.integers(name, ids)
-    if not isinstance(ignore_index, int):
-        raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
+    ignore_index = arguments.whole("ignore_index", ignore_index)
     return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 
@@ -260,7 +259,7 @@ def _encoded(
         return marked
     if one is not None:
         return one.alphabet.encode(gold, name=name)  # type: ignore[arg-type]
-    ids = np.asarray(gold)
-    if ids.dtype.kind not in "iu":
-        raise InvalidInputError(f"{name} holds symbols; without a loss give integer ids")
-    return ids.astype(np.int64)
+    try:
+        return index_array(name, gold, 2**62, (None,), lower=-(2**62))  # type: ignore[arg-type]
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}; without a loss give integer ids") from error

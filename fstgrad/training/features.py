@@ -31,9 +31,11 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import (
     FloatArray,
     instance,
+    is_integer,
     output_array,
     positive_integer,
     real_array,
+    real_number,
     sparse_matrix,
 )
 from fstgrad.errors import InvalidInputError
@@ -332,10 +334,10 @@ def _entries(vector: Mapping[int, float] | npt.ArrayLike, size: int) -> list[tup
     """Return the non-zero (feature, value) of what psi returned."""
     if isinstance(vector, Mapping):
         for feature in vector:
-            if not 0 <= feature < size:
+            if not is_integer(feature) or not 0 <= feature < size:
                 raise InvalidInputError(
                     f"psi gave the feature {feature}; features run from 0 to {size - 1}"
                 )
-        return [(int(feature), float(value)) for feature, value in vector.items()]
+        return [(int(i), real_number("psi(x, z, s)", value)) for i, value in vector.items()]
     dense = real_array("psi(x, z, s)", vector, (size,))
     return [(int(i), float(dense[i])) for i in np.flatnonzero(dense)]

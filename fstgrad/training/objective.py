@@ -16,6 +16,7 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     instance,
+    items,
     one_of,
     positive_integer,
     positive_number,
@@ -364,11 +365,7 @@ class PairObjective:
 
 def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:
     """Yield the pairs; InvalidInputError where an item is none."""
-    try:
-        found = iter(pairs)
-    except TypeError as error:
-        raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
-    for pair in found:
+    for pair in items("pairs", pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"pairs has {pair!r}; give pairs (x, y)")
         yield pair[0], pair[1]

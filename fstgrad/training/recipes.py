@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import one_of
+from fstgrad.checks import one_of, positive_integer, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.training.data import paired
 from fstgrad.training.objective import KINDS, Kind
@@ -57,12 +57,13 @@ def split(X: Sequence[Any], Y: Sequence[Any], share: float, seed: int) -> tuple[
     InvalidInputError
         The share is not in [0, 1), or X and Y are not paired.
     """
-    if not 0 <= share < 1:
+    if not 0 <= real_number("held_out", share) < 1:
         raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
     paired(X, Y)  # raises where they do not fit together
     count = int(len(X) * share)
     if count == 0 or len(X) < _FEWEST:
         return (X, Y), None
+    seed = positive_integer("seed", seed, minimum=0)
     order = np.random.default_rng([seed, len(X)]).permutation(len(X)).tolist()
     parts = sorted(order[count:]), sorted(order[:count])
     kept, held = (([X[i] for i in part], [Y[i] for i in part]) for part in parts)

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from fstgrad import checks
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray, flag, instance, items, one_of, positive_integer
 from fstgrad.errors import InvalidInputError
@@ -213,7 +214,8 @@ class SequenceModel(Estimator):
             self.objective,
             **{name: getattr(self, name) for name in _OF_PAIRS},
         )
-        path = None if self.checkpoint is None else pathlib.Path(self.checkpoint)
+        given = self.checkpoint
+        path = None if given is None else pathlib.Path(checks.path_name(given, "checkpoint"))
         known = (pairs, validation, *([start] if start.any() else []))
         digest = "" if path is None else storage.fingerprint(self, *known)
         state = State.start(start)
@@ -241,6 +243,8 @@ class SequenceModel(Estimator):
     ) -> None:
         """Make the loss and the features, from their names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
+        checks.optional("latent", latent, LatentOutputs, "LatentOutputs")
+        pairs = [(x, y) for x, y in checks.fields("pairs", pairs, 2)]
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()
@@ -249,15 +253,12 @@ class SequenceModel(Estimator):
         outputs = alphabet if latent is None else latent.symbols
         copies = self._copies()
         if known is not None:
-            self.features_ = TemplateFeatures(outputs, self.order, template, *known, copies)
+            names, own = checks.fields("known", [known], 2)[0]
+            self.features_ = TemplateFeatures(outputs, self.order, template, names, own, copies)
             return
+        least = positive_integer("min_count", self.min_count)
         self.features_ = TemplateFeatures.from_pairs(
-            outputs,
-            self.order,
-            template,
-            [(x, cast(Sequence[str], y)) for x, y in pairs],
-            min_count=positive_integer("min_count", self.min_count),
-            copies=copies,
+            outputs, self.order, template, pairs, min_count=least, copies=copies
         )
 
     def template(self) -> Template:
@@ -326,7 +327,7 @@ class SequenceModel(Estimator):
 
         With an alignment: the y of the most probable latent string.  An empty x has an empty y.
         """
-        xs = items("X", X)
+        xs = [as_input(x) for x in items("X", X)]
         read = [self._input(x) for x in xs]
         found = best(self.features_, self.coef_, read) if read else []
         return [
@@ -382,8 +383,7 @@ class SequenceModel(Estimator):
         return model
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
-        targets = [tuple(y) for y in Y]
-        paired(X, Y)
+        targets = [y for _, y in paired(X, Y)]
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w

@@ -19,6 +19,7 @@ from fstgrad.checks import (
     output_array,
     positive_integer,
     real_array,
+    symbol_strings,
 )
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
@@ -174,6 +175,7 @@ class TemplateFeatures(Features):
         InvalidInputError
             No name is left.
         """
+        instance("alphabet", alphabet, Alphabet, "an Alphabet")
         data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
         inputs = [(x, len(y)) for x, y in data]
         found = vocabulary_of(template, inputs, min_count)
@@ -299,7 +301,7 @@ class TemplateFeatures(Features):
         return np.ascontiguousarray(real_array("w", w, self.shape))
 
     def _encoded(self, x: Sequence[str], length: int) -> Encoded:
-        key = (x if isinstance(x, Tagged) else tuple(items("x", x)), length)
+        key = (x if isinstance(x, Tagged) else symbol_strings("x", (x,))[0], length)
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()

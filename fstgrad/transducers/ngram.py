@@ -10,6 +10,8 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.openfst import ArcType, FstArrays
 from fstgrad.transducers.arcs import EPSILON_LABEL, ArcGroup, FstBuilder, final_at, labels, machine
 
+_MOST_ARCS = 10_000_000
+
 
 @FstBuilder
 def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64") -> FstArrays:
@@ -38,8 +40,8 @@ def ngram_counter(alphabet: Alphabet, order: int, *, arc_type: ArcType = "log64"
     >>> counter.num_states(), sum(counter.num_arcs(state) for state in counter.states())
     (3, 8)
     """
-    positive_integer("order", order)
     label = labels(alphabet)
+    _check_size("order", order, 2 * len(label))
     state = np.arange(order)[:, None]
     ends = np.array([[0], [order]])
     return machine(
@@ -83,7 +85,7 @@ def ngrams_counter(
     >>> ngrams_counter(Alphabet("ab"), 4).num_states()
     6
     """
-    positive_integer("max_order", max_order)
+    _check_size("max_order", max_order, len(labels(alphabet)))
     given = np.ones(max_order) if weights is None else weights
     weight = real_array("weights", given, (max_order,))
     if (weight <= 0).any():
@@ -135,7 +137,7 @@ def gappy_counter(
     >>> gappy_counter(Alphabet("ab"), 2, 0.5).num_states()
     3
     """
-    positive_integer("order", order)
+    _check_size("order", order, 2 * len(labels(alphabet)))
     if positive_number("decay", decay) > 1:
         raise InvalidInputError(f"decay is {decay}; give a number in (0, 1]")
     label, cost = labels(alphabet), -np.log(decay)
@@ -183,10 +185,10 @@ def mismatch_counter(
     >>> mismatch_counter(Alphabet("acgt"), 3, 1).num_states()
     8
     """
-    positive_integer("order", order)
-    if positive_integer("mismatches", mismatches, minimum=0) >= order:
+    if positive_integer("mismatches", mismatches, minimum=0) >= positive_integer("order", order):
         raise InvalidInputError(f"mismatches is {mismatches}; give a number below order={order}")
     label, end = labels(alphabet), order * (mismatches + 1) + 1
+    _check_size("order", order, (mismatches + 1) * len(label) ** 2)
     read, written = (1 + ids for ids in np.nonzero(~np.eye(len(label), dtype=bool)))
     ends = np.array([[0], [end]])
     groups = [ArcGroup(ends, label, EPSILON_LABEL, 0.0, ends)]
@@ -204,3 +206,12 @@ def mismatch_counter(
                 there = state(symbols + 1, differing + 1)
                 groups.append(ArcGroup(here, read, written, 0.0, there))
     return machine(arc_type, final_at(end + 1, end), groups)
+
+
+def _check_size(name: str, order: int, arcs: int) -> None:
+    """Raise where a counter of an order, about `arcs` for each symbol of it, would be too large."""
+    if positive_integer(name, order) * arcs > _MOST_ARCS:
+        raise InvalidInputError(
+            f"{name} is {order}, a counter of about {order * arcs:,} arcs; give a smaller one, of "
+            f"{_MOST_ARCS:,} arcs at most"
+        )

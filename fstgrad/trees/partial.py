@@ -75,6 +75,7 @@ def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
 
 def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
     """Return (index of the items, arc) for all arcs."""
+    arcs = arcs if isinstance(arcs, np.ndarray) else checks.items(name, arcs)
     if _is_per_item(arcs):
         items = len(table.lengths)
         if len(arcs) != items or not table.batch_shape:
@@ -95,14 +96,14 @@ def _is_per_item(arcs: Any) -> bool:
     """Whether these are lists of arcs: three levels deep where there is an arc at all."""
     try:
         return any(np.ndim(arc) > 0 for own in arcs for arc in own)
-    except (TypeError, ValueError):  # no lists, or ragged ones: what is wrong is said below
+    except Exception:  # no lists, or ragged ones: what is wrong is said below
         return False
 
 
 def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
     try:
         array = np.asarray(arcs)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever __array__ of a stranger raises
         raise InvalidInputError(f"{name} is {arcs!r}; give pairs (head, dependent)") from error
     if array.size == 0 and array.ndim:
         return []

@@ -1,66 +1,17 @@
-"""Calls of the API with one or two arguments replaced by something wrong.
+"""Calls of the API that work, with arguments small enough to repeat them by the thousand."""
 
-A call may raise a FstgradError, or give a result; a result with NaN where the valid call has none
-is nonsense.
-"""
-
-import decimal
-import fractions
 import inspect
-import pathlib
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pynini
-from scipy import sparse
 
 import fstgrad as fg
 from fstgrad import costs
-
-
-class Call(NamedTuple):
-    """A function with arguments that work."""
-
-    name: str
-    function: Callable[..., Any]
-    arguments: dict[str, Any]
-
-
-class Odd:
-    """An object that is nothing in particular."""
-
-    def __repr__(self) -> str:
-        return "<odd>"
-
-
-# Two thousand million draws are no hang: the computation that the caller asked for.
-WORK = {"samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k"}
-
-
-def wrong_values(rng: np.random.Generator) -> list[Any]:
-    """Return what is wrong as nearly any argument."""
-    return [
-        None, True, -1, 0, 1, 3, 2**31, 2**63, 10**30, -0.5, 0.5, float("nan"), float("inf"),
-        -float("inf"), 1e308, 1 + 2j, "", "a", "ab", "ba", "zz", "\0", "\ud800", b"ab", [], [0], (),
-        [1, 2], ["a", "b"], [None], [[0, 1], [2]], {}, {"a": 1}, {0: 1.0}, {1, 2}, Odd(), Odd, len,
-        np.nan, np.zeros(0), np.zeros(3), np.zeros((2, 2)), np.zeros((3, 3, 3)), np.ones((3, 2)),
-        np.full((3, 2), np.nan), np.full((3, 2), np.inf), np.full((3, 2), -np.inf),
-        np.full((3, 2), 1e308), np.arange(6).reshape(3, 2), np.array(["a", "b"]), np.array("x"),
-        np.array([None, 1]), np.array([1, 2], dtype=np.uint64), np.array([2**63], dtype=np.uint64),
-        np.ones((2, 3), dtype=np.complex128), np.array([True, False]), np.array([-5, 99]),
-        np.zeros((1, 1, 1, 1)), np.float32(0.5), np.int8(-3), range(2), iter([0, 1]),
-        rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), rng.integers(-2, 4, size=3),
-        sparse.csr_matrix(np.eye(3)), pynini.accep("ab"), fg.Alphabet("xyz"), fg.Alphabet("a"),
-        -0.0, 1e-320, np.True_, np.str_("ab"), np.array(1.0), np.zeros((0, 2)), np.zeros((2, 0)),
-        np.array(["a", "b"], dtype=object), [("ab", "ba")], [("ab", "ba", 2.0)], [("ab", 7, ["a"])],
-        ["a\tb", "c\nd", "\0"], "a" * 300, [f"s{i}" for i in range(300)], pathlib.Path("none"),
-        fractions.Fraction(1, 2), decimal.Decimal("0.5"), slice(1), memoryview(b"ab"), Ellipsis,
-        pynini.Fst(), pynini.accep("a", weight=-1e30), fg.EditDistance(fg.Alphabet("xyz")),
-        np.ma.masked_array([1.0, 2.0], [True, False]), np.array([1, 2], dtype="M8[s]"),
-        fg.EditDistance(fg.Alphabet("ab")).compile("ab"), fg.StringDistribution(np.zeros((2, 3))),
-    ]  # fmt: skip
+from fstgrad.mrf.estimator import MRFClassifier
+from fstgrad.training.align import Aligner
+from tests.fuzz.wrong import Call, bound
 
 
 @cache
@@ -69,14 +20,7 @@ def calls() -> tuple[Call, ...]:
     found: list[Call] = []
 
     def add(name: str, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
-        bound = inspect.signature(function).bind(*given, **named)
-        arguments: dict[str, Any] = {}
-        for key, value in bound.arguments.items():
-            if inspect.signature(function).parameters[key].kind is inspect.Parameter.VAR_KEYWORD:
-                arguments |= value
-            else:
-                arguments[key] = value
-        found.append(Call(name, function, arguments))
+        found.append(Call(name, function, bound(function, given, named)))
         return function(*given, **named)
 
     abc = add("Alphabet", fg.Alphabet, "ab")
@@ -89,22 +33,8 @@ def calls() -> tuple[Call, ...]:
     _roots(add)
     _training(add, abc)
     _costs(add, abc)
+    _estimators(add)
     return tuple(found)
-
-
-def random_call(rng: np.random.Generator) -> tuple[Call, dict[str, Any]]:
-    """Return a call and its arguments, some of them wrong."""
-    every = calls()
-    call = every[rng.integers(len(every))]
-    arguments = dict(call.arguments)
-    pool = wrong_values(rng)
-    names = list(arguments)
-    for _ in range(int(rng.integers(1, 3))):
-        if names:
-            name, value = names[rng.integers(len(names))], pool[rng.integers(len(pool))]
-            if name not in WORK or not isinstance(value, int) or not 100 < value < 2**63:
-                arguments[name] = value
-    return call, arguments
 
 
 def _losses(add: Callable[..., Any], abc: fg.Alphabet) -> None:
@@ -298,3 +228,29 @@ def _costs(add: Callable[..., Any], abc: fg.Alphabet) -> None:
     add("cost gradient", costs.softmax_margin_gradient, np.zeros((2, 2)), "ab", edit, tie="pair",
         samples=5, rng=0)  # fmt: skip
     add("pair_transducer", costs.pair_transducer, edit, abc)
+
+
+def _estimators(add: Callable[..., Any]) -> None:
+    """Add fits with every setting; a constructor keeps what `fit` looks at."""
+    graph = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+    nodes = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]], [[1.0], [-0.1]]])
+    counts = np.random.default_rng(0).poisson(1.0, size=(12, 3))
+    pairs = [("ax", "aks"), ("xa", "ksa"), ("a", "a")]
+    for kind, data, settings in (
+        (fg.SequenceModel, (["ab", "b"], ["ba", "a"]), {"epochs": 1, "window": 1}),
+        (fg.GeneralizedRootModel, (counts,), {"alpha": 0.1, "max_iter": 5, "tol": 1e-3}),
+        (MRFClassifier, (nodes, [[1, 1], [0, 0], [1, 1]]), {"graph": graph, "max_iter": 5}),
+        (Aligner, (pairs,), {"iterations": 2}),
+    ):
+        parameters = inspect.signature(kind).parameters.values()
+        given = {p.name: p.default for p in parameters if p.default is not p.empty} | settings
+        given.pop("n_jobs", None)  # a process for each
+
+        add(f"{kind.__name__}.fit", _fitted(kind, data), **given)
+
+
+def _fitted(kind: type, data: tuple[Any, ...]) -> Callable[..., None]:
+    def fitted(**settings: Any) -> None:
+        kind(**settings).fit(*data)
+
+    return fitted

@@ -8,13 +8,11 @@ import json
 import math
 import os
 import pathlib
-import re
 import resource
 import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -22,11 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import fstgrad as fg
 from fstgrad.cli.main import main
-from tests.fuzz.calls import calls, random_call
+from tests.fuzz.calls import calls
 from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
+from tests.fuzz.examples import recorded
+from tests.fuzz.judging import file_of_descriptor, judged, made_call, short, signature
 from tests.fuzz.seeds import write_seeds
+from tests.fuzz.wrong import Call, random_call
 
 TIMEOUT = 60.0  # seconds of computing of one case; a loaded machine takes longer
 # the reference engine takes minutes for long targets, which Ctrl-C ends
@@ -37,9 +37,6 @@ CHUNK = 200  # cases of one process
 SWEPT = ("loss.fst", "loss.far", "lattices.far", "weights.npz", "scores.npz", "counts.npz",
          "trained.npz", "roots.npz")  # fmt: skip
 STRIDE = 10_007  # a prime: the first numbers reach all parts of all files
-_NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
-_NOTICE = re.compile(r"^fstgrad: compiling kernels.*\n", re.M)
-_NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
 
 
 class Finding(NamedTuple):
@@ -56,7 +53,8 @@ class Fuzzer:
 
     def __init__(self, seed: int, folder: pathlib.Path) -> None:
         self.seed, self.seeds, self.work = seed, folder / "seeds", folder / "work"
-        for made in (self.seeds, self.work):
+        self.files = folder / "files"
+        for made in (self.seeds, self.work, self.files):
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir(parents=True)
         self.root = os.getcwd()
@@ -77,10 +75,24 @@ class Fuzzer:
 
     def call(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a call of the API and a function that makes it."""
-        rng = np.random.default_rng([self.seed, 1, index])
-        call, arguments = random_call(rng)
-        shown = ", ".join(f"{k}={_short(v)}" for k, v in arguments.items())
-        return f"{call.name}({shown})", lambda: _made(call.function, arguments)
+        return self._wrong_call(calls(), np.random.default_rng([self.seed, 1, index]))
+
+    def example(self, index: int) -> tuple[str, Callable[[], str]]:
+        """Return a call that an example makes, and a function that makes it."""
+        every = recorded(self.files)
+        return self._wrong_call(every, np.random.default_rng([self.seed, 2, index]))
+
+    def _wrong_call(
+        self, every: tuple[Call, ...], rng: np.random.Generator
+    ) -> tuple[str, Callable[[], str]]:
+        call, arguments = random_call(every, rng)
+        shown = ", ".join(f"{k}={short(v)}" for k, v in arguments.items())
+
+        def run() -> str:
+            with contextlib.chdir(self.work):  # names of outputs may be relative
+                return made_call(call, arguments)
+
+        return f"{call.name}({shown})", run
 
     def sweep(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a file with one byte changed, and a function that reads and uses it.
@@ -131,20 +143,6 @@ class Fuzzer:
         return judged(code, out, err, case.arguments)
 
 
-def judged(code: object, out: str, err: str, arguments: list[str]) -> str:
-    """Return what is wrong with a run of the command line, "" if nothing is."""
-    if code not in (0, 1, 2):
-        return f"exit {code}: {err.strip()[-1500:]}"
-    if _NOISE.search(err):
-        return f"noise on standard error: {err.strip()[-1500:]}"
-    last = err.strip().splitlines()[-1:] or [""]
-    if code and not last[0].startswith("fstgrad: "):
-        return f"exit {code} without a line: {err.strip()[-500:]}"
-    if code == 0 and "--skip-errors" not in arguments and _NAN.search(out):
-        return f"accepted nonsense: {out.strip()[:500]}"
-    return ""
-
-
 def _captured(arguments: list[str]) -> tuple[object, str, str]:
     """Run a command line in this process; return exit code, standard output and error."""
     out, err = io.BytesIO(), io.BytesIO()
@@ -152,7 +150,7 @@ def _captured(arguments: list[str]) -> tuple[object, str, str]:
     sys.stdin = io.TextIOWrapper(io.BytesIO(b"ab\tba\n"), "utf-8")
     sys.stdout, sys.stderr = io.TextIOWrapper(out, "utf-8"), io.TextIOWrapper(err, "utf-8")
     code: object = 0
-    with _file_of_descriptor(2) as raw:
+    with file_of_descriptor(2) as raw:
         try:
             main(arguments)
         except SystemExit as stop:
@@ -167,67 +165,6 @@ def _captured(arguments: list[str]) -> tuple[object, str, str]:
             sys.stdout, sys.stderr, sys.stdin = before
         text = raw()
     return code, out.getvalue().decode("utf-8", "replace"), err.getvalue().decode() + text
-
-
-@contextlib.contextmanager
-def _file_of_descriptor(number: int) -> Iterator[Callable[[], str]]:
-    """Catch what libraries in C write to a descriptor."""
-    kept = os.dup(number)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), number)
-
-        def read() -> str:
-            file.seek(0)
-            return file.read().decode("utf-8", "replace")
-
-        try:
-            yield read
-        finally:
-            os.dup2(kept, number)
-            os.close(kept)
-
-
-def _made(function: Callable[..., Any], arguments: dict[str, Any]) -> str:
-    """Make a call; return what is wrong with its end."""
-    import warnings
-
-    with _file_of_descriptor(2) as raw, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            result = function(**arguments)
-        except fg.FstgradError:
-            result = 0.0
-        except (MemoryError, FileNotFoundError, IsADirectoryError, PermissionError):
-            result = 0.0
-        except BaseException as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            return f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
-        noise = _NOTICE.sub("", raw())
-        try:
-            nonsense = _has_nan(result)
-        except MemoryError:  # a valid result of gigabytes
-            nonsense = False
-    if noise.strip():
-        return f"noise on standard error: {noise[-500:]}"
-    return "accepted nonsense: NaN" if nonsense else ""
-
-
-def _has_nan(value: Any) -> bool:
-    if hasattr(value, "_fields"):  # records say with NaN what does not apply
-        return False
-    if isinstance(value, tuple | list):
-        return any(_has_nan(part) for part in value[:20])
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f" and bool(np.isnan(value).any())
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:
-        text = object.__repr__(value)
-    return " ".join(text.split())[:80]
 
 
 def run_cases(
@@ -319,18 +256,13 @@ def _silence() -> Iterator[None]:
         yield
 
 
-def signature(what: str) -> str:
-    """Return what findings of one cause have in common."""
-    return re.sub(r"0x[0-9a-f]+|\d+|/\S*/|'[^']*'", "_", what)[-160:]
-
-
 def fuzz(
     seed: int,
     seconds: float,
     folder: pathlib.Path,
     *,
     say: Callable[[str], None],
-    kinds: Collection[str] = ("command", "call", "sweep"),
+    kinds: Collection[str] = ("command", "call", "example", "sweep"),
     cases: float = math.inf,
     start: int = 0,
 ) -> int:
@@ -341,7 +273,10 @@ def fuzz(
     Returns the number of findings.
     """
     fuzzer = Fuzzer(seed, folder)
-    makers = {"command": fuzzer.command, "call": fuzzer.call, "sweep": fuzzer.sweep}
+    makers = {
+        "command": fuzzer.command, "call": fuzzer.call, "example": fuzzer.example,
+        "sweep": fuzzer.sweep,
+    }  # fmt: skip
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
     found = 0
@@ -368,7 +303,7 @@ def program() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", default="command,call,sweep")
+    parser.add_argument("--kinds", default="command,call,example,sweep")
     parser.add_argument("--cases", type=float, default=math.inf, help="of each kind")
     parser.add_argument("--start", type=int, default=0, help="the number of the first case")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/fuzz"))

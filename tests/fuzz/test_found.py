@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fstgrad as fg
-from fstgrad import costs
+from fstgrad import costs, grammars, io
+from fstgrad.mrf.estimator import MRFClassifier
+from fstgrad.objectives.sampling import Sampling
+from fstgrad.transducers.rules import RuleSet, compile_rules
 
 AB = fg.Alphabet("ab")
 EDIT = fg.EditDistance(AB)
@@ -41,3 +45,103 @@ def test_a_single_root_with_an_arc_near_the_largest_float_has_a_finite_log_parti
     scores[1, 2] = 1e308
     for family in (fg.ProjectiveTrees, fg.SpanningTrees):
         assert family(scores, single_root=True).log_partition() == 1e308
+
+
+LATTICE = fg.Lattice.from_text("0 1 a\n1", AB)
+TREES = fg.SpanningTrees(np.zeros((4, 4)), single_root=True)
+WINDOW = fg.Window(0, 1)
+NAMES = fg.TemplateFeatures(AB, 1, WINDOW, ["0 x", "bias"])
+PAIR = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
+NODES = np.array([[[1.0], [1.0]], [[-1.0], [-1.0]]])
+FITTED = MRFClassifier(PAIR, method="exact", max_iter=2).fit(NODES, [[1, 1], [0, 0]])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: fg.LossAutomaton(AB, np.array([0, 1]), np.array("x"), 0.0, np.zeros(1)),
+        lambda: fg.LossAutomaton(2**63, np.array([0, 1]), (), 0.0, np.zeros(1)),
+        lambda: io.json_object({}, {}),
+        lambda: io.json_object("{}", AB),
+        lambda: io.read_arrays("none", [1], what="a model"),
+        lambda: io.read_arrays("none", {"a": 1}, what="a model"),
+        lambda: FITTED.fit(NODES, np.zeros(0)),
+        lambda: FITTED.fit(NODES, [[1, 1], [0, [["a"]]]]),
+        lambda: FITTED.predict(np.zeros((1, 2, 3))),
+        lambda: FITTED.score(NODES, [[0, 1]]),
+        lambda: MRFClassifier("ba").fit(NODES, [[1, 1], [0, 0]]),
+        lambda: fg.PairwiseMRF.build(PAIR.graph, np.zeros((2, 2)), np.eye(2), factors=b""),
+        lambda: fg.PairwiseMRF.build(PAIR.graph, np.zeros((2, 2)), np.eye(2), offset="a"),
+        lambda: fg.Alphabet(1 / 0 for _ in range(3)),
+        lambda: fg.SequenceModel(held_out=np.zeros(3)).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(checkpoint=[1, 2], epochs=1).fit(["ab"], ["ba"]),
+        lambda: fg.GeneralizedRootModel(1, checkpoint=(1, 2)).fit(np.eye(3)),
+        lambda: fg.GeneralizedRootModel(2, candidate_sets=[1, 2]).fit(np.eye(3)),
+        lambda: fg.GeneralizedRootModel(2, candidate_sets=[(0, 1.5)]).fit(np.eye(3)),
+        lambda: fg.GeneralizedRootModel(2, candidate_sets=3).fit(np.eye(3)),
+        lambda: fg.GeneralizedRootModel(1, scale_columns=np.zeros(0)).fit(np.eye(3)),
+        lambda: fg.GeneralizedRootModel(1, warm_start=np.eye(3)).fit(np.eye(3)),
+        lambda: Sampling().generator([("ab", 2.0)]),
+        lambda: Sampling().generator(1e308),
+        lambda: Sampling().keep(3),
+        lambda: Sampling().keep([None]),
+        lambda: fg.plot.word_graph({"a": 1}),
+        lambda: fg.plot.confusion_network(LATTICE, top=EDIT),
+        lambda: fg.Budget().most_samples(sparse.eye(3), 20),
+        lambda: fg.PairObjective(fg.QGramCounts(AB)).mean(np.zeros((2, 2)), sparse.eye(3)),
+        lambda: fg.SequenceModel().prepare(AB, None, latent=len),
+        lambda: fg.SequenceModel().prepare(AB, (x for x in "a")),
+        lambda: fg.SequenceModel().prepare(AB, 1),
+        lambda: fg.SequenceModel().fit(["ab"], ["ba"], np.array([[0, 1], None], dtype=object)),
+        lambda: NAMES.scores(np.zeros(NAMES.shape), ("b", [1, 2]), 2),
+        lambda: NAMES.scores(np.zeros(NAMES.shape), np.zeros((2, 2)), 2),
+        lambda: fg.TemplateFeatures.from_pairs(0, 2, WINDOW, [("cat", "aba")]),
+        lambda: fg.InputFeatures.from_function(AB, 1, size=2, psi=lambda *_: {0: [1, 2]}).scores(
+            np.zeros(2), "x", 1
+        ),
+        lambda: RuleSet.parse([0]),
+        lambda: compile_rules(True),
+        lambda: compile_rules(RuleSet.parse("alphabet = ab\na -> b 1"), {0: 1.0}),
+        lambda: TREES.with_arcs(required=sparse.eye(3)),
+        lambda: TREES.with_arcs(required=(1 / 0 for _ in range(3))),
+        lambda: TREES.with_column([], np.zeros(4)),
+        lambda: TREES.with_score([], 1, 0.5),
+        lambda: grammars.Grammar.load("keyboard").loss(np.zeros((2, 2))),
+        lambda: grammars.Grammar.load("keyboard").explain("cst", 2**64),
+        lambda: grammars.RuleGrammar.read(None),
+        lambda: grammars.ModuleGrammar.imported([0], "build"),
+        lambda: fg.NGram(AB, 2**31),
+        lambda: fg.NGramSum(AB, 2**31),
+        lambda: fg.GappyNGram(AB, 2**31),
+        lambda: fg.MismatchNGram(AB, 2**31),
+    ],
+)
+def test_calls_of_the_examples_that_were_found(call):
+    with pytest.raises(fg.InvalidInputError):
+        call()
+
+
+@pytest.mark.parametrize("wrong", [None, 2**70, 0.5, [0]])
+def test_what_is_no_ignored_index(wrong):
+    torch = pytest.importorskip("torch")
+    from fstgrad import torch as ft
+
+    scores, gold = torch.zeros(2, 2), torch.tensor([0, 1])
+    for call in (
+        lambda: ft.mrf_nll(scores, scores, gold, PAIR, ignore_index=wrong),
+        lambda: ft.crf_nll(scores, gold, ignore_index=wrong),
+        lambda: ft.CRF(scores[None], scores).nll(gold[None], ignore_index=wrong),
+    ):
+        with pytest.raises(fg.InvalidInputError, match="ignore_index"):
+            call()
+
+
+def test_gold_ids_of_more_axes():
+    torch = pytest.importorskip("torch")
+    from fstgrad import torch as ft
+
+    for gold in ([[[1, 2]]], memoryview(b"ab"), [["a", [0]]]):
+        with pytest.raises(fg.InvalidInputError, match="gold"):
+            ft.ctc_nll(torch.zeros(1, 4, 3), gold)
+    with pytest.raises(fg.InvalidInputError, match="reduction"):
+        ft.nbest_risk(torch.zeros(2), ["a", "b"], "a", EDIT, reduction=np.zeros((2, 2)))

@@ -13,7 +13,8 @@ from fstgrad.cli.interrupts import Terminated
 from fstgrad.cli.main import fstgrad, main
 from fstgrad.mrf.images import segmentation
 from fstgrad.openfst import Fst
-from tests.fuzz.runner import Fuzzer, fuzz, judged, signature
+from tests.fuzz.judging import judged, signature
+from tests.fuzz.runner import Fuzzer, fuzz
 
 AB = fg.Alphabet("ab")
 EDIT = fg.EditDistance(AB)

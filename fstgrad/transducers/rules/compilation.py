@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, instance, optional
 from fstgrad.errors import FstError, InvalidInputError
 from fstgrad.openfst import Fst, FstArrays, caught_messages, from_arrays
 from fstgrad.openfst import rewriting as r
@@ -75,7 +75,8 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     FstError
         The transducer would be too large.
     """
-    abc = alphabet or rules.alphabet
+    instance("rules", rules, RuleSet, "a RuleSet")
+    abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or rules.alphabet
     if abc is None:
         raise InvalidInputError(
             f"{rules.name} has no alphabet; add a line 'alphabet = ...', or name one here"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from fstgrad.alphabet import Alphabet
+from fstgrad.checks import instance
 from fstgrad.errors import FstError, FstgradError, InvalidInputError
 from fstgrad.transducers.rules.syntax import (
     ANY,
@@ -70,6 +71,7 @@ class RuleSet:
         FstError
             Lines that are wrong; each is named with what is wrong with it.  No line but comments.
         """
+        instance("text", text, str, "a str")
         reader = _Reader(name)
         lines = [line.strip() for line in text.removeprefix("\ufeff").splitlines()]
         if all(not line or line.startswith("#") for line in lines):

@@ -1,0 +1,213 @@
+"""Calls recorded while the examples of the docstrings run: one of every public callable, or more.
+
+A profiler sees each call of a public function with its arguments; what an example calls, and what
+the library calls below it, is repeated with something wrong in it.
+"""
+
+import contextlib
+import copy
+import doctest
+import importlib
+import importlib.util
+import inspect
+import io
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import fstgrad as fg
+from tests.fuzz.wrong import Call, bound
+from tests.test_api_pages import MODULES as LISTED
+from tests.test_docstrings import MODULES as SHOWN
+from tests.test_docstrings import NEEDED
+from tests.test_documents import ROOT, blocks, run_python
+
+# JAX keeps threads of its own, which no fork survives.
+LEFT_OUT = "fstgrad.jax"
+# Called by the library alone, on arguments that it has looked through.
+INNER = {
+    "fstgrad.grm.finite_families.FiniteCounts",
+    "fstgrad.strings.linear_chain.LinearChains",
+    "fstgrad.TemplateFeatures.coded",
+}
+PACKAGES = ("fstgrad.io", "fstgrad.lattices", "fstgrad.losses", "fstgrad.transducers")
+KINDS = 3  # calls kept of one callable, whose arguments differ in their classes
+
+
+def is_here(module: str) -> bool:
+    """Whether the examples of a module run: JAX apart, where its package is installed."""
+    needed = NEEDED.get(module.split(".")[1], []) if module != "fstgrad" else []
+    installed = all(importlib.util.find_spec(package) for package in needed)
+    return installed and not module.startswith(LEFT_OUT)
+
+
+def code_of(member: Any) -> CodeType | None:
+    """Return the code that a public name runs, None where it is not the project's."""
+    function = inspect.unwrap(getattr(member, "__func__", member))
+    module = getattr(function, "__module__", None) or ""
+    ours = inspect.isfunction(function) and module.startswith("fstgrad")
+    return function.__code__ if ours else None
+
+
+def public() -> dict[str, Any]:
+    """Return public classes and functions by name: those listed, and those with an example."""
+    found: dict[str, Any] = {}
+    for name in [*LISTED, *PACKAGES, *SHOWN]:
+        if not is_here(name):
+            continue
+        module = importlib.import_module(name)
+        for key in getattr(module, "__all__", dir(module)):
+            thing = getattr(module, key)
+            if not (inspect.isclass(thing) or inspect.isfunction(thing)) or key.startswith("_"):
+                continue
+            place = thing.__module__ or ""
+            is_listed = hasattr(module, "__all__") or (
+                place == name and ">>>" in str(thing.__doc__)
+            )
+            if place.startswith("fstgrad") and is_listed and thing not in found.values():
+                found[f"{name}.{key}"] = thing
+    return found
+
+
+def codes() -> dict[CodeType, str]:
+    """Return {code: what runs it} of all public callables that take arguments."""
+    found: dict[CodeType, str] = {}
+    for name, thing in public().items():
+        if not inspect.isclass(thing):
+            found[code_of(thing)] = name  # type: ignore[index]
+        elif not issubclass(thing, BaseException) and name not in INNER:
+            for key in dir(thing):
+                code = code_of(inspect.getattr_static(thing, key))
+                if code and (key in ("__init__", "__new__", "__call__") or not key.startswith("_")):
+                    found.setdefault(code, f"{name}.{key}")
+    return {
+        code: name
+        for code, name in found.items()
+        if name not in INNER and set(arguments_of(code)) - {"self", "cls", "_cls"}
+    }
+
+
+def arguments_of(code: CodeType) -> tuple[str, ...]:
+    """Return the names of a function's arguments."""
+    starred = bool(code.co_flags & inspect.CO_VARARGS) + bool(
+        code.co_flags & inspect.CO_VARKEYWORDS
+    )
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + starred]
+
+
+class Recorder:
+    """Keeps the calls that it sees."""
+
+    def __init__(self) -> None:
+        self.codes = codes()
+        self.functions = {code_of(f): f for f in public().values() if inspect.isfunction(f)}
+        self.static = {
+            member.__func__.__code__: getattr(thing, key)
+            for thing in public().values()
+            for key in dir(thing)
+            if isinstance(member := inspect.getattr_static(thing, key), staticmethod)
+        }
+        self.seen: dict[tuple[str, ...], Call] = {}
+        self.count: dict[str, int] = {}
+        self.reached: set[CodeType] = set()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Keep the calls of a block."""
+        sys.setprofile(self)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def __call__(self, frame: FrameType, event: str, _what: Any) -> None:
+        if event == "call" and frame.f_code in self.codes:
+            self.keep(frame.f_code, dict(frame.f_locals))
+
+    def keep(self, code: CodeType, values: dict[str, Any]) -> None:
+        """Keep one call unless enough of its kind are kept."""
+        given = [values[name] for name in arguments_of(code)]
+        names = list(arguments_of(code)[code.co_argcount :])
+        more = given.pop() if code.co_flags & inspect.CO_VARKEYWORDS else {}
+        stars = given.pop() if code.co_flags & inspect.CO_VARARGS else ()
+        positional = [*given[: code.co_argcount], *stars]
+        named = dict(zip(names, given[code.co_argcount :], strict=False)) | more
+        name, place = self.codes[code], self.codes[code].rpartition(".")[2]
+        function = self.functions.get(code)
+        if code in self.static:
+            function, name = self.static[code], name.partition(".")[2]
+        elif function is None:
+            owner = positional.pop(0)
+            kind = owner if inspect.isclass(owner) else type(owner)
+            name = f"{kind.__qualname__}.{place}"
+            is_new = place in ("__init__", "__new__")
+            if is_new and code_of(inspect.getattr_static(kind, place, None)) is not code:
+                return  # the constructor of a base class
+            function = kind if is_new else getattr(owner, place, None)
+        if not callable(function):
+            return
+        arguments = bound(function, positional, named)
+        key = (name, *(type(value).__name__ for value in arguments.values()))
+        if key not in self.seen and self.count.get(name, 0) < KINDS:
+            self.count[name] = self.count.get(name, 0) + 1
+            self.seen[key] = Call(name, function, {k: _copied(v) for k, v in arguments.items()})
+            self.reached.add(code)
+
+
+def _copied(value: Any) -> Any:
+    """Return what a later change of the caller does not reach, where that is simple."""
+    if isinstance(value, list | dict | np.ndarray):
+        with contextlib.suppress(Exception):
+            return copy.deepcopy(value)
+    return value
+
+
+@contextlib.contextmanager
+def _kept_files(folder: pathlib.Path) -> Iterator[None]:
+    """Keep the temporary files of the examples, below a folder."""
+    here = os.getcwd()
+    os.chdir(folder)
+    nothing = mock.Mock(return_value=None)
+    with (
+        mock.patch.object(tempfile, "tempdir", str(folder)),
+        mock.patch.object(tempfile.TemporaryDirectory, "__exit__", nothing),
+        mock.patch.object(tempfile.TemporaryDirectory, "cleanup", nothing),
+    ):
+        try:
+            yield
+        finally:
+            os.chdir(here)
+
+
+@cache
+def record(folder: pathlib.Path) -> Recorder:
+    """Run all examples; their files are kept in a folder."""
+    recorder = Recorder()
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    with _kept_files(folder), contextlib.redirect_stdout(io.StringIO()):
+        for name in SHOWN:
+            if is_here(name):
+                module = importlib.import_module(name)
+                with recorder.watching():
+                    doctest.testmod(module, extraglobs={"np": np, "fg": fg}, optionflags=flags)
+        for page in sorted((ROOT / "docs/api").glob("*.md")):
+            code = [text for kind, text in blocks(page) if kind == "python"]
+            if is_here(f"fstgrad.{page.stem}"):
+                namespace: dict[str, Any] = {"__name__": "__main__"}
+                with recorder.watching():
+                    for text in code:
+                        run_python(text, namespace)
+    return recorder
+
+
+def recorded(folder: pathlib.Path) -> tuple[Call, ...]:
+    """Return the calls of all examples, by name."""
+    return tuple(sorted(record(folder).seen.values(), key=lambda call: call.name))
