@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, Seed, instance, positive_integer, warn_renamed
+from fstgrad.checks import FloatArray, Seed, instance, positive_integer
 from fstgrad.costs.pairs import Pairs
 from fstgrad.costs.ranking import Semiring
 from fstgrad.costs.source import pair_transducer
 from fstgrad.costs.ties import Tie, Ties
+from fstgrad.errors import warn_renamed
 from fstgrad.losses import TransducerLoss
 from fstgrad.strings import StringDistribution
 from fstgrad.summary import short_repr

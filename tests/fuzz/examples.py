@@ -113,7 +113,8 @@ class Recorder:
             member.__func__.__code__: getattr(thing, key)
             for thing in public().values()
             for key in dir(thing)
-            if isinstance(member := inspect.getattr_static(thing, key), staticmethod)
+            if key != "__new__"
+            and isinstance(member := inspect.getattr_static(thing, key), staticmethod)
         }
         self.seen: dict[tuple[str, ...], Call] = {}
         self.count: dict[str, int] = {}
