@@ -97,15 +97,12 @@ class TropicalRows:
         """Drop the cells that cannot win and subtract the least."""
         rows = np.ascontiguousarray(rows)
         offset, alive = np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows), dtype=bool)
-        kernels.rows.prune(rows, self._gaps(state), self._lower[state], offset, alive)
-        return rows, offset, alive
-
-    def _gaps(self, state: int) -> IntArray:
         if self._pairs:
-            gaps: IntArray = self._gap[state]
+            kernels.rows.prune(rows, self._gap[state], self._lower[state], offset, alive)
         else:
-            gaps = np.clip(self._upper[state] - self._lower[state][:, None], -INF, INF)
-        return gaps
+            bounds = self._lower[state], self._upper[state]
+            kernels.rows.prune_by_cells(rows, *bounds, offset, alive)
+        return rows, offset, alive
 
 
 class CountingRows:

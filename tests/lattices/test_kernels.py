@@ -162,3 +162,45 @@ def test_a_mask_that_a_path_avoids_is_not_pushed():
     pushed, offset = lattice.graph.pushed(weight)
     assert offset == 0.0
     np.testing.assert_array_equal(pushed, weight)
+
+
+@SETTINGS
+@given(seed=SEEDS, size=st.integers(1, 7))
+def test_rows_pruned_by_single_cells_keep_every_least_cost(seed, size):
+    rng = np.random.default_rng(seed)
+    row = np.where(rng.random((20, size)) < 0.2, INF, rng.integers(0, 6, (20, size)))
+    lower = np.where(rng.random(size) < 0.1, INF, rng.integers(0, 4, size))
+    upper = np.where(rng.random(size) < 0.1, INF, np.minimum(lower + rng.integers(0, 3, size), INF))
+    pruned, offset, alive = row.copy(), np.zeros(20, np.int64), np.zeros(20, np.bool_)
+    kernels.rows.prune_by_cells(pruned, lower, upper, offset, alive)
+    finite = (row < INF) & (lower < INF)
+    np.testing.assert_array_equal(alive, finite.any(axis=1))
+    np.testing.assert_array_equal(np.where(pruned < INF, 0, INF)[~finite], INF)
+    assert (pruned[alive].min(axis=1) == 0).all()
+    for ahead in (lower, upper, np.where(rng.random(size) < 0.5, lower, upper)):
+        before = np.where(finite, row + np.minimum(ahead, INF // 2), INF).min(axis=1)
+        after = np.where(pruned < INF, pruned + np.minimum(ahead, INF // 2), INF).min(axis=1)
+        np.testing.assert_array_equal(before[alive], (after + offset)[alive])
+    # by the table of pairs as many cells stay
+    table = np.clip(upper - lower[:, None], -INF, INF)
+    by_pairs = row.copy()
+    kernels.rows.prune(by_pairs, table, lower, np.zeros(20, np.int64), np.zeros(20, np.bool_))
+    np.testing.assert_array_equal((by_pairs < INF).sum(axis=1), (pruned < INF).sum(axis=1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_along_a_lattice_without_a_table_of_pairs(kind, monkeypatch):
+    for seed in range(10):
+        lattice, rng = lattice_of(seed), np.random.default_rng(seed)
+        if lattice is None:
+            continue
+        target = rng.integers(3, size=4)
+        loss, _ = make_loss(kind, rng, ABC, tuple(target.tolist()))
+        try:
+            wanted = fg.risk(lattice, lattice.compile(loss, target))
+        except fg.InfeasibleError:
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "_GAP_BYTES", 0)
+            found = fg.risk(lattice, lattice.compile(loss, target))
+        assert found[0] == pytest.approx(wanted[0], abs=1e-10)

@@ -121,3 +121,42 @@ def prune(
         for a in range(count):
             if row[kept[a]] < INF // 2:
                 row[kept[a]] -= smallest
+
+
+@kernel
+def prune_by_cells(
+    rows: IntArray, lower: IntArray, upper: IntArray, offset: IntArray, alive: BoolArray
+) -> None:
+    """Do what `prune` does with gap[j, k] = upper[k] - lower[j], in O(K) for each row.
+
+    A cell j goes if v_j + lower[j] >= v_k + upper[k] for a cell k that stays: for the least such
+    sum, since one of the cells that have it stays.
+    """
+    size = rows.shape[1]
+    for n in range(len(rows)):
+        row = rows[n]
+        least, holders = INF // 2, 0
+        alive[n] = False
+        offset[n] = 0
+        for j in range(size):
+            if row[j] >= INF // 2 or lower[j] >= INF // 2:
+                row[j] = INF
+                continue
+            alive[n] = True
+            if upper[j] < INF // 2 and row[j] + upper[j] <= least:
+                holders = holders + 1 if row[j] + upper[j] == least else 1
+                least = row[j] + upper[j]
+        smallest = INF
+        for j in range(size):
+            if row[j] >= INF // 2:
+                continue
+            holds = upper[j] < INF // 2 and row[j] + upper[j] == least
+            if holders - holds > 0 and row[j] + lower[j] >= least:
+                row[j] = INF
+                holders -= holds
+            smallest = min(smallest, row[j])
+        if alive[n]:
+            offset[n] = smallest
+            for j in range(size):
+                if row[j] < INF // 2:
+                    row[j] -= smallest
