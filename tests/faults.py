@@ -7,10 +7,8 @@ Every check runs the command line in processes of its own and prints a line.
 """
 
 import argparse
-import os
+import functools
 import pathlib
-import random
-import resource
 import shlex
 import signal
 import subprocess
@@ -23,44 +21,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-from tests.repeated import LINES, REPEATED, SECONDS, write_inputs
-
-# what runs in the background of a shell inherits an ignored SIGINT
-PROGRAM = [sys.executable, "-c", "import signal; from fstgrad.cli.main import main; "
-           "signal.signal(signal.SIGINT, signal.default_int_handler); main()"]  # fmt: skip
+from tests.faults_commands import EveryCommand
+from tests.faults_ground import PROGRAM, Failure, limit_files, limit_memory, written
+from tests.repeated import LINES, REPEATED
 
 
-class Failure(Exception):
-    """A result was lost, or an output lies."""
-
-
-class Faults:
+class Faults(EveryCommand):
     """The checks, in a folder of their own."""
 
-    def __init__(
-        self, folder: pathlib.Path, kills: int, seed: int, part: slice = slice(None)
-    ) -> None:
-        self.folder, self.kills, self.random = folder, kills, random.Random(seed)
-        self.part = part  # of the targets that are killed, and of the commands that repeat
-        self.pairs = folder / "pairs.tsv"
-        write_inputs(folder)
-        self.run("grad", self.pairs, "-o", folder / "whole.npz", "--resume", folder / "whole.jsonl")
-
-    def run(
-        self, *arguments: object, environment: dict[str, str] | None = None, **more: object
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command to its end; a traceback is a failure whatever was asked."""
-        more.setdefault("capture_output", True)
-        done = subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
-            env={**os.environ, **(environment or {})},
-            check=False,
-            timeout=600,
-            **more,  # type: ignore[call-overload]
-        )
-        if b"Traceback" in (done.stderr or b""):
-            raise Failure(done.stderr.decode())
-        return done
+    @functools.cached_property
+    def whole(self) -> bytes:
+        """The arrays of a gradient that nothing disturbs."""
+        return self._result(self._finished(["grad", self.pairs, "-o", "{}"], [], "whole.npz"))
 
     def kills_leave_resumable_runs(self) -> str:
         """Kill `grad --resume`, `train --resume` and `grm fit --checkpoint`, and go on."""
@@ -124,7 +96,7 @@ class Faults:
             out = self.folder / name
             for size in sizes:
                 out.write_text("before")
-                done = self.run(*command, out, preexec_fn=lambda size=size: _limit_files(size))
+                done = self.run(*command, out, preexec_fn=lambda size=size: limit_files(size))
                 if done.returncode == 0 or out.read_bytes() != b"before":
                     raise Failure(f"{name}: a full disk gave {done.returncode}, {done.stderr!r}")
             out.unlink()
@@ -180,7 +152,7 @@ class Faults:
         both = [self._start(command, out) for _ in range(2)]
         if [process.wait() for process in both] != [0, 0]:
             raise Failure("two runs on one cache failed")
-        if self._result(out) != self._result(self.folder / "whole.npz"):
+        if self._result(out) != self.whole:
             raise Failure("two runs on one cache gave another result")
         lines = self.folder / "shared.jsonl"
         many = self.folder / "longer.tsv"
@@ -209,9 +181,7 @@ class Faults:
                 file.write_bytes(data)
                 flipped += 1
         done = self.run(*command, environment=environment)
-        if done.returncode or self._result(self.folder / "bits.npz") != self._result(
-            self.folder / "whole.npz"
-        ):
+        if done.returncode or self._result(self.folder / "bits.npz") != self.whole:
             raise Failure(f"flipped bits gave {done.returncode}, {done.stderr!r}")
         return f"{flipped} files with a flipped bit, the same result"
 
@@ -232,7 +202,7 @@ class Faults:
         else:
             done = subprocess.run(["unshare", "-rm", "sh", "-c", hide + command],
                                   capture_output=True)  # fmt: skip
-        if done.returncode or self._result(out) != self._result(self.folder / "whole.npz"):
+        if done.returncode or self._result(out) != self.whole:
             raise Failure(f"no shared memory: {done.returncode}, {done.stderr[-500:]!r}")
         return f"no HOME, no cache, no /dev/shm{' (emulated)' if can.returncode else ''}"
 
@@ -241,13 +211,13 @@ class Faults:
         long = self.folder / "long.tsv"
         long.write_text("x\t" + "abcdefghijklmnopqrst" * 2 + "\n")
         command = ["grad", long, "--max-states", 2**31 - 1]
-        done = self.run(*command, preexec_fn=_limit_memory)
+        done = self.run(*command, preexec_fn=limit_memory)
         if done.returncode != 1 or len(done.stderr.splitlines()) > 2:
             raise Failure(f"4 GB: {done.returncode}, {done.stderr[-500:]!r}")
         long.write_text("x\tabcdefghijklmn\n")  # no limit is passed, and OpenFst takes minutes
         begun = subprocess.Popen([*PROGRAM, *map(str, command), "--engine", "openfst"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 preexec_fn=_limit_memory)  # fmt: skip
+                                 preexec_fn=limit_memory)  # fmt: skip
         children = pathlib.Path(f"/proc/{begun.pid}/task/{begun.pid}/children")
         while begun.poll() is None and not children.read_text().split():
             time.sleep(0.1)
@@ -309,55 +279,20 @@ class Faults:
             if done.returncode:
                 raise Failure(done.stderr.decode()[-1500:])
         for number in chosen:
-            found = {self._written(self.folder / str(run) / number) for run in range(runs)}
+            found = {written(self.folder / str(run) / number) for run in range(runs)}
             if len(found) > 1:
                 raise Failure(f"{names[int(number)]}: {len(found)} different results")
         return f"{runs} runs of {len(chosen)} commands, equal to the last bit"
-
-    def _written(self, place: pathlib.Path) -> bytes:
-        """Return the files of a run, seconds left out."""
-        return b"\0".join(
-            self._result(path) if path.suffix == ".npz" else SECONDS.sub(b"", path.read_bytes())
-            for path in sorted(place.iterdir())
-        )
-
-    def _start(
-        self, command: Sequence[object], out: pathlib.Path, stderr: int = subprocess.DEVNULL
-    ) -> "subprocess.Popen[bytes]":
-        words = [str(word).replace("{}", str(out)) for word in command]
-        return subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL, stderr=stderr)
-
-    def _finished(self, command: Sequence[object], again: Sequence[str], name: str) -> pathlib.Path:
-        out = self.folder / name
-        self._code(0, *(str(word).replace("{}", str(out)) for word in [*command, *again]))
-        return out
-
-    def _code(self, code: int, *arguments: object) -> None:
-        done = self.run(*arguments)
-        if done.returncode != code:
-            raise Failure(f"{arguments} gave {done.returncode}: {done.stderr.decode()[-500:]}")
-
-    @staticmethod
-    def _result(path: pathlib.Path) -> bytes:
-        """Return the bytes of all arrays of an npz file, seconds left out."""
-        with np.load(path, allow_pickle=False) as archive:
-            names = [name for name in sorted(archive.files) if name not in ("text", "settings")]
-            return b"".join(name.encode() + archive[name].tobytes() for name in names)
-
-
-def _limit_files(size: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-
-def _limit_memory() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (4 * 2**30, 4 * 2**30))
 
 
 CHECKS: tuple[Callable[[Faults], str], ...] = (
     Faults.outputs_are_checked_first,
     Faults.streams_may_be_closed,
     Faults.full_disks_lose_nothing,
+    Faults.every_stream_may_be_lost,
+    Faults.every_output_is_whole_or_untouched,
+    Faults.every_output_refuses_inputs,
+    Faults.every_command_ends_at_a_signal,
     Faults.signals_end_runs_cleanly,
     Faults.two_processes_share,
     Faults.flipped_bits_are_seen,
