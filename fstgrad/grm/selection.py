@@ -181,7 +181,10 @@ def _ebic(model: Any, x: MatrixLike, gamma: float) -> float:
 
 
 def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
-    return np.arange(x.shape[0] if hasattr(x, "shape") else len(x))
+    shape = getattr(x, "shape", None)
+    if not shape:
+        checks.instance("X", x, list | tuple, "an array, a sparse matrix or a data frame")
+    return np.arange(shape[0] if shape else len(x))
 
 
 def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:

@@ -112,7 +112,10 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
     method = zipfile.ZIP_DEFLATED if flag("compressed", compressed) else zipfile.ZIP_STORED
     with replacing(path) as stream, zipfile.ZipFile(stream, "w", method) as archive:
         for name, values in arrays.items():
-            array = np.asanyarray(values)
+            try:
+                array = np.asanyarray(values)
+            except Exception as error:  # whatever __array__ of a stranger raises
+                raise InvalidInputError(f"{name} is no array: {error}") from error
             if array.dtype.hasobject:
                 raise InvalidInputError(f"{name} holds objects; give numbers, flags or text")
             member = zipfile.ZipInfo(f"{name}.npy")  # without the time of day

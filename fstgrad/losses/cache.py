@@ -18,7 +18,7 @@ from fstgrad.automata.automaton import Level, LossAutomaton
 from fstgrad.automata.band import Band
 from fstgrad.automata.bounds import STORED_CAP
 from fstgrad.automata.evaluation import SumTargetLoss, TargetLoss
-from fstgrad.checks import instance, path_name, positive_integer
+from fstgrad.checks import flag, instance, path_name, positive_integer
 from fstgrad.errors import (
     InfeasibleError,
     InvalidInputError,
@@ -129,7 +129,7 @@ class AutomatonCache:
         """
         instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")
-        length = len(ids) if length is None else length
+        length, bounded = len(ids) if length is None else length, flag("bounded", bounded)
 
         def compiled() -> LossAutomaton:
             self.misses += 1

@@ -69,6 +69,11 @@ class CRF:
             raise InvalidInputError(
                 f"emissions has the shape {tuple(emissions.shape)}; give (B, T, n)"
             )
+        if transitions.shape != (emissions.shape[2],) * 2:
+            raise InvalidInputError(
+                f"transitions has the shape {tuple(transitions.shape)}; give (n, n), emissions are "
+                f"{tuple(emissions.shape)}"
+            )
         for name, ends in (("start", start), ("end", end)):
             if ends is not None:
                 arguments.shaped(name, arguments.floating(name, ends), emissions.shape[2:])
