@@ -91,6 +91,6 @@ class Interrupts:
 def _send_later(number: int) -> None:
     def send() -> None:
         time.sleep(_LATER)
-        _thread.interrupt_main(number)
+        _thread.interrupt_main(signal.Signals(number))
 
     _thread.start_new_thread(send, ())

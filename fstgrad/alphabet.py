@@ -135,7 +135,7 @@ class Alphabet:
             A symbol or an id is not in the alphabet.
         """
         if type(sequence) is np.ndarray and sequence.dtype is _INT64:
-            return self._checked_ids(sequence.copy(), name)
+            return self._checked_ids(sequence.astype(np.int64), name)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence
         ):

@@ -251,7 +251,7 @@ class ModuleGrammar(Grammar):
     @property
     def semiring(self) -> Literal["tropical", "probability"]:
         """What the weights mean."""
-        return getattr(self.module, "SEMIRING", "tropical")  # type: ignore[no-any-return]
+        return getattr(self.module, "SEMIRING", "tropical")
 
     @property
     def alphabet(self) -> Alphabet | None:
@@ -262,7 +262,7 @@ class ModuleGrammar(Grammar):
     @property
     def examples(self) -> Sequence[tuple[str, str, float]]:
         """Rows (hypothesis, target, loss); strings of words where symbols are words."""
-        return getattr(self.module, "EXAMPLES", ())  # type: ignore[no-any-return]
+        return getattr(self.module, "EXAMPLES", ())
 
     @property
     def takes_alphabet(self) -> bool:

@@ -133,7 +133,8 @@ class RadialConditional:
             best = int(height.argmax())
             if 2 * best < points and height[-1] < height[best] - TAIL:
                 weight = np.cumsum(np.exp(height - height[best]))
-                return z[np.searchsorted(weight, rng.random(count) * weight[-1], side="right")]
+                drawn = np.searchsorted(weight, rng.random(count) * weight[-1], side="right")
+                return np.asarray(z[drawn])
             points *= 2
             if points > MOST_POINTS:
                 raise NotSupportedError(

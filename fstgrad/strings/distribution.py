@@ -324,4 +324,4 @@ def places_of(ids: IntArray, order: int, n: int) -> IntArray:
 def _first_places(length: int, order: int, n: int) -> IntArray:
     """Return the place (l,) of symbol 0 at each position, nothing but n before it."""
     contexts = (n + 1) ** (order - 1)
-    return (np.arange(length) * contexts + contexts - 1) * n
+    return np.asarray((np.arange(length) * contexts + contexts - 1) * n)

@@ -244,12 +244,12 @@ class SequenceModel(Estimator):
         """Make the loss and the features, from their names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         checks.optional("latent", latent, LatentOutputs, "LatentOutputs")
-        pairs = [(x, y) for x, y in checks.fields("pairs", pairs, 2)]
+        read = [(x, cast(Sequence[str], y)) for x, y in checks.fields("pairs", pairs, 2)]
         self.alphabet_, self.latent_ = alphabet, latent
         self.loss_ = made_loss(self.loss, alphabet)
         template = self.template()
         if self.features == "aligned":
-            check_aligned(pairs)
+            check_aligned(read)
         outputs = alphabet if latent is None else latent.symbols
         copies = self._copies()
         if known is not None:
@@ -258,7 +258,7 @@ class SequenceModel(Estimator):
             return
         least = positive_integer("min_count", self.min_count)
         self.features_ = TemplateFeatures.from_pairs(
-            outputs, self.order, template, pairs, min_count=least, copies=copies
+            outputs, self.order, template, read, min_count=least, copies=copies
         )
 
     def template(self) -> Template:
@@ -383,7 +383,7 @@ class SequenceModel(Estimator):
         return model
 
     def _validate(self, X: Sequences, Y: Sequences) -> Callable[[FloatArray], float]:
-        targets = [y for _, y in paired(X, Y)]
+        targets = [cast(Sequence[str], y) for _, y in paired(X, Y)]
 
         def error_rate(w: FloatArray) -> float:
             self.coef_ = w
