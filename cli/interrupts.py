@@ -44,6 +44,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.seen: type[BaseException] | None = None
+        self._is_sending = False
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
@@ -70,7 +71,7 @@ class Interrupts:
         self.seen = Terminated if number == signal.SIGTERM else KeyboardInterrupt
         while frame is not None:
             if frame.f_code is Interrupts._raise_again.__code__:  # which would lose it, too
-                _send_later(number)
+                self._send_later(number)
                 return
             frame = frame.f_back
         compiler = sys.modules.get("fstgrad.compiler")
@@ -85,12 +86,18 @@ class Interrupts:
         if not issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
             sys.__unraisablehook__(lost)
             return
-        _send_later(signal.SIGTERM if issubclass(lost.exc_type, Terminated) else signal.SIGINT)
+        is_end = issubclass(lost.exc_type, Terminated)
+        self._send_later(signal.SIGTERM if is_end else signal.SIGINT)
 
+    def _send_later(self, number: int) -> None:
+        """Send a signal soon, once: a second one could arrive when the handlers are gone."""
+        if self._is_sending:
+            return
+        self._is_sending = True
 
-def _send_later(number: int) -> None:
-    def send() -> None:
-        time.sleep(_LATER)
-        _thread.interrupt_main(signal.Signals(number))
+        def send() -> None:
+            time.sleep(_LATER)
+            self._is_sending = False
+            _thread.interrupt_main(signal.Signals(number))
 
-    _thread.start_new_thread(send, ())
+        _thread.start_new_thread(send, ())
