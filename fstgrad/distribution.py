@@ -175,6 +175,10 @@ def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int)
         left, right = _broadcast(left, right, event_ndim)
     product = np.multiply(left, right, out=np.zeros(left.shape), where=(left != 0) & (right != 0))
     total = product.sum(axis=tuple(range(-event_ndim, 0)))
+    if np.isnan(total).any():
+        for name, table in (("weights", left), ("values", right)):
+            if np.isnan(table).any():
+                raise InvalidInputError(f"{name} has NaN; give numbers")
     return float(total) if total.ndim == 0 else total
 
 

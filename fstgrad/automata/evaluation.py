@@ -80,7 +80,11 @@ class TargetLoss:
         """Return the losses in nats of values of the machine."""
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "if":
             raise InvalidInputError(f"value is {value!r}; give an array of values of the machine")
-        return self.finished(value, self.machine)
+        with np.errstate(invalid="ignore"):
+            found = self.finished(value, self.machine)
+        if np.isnan(found).any():
+            raise InvalidInputError("value has NaN or numbers that no sum over paths can have")
+        return found
 
     def bounds(self, length: int) -> tuple[float, float]:
         """Return what the losses of all strings of a length lie between, in nats.

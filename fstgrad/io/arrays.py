@@ -147,6 +147,9 @@ def json_object(text: str, keys: Mapping[str, type | tuple[type, ...]]) -> dict[
     """
     instance("text", text, str, "a str of JSON")
     instance("keys", keys, Mapping, "a mapping of keys to types")
+    for key, kind in keys.items():
+        for one in kind if isinstance(kind, tuple) else (kind,):
+            instance(f"keys[{key!r}]", one, type, "a type, or a tuple of types")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -149,3 +149,32 @@ def test_gold_ids_of_more_axes():
             ft.ctc_nll(torch.zeros(1, 4, 3), gold)
     with pytest.raises(fg.InvalidInputError, match="reduction"):
         ft.nbest_risk(torch.zeros(2), ["a", "b"], "a", EDIT, reduction=np.zeros((2, 2)))
+
+
+def test_values_that_no_machine_has():
+    target = fg.NGram(AB, 2, smoothing=0.5, log=True).against("ab")
+    for value in (np.array([-1.0]), np.array([np.nan])):
+        with pytest.raises(fg.InvalidInputError, match="value has NaN"):
+            target.in_nats(value)
+
+
+def test_a_table_of_nan_has_no_inner_product():
+    p = fg.StringDistribution(np.zeros((2, 3)))
+    with pytest.raises(fg.InvalidInputError, match="values has NaN"):
+        p.inner(p.marginals(), np.full((2, 3), np.nan))
+
+
+@pytest.mark.parametrize("pairs", [np.array([1, 2]), [3], [("a",)], [("a", "b", "c")], [None]])
+def test_what_is_no_pair_of_a_batch(pairs):
+    features = fg.QGramCounts(AB, 2)
+    with (
+        fg.Batch(fg.PairObjective(features, EDIT)) as batch,
+        pytest.raises(fg.InvalidInputError, match=r"pairs\[0\]"),
+    ):
+        batch.sums(np.zeros(features.shape), pairs)
+
+
+@pytest.mark.parametrize("kind", [3, (int, 3), None])
+def test_what_is_no_type_of_a_key(kind):
+    with pytest.raises(fg.InvalidInputError, match=r"keys\['a'\]"):
+        io.json_object('{"a": 1}', {"a": kind})
