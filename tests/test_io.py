@@ -136,7 +136,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
         def __array__(self, *_args, **_kwargs):
             raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(fg.InvalidInputError, match="other is not an array: disk full"):
         write_arrays(path, weights=[2.0], other=Broken())
     assert read_weights(path)[0] == [1.0]
     assert list(tmp_path.iterdir()) == [path]

@@ -115,7 +115,7 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
             try:
                 array = np.asanyarray(values)
             except Exception as error:  # whatever __array__ of a stranger raises
-                raise InvalidInputError(f"{name} is no array: {error}") from error
+                raise InvalidInputError(f"{name} is not an array: {error}") from error
             if array.dtype.hasobject:
                 raise InvalidInputError(f"{name} holds objects; give numbers, flags or text")
             member = zipfile.ZipInfo(f"{name}.npy")  # without the time of day

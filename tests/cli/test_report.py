@@ -118,7 +118,7 @@ def test_the_page_in_a_browser(page, tmp_path):
     [
         ("", "has no lines"),
         ("no json\n", ":1: no JSON"),
-        ("[1]\n", ":1: no JSON object"),
+        ("[1]\n", ":1: not a JSON object"),
         ("PK not an archive", "PK"),
     ],
 )

@@ -252,7 +252,7 @@ def test_rules_and_tags_that_were_found(run, tmp_path):
         ("mrf sample {}/m.uai --method gibbs --tol 1", "--tol has no effect"),
         ("mrf sample {}/m.uai --burn-in 3", "--burn-in has no effect"),
         ("mrf partition {}/m.uai --max-gib 1e308", ""),
-        ("grad {}/long.tsv --engine openfst", "take --engine layered"),
+        ("grad {}/long.tsv --engine openfst", "use --engine layered"),
         ("train {}/long.tsv --alignment em -o {}/out", "leave it out"),
     ],
 )
