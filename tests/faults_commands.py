@@ -137,9 +137,11 @@ class EveryCommand(Ground):
         chosen, refused = self._chosen(outputs()), 0
         for one in chosen:
             given = fill(one.template, self._seeds(), self.folder)
+            own = self._value(one, given)
+            read = [word for i, word in enumerate(given.arguments) if i != own]
             for name in given.files:
-                if not any(name in word.split("/")[-1].split(":") for word in given.arguments):
-                    continue  # what lies beside an input and is not read
+                if not any(name in word.split("/")[-1].split(":") for word in read):
+                    continue  # what lies beside an input, or is continued
                 case, _ = self._with_output(one, to=name)
                 path = self.folder / "case" / name
                 done = self._run(case)
@@ -210,9 +212,7 @@ class EveryCommand(Ground):
     ) -> tuple[Case, pathlib.Path]:
         """Return a case and the path of its output, which holds `before`, or is `to`."""
         case = self._case(one.template)
-        command = dict(commands_of(fstgrad))[one.name]
-        opts = next(option.opts for option in command.params if one.option in option.opts)
-        at = next(i for i, word in enumerate(case.arguments) if word in opts) + 1
+        at = self._value(one, case)
         if to:
             case.arguments[at] = str(self.folder / "case" / to)
         elif one.option == "--resume":  # a run of its own
@@ -221,6 +221,13 @@ class EveryCommand(Ground):
         if before:
             path.write_text(before)
         return case, path
+
+    @staticmethod
+    def _value(one: Written, case: Case) -> int:
+        """Return which argument of a line is the name of the output."""
+        command = dict(commands_of(fstgrad))[one.name]
+        opts = next(option.opts for option in command.params if one.option in option.opts)
+        return next(i for i, word in enumerate(case.arguments) if word in opts) + 1
 
     def _run(
         self, case: Case, stdout: Any = subprocess.PIPE, preexec: Any = None

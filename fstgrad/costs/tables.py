@@ -2,7 +2,6 @@
 
 import difflib
 import os
-import pathlib
 import re
 from collections.abc import Iterable
 from typing import NamedTuple, cast
@@ -15,7 +14,7 @@ from fstgrad.costs.source import Source, pair_transducer
 from fstgrad.costs.ties import TIES, Given, Tie, Ties
 from fstgrad.costs.transducer import PairTransducer
 from fstgrad.errors import InvalidInputError, RowError
-from fstgrad.io import Row, located, read_rows
+from fstgrad.io import Row, located, read_rows, write_text
 from fstgrad.losses import TransducerLoss
 from fstgrad.openfst import from_arrays, with_symbols
 
@@ -78,7 +77,7 @@ def write_costs(path: str | os.PathLike[str], ties: Ties, rows: Iterable[CostRow
         f"{row.state}\t{row.given}\t{row.name}\t{row.cost:.9g}\t{row.was:.6g}\t{row.times:.6g}"
         for row in rows
     ]
-    pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(path, "\n".join(lines) + "\n")
 
 
 def with_costs(

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 _PREFIX = re.compile(r"^(?:ERROR|FATAL|WARNING)(?:\([^)]*\))?: (?:\S+\.(?:h|cc|cpp):\d+\]?:? )?")
 
@@ -24,7 +25,7 @@ def caught_messages() -> Iterator[list[str]]:
     except OSError:  # there is none
         yield caught
         return
-    with tempfile.TemporaryFile() as file:
+    with _file() as file:
         os.dup2(file.fileno(), 2)
         try:
             yield caught
@@ -34,3 +35,11 @@ def caught_messages() -> Iterator[list[str]]:
             file.seek(0)
             text = file.read().decode("utf-8", "replace")
             caught += [_PREFIX.sub("", line) for line in text.splitlines() if line.strip()]
+
+
+def _file() -> IO[bytes]:
+    """Return a file for the messages; without a place for one they are lost."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return open(os.devnull, "r+b")

@@ -1,6 +1,8 @@
 """The bridge, and one test for each hazard of OpenFst from Python."""
 
 import math
+import os
+import tempfile
 
 import numpy as np
 import pynini
@@ -9,6 +11,7 @@ import pywrapfst
 
 import fstgrad as fg
 from fstgrad import openfst
+from fstgrad.openfst.messages import caught_messages
 
 ARC_TYPES = ("standard", "log", "log64")
 
@@ -323,3 +326,15 @@ def test_shape_questions():
 def test_what_is_no_fst_is_refused():
     with pytest.raises(fg.FstError, match=r"a str; give a pynini.Fst"):
         openfst.read("abc")
+
+
+def test_messages_without_a_place_for_a_file(monkeypatch):
+    """No temporary folder: the reason of an error is lost, the error itself is not."""
+
+    def refuse(*_arguments, **_options):
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with caught_messages() as reasons:
+        os.write(2, b"ERROR: lost\n")
+    assert reasons == []
