@@ -14,23 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import InvalidInputError, MemoryLimitError
-from fstgrad.grm import kernels
+from fstgrad.errors import MemoryLimitError
+from fstgrad.grm.blocks import STORED_BYTES, Block, Term, binomials, ranks, store, stream, unrank
 
-BYTES_PER_ENTRY = 64  # key, row, value, their order and their sorted copies
-
-
-class Term(NamedTuple):
-    """The tensor Psi_(root)^(size): sets of `size` variables, coupled through x^(1/root)."""
-
-    size: int
-    root: int
+PLAY_BYTES = 32  # for each entry of a column in play: its row and its value, and their copies
+MOST_SETS = 1 << 62
+LEAST_SETS = 100  # that may come into play at once where columns are made anew
 
 
 def terms_of(k: int, interactions: str) -> list[Term]:
@@ -50,42 +44,22 @@ def intercept_coordinates(terms: Sequence[Term], free: Sequence[int]) -> IntArra
 
 
 @dataclass(frozen=True)
-class Block:
-    """The columns of one term of size >= 2, in CSC form.
-
-    members : (c, size - 1) int64, the sets, each ascending, in the order of `keys`.
-    keys : (c,) int64, their combinatorial numbers, ascending.
-    indptr, rows, values : the columns, prod x^(1/j) where it is not zero.
-    scale : (c,) float64, what the penalty of each column is multiplied with.
-    """
-
-    term: Term
-    members: IntArray
-    keys: IntArray
-    indptr: IntArray
-    rows: IntArray
-    values: FloatArray
-    scale: FloatArray
-
-    def find(self, keys: IntArray) -> IntArray:
-        """Return the numbers of the columns with these keys, -1 for a column that is zero."""
-        if not self.keys.size:
-            return np.full(keys.size, -1)
-        at = np.minimum(np.searchsorted(self.keys, keys), self.keys.size - 1)
-        return np.where(self.keys[at] == keys, at, -1)
-
-
-@dataclass(frozen=True)
 class Design:
     """Blocks of columns and, where candidates were given, the sets that may be used.
 
     candidates : {size: (m, size) int64}; a size that is missing has all sets.
+    scaled : whether the scales of the columns differ.
+    most, most_entries : how many sets may come into play at once, and the entries of all columns
+        in play, for the memory that they take.
     """
 
     samples: int
     features: int
     blocks: tuple[Block, ...]
     candidates: dict[int, IntArray]
+    most: int = MOST_SETS
+    most_entries: int = MOST_SETS
+    scaled: bool = False
 
     @cached_property
     def binomial(self) -> IntArray:
@@ -96,7 +70,10 @@ class Design:
         """Return the numbers of the columns of a block that node `node` may use."""
         sets = self.candidates.get(block.term.size)
         if sets is None:
-            return np.flatnonzero((block.members != node).all(axis=1))
+            other = np.ones(len(block.keys), dtype=bool)
+            for place in range(block.term.size - 1):
+                other &= block.members[:, place] != node
+            return np.flatnonzero(other)
         found = block.find(ranks(_without(sets, node), self.binomial))
         return np.unique(found[found >= 0])
 
@@ -116,20 +93,31 @@ class Design:
 
     def members(self, block: Block, keys: IntArray) -> IntArray:
         """Return the ascending sets (m, size - 1) with the combinatorial numbers `keys`."""
-        return _unrank(keys, block.term.size - 1, self.binomial)
+        return unrank(keys, block.term.size - 1, self.binomial)
 
     def sets(self, block: Block, keys: IntArray) -> IntArray:
         """Return the ascending sets (m, size) with the combinatorial numbers `keys`."""
-        return _unrank(keys, block.term.size, self.binomial)
+        return unrank(keys, block.term.size, self.binomial)
 
     def gradients(self, number: int, columns: IntArray, residual: FloatArray) -> FloatArray:
         """Return the mean of a column of block `number` times the residual (n, c), for each."""
-        block, out = self.blocks[number], np.empty(columns.size)
-        kernels.design.column_products(
-            block.indptr, block.rows, block.values, columns,
-            np.ascontiguousarray(residual[:, block.term.root - 1]), 1.0 / self.samples, out,
-        )  # fmt: skip
-        return out
+        block = self.blocks[number]
+        vector = np.ascontiguousarray(residual[:, block.term.root - 1])
+        return block.products(columns, vector) / self.samples
+
+    def strongest(self, sizes: FloatArray) -> IntArray:
+        """Return the places of the `most` largest sizes (m,), ascending."""
+        if sizes.size <= self.most:
+            return np.arange(sizes.size)
+        return np.sort(np.argpartition(sizes, -self.most)[-self.most :])
+
+    def check_entries(self, entries: int) -> None:
+        """Raise where the columns in play pass the memory of a design that is not kept."""
+        if entries > self.most_entries:
+            raise MemoryLimitError(
+                f"the columns in play have {entries:,} entries, more than {self.most_entries:,}, "
+                "which max_memory has room for; raise alpha or max_memory"
+            )
 
     def candidate_count(self) -> int:
         """Return how many sets of size >= 2 are candidates, zero columns included."""
@@ -170,86 +158,34 @@ def build(
         for term in used
         if len(candidates.get(term.size, "all"))
     )
-    need = BYTES_PER_ENTRY * entries
+    stored = STORED_BYTES * entries <= max_memory
+    if not stored:
+        _check_streamed(statistics[1].shape, used, entries, max_memory)
+    make = store if stored else stream
+    blocks: list[Block] = [
+        make(statistics[term.root], term, candidates.get(term.size)) for term in used
+    ]
+    if scale_columns:
+        blocks = [replace(b, scale=np.sqrt(b.sums_of_squares() / samples)) for b in blocks]
+    limits = (MOST_SETS, MOST_SETS)
+    if not stored:
+        entries = int(max_memory / PLAY_BYTES)
+        limits = max(LEAST_SETS, entries // (8 * samples * max(1, len(terms)))), entries
+    return Design(samples, features, tuple(blocks), candidates, *limits, scale_columns)
+
+
+def _check_streamed(
+    shape: tuple[int, int], used: Sequence[Term], entries: int, max_memory: float
+) -> None:
+    """Raise where not even a design of which no product is kept fits into the memory."""
+    n, p = shape
+    need = 8 * sum(n * p + (term.size + 5) * math.comb(p, term.size - 1) for term in used)
     if need > max_memory:
         raise MemoryLimitError(
-            f"the shared design has {entries:,} non-zeros and needs {need / 1e9:.1f} GB, which "
-            f"passes max_memory={max_memory / 1e9:.1f} GB; use fewer features, a smaller k, "
-            "candidate_sets, or raise max_memory"
+            f"the shared design has {entries:,} non-zeros; its columns alone, without them, need "
+            f"{need / 1e9:.1f} GB, which passes max_memory={max_memory / 1e9:.1f} GB; use fewer "
+            "features, a smaller k, or raise max_memory"
         )
-    blocks = [_block(statistics[term.root], term, candidates.get(term.size)) for term in used]
-    if scale_columns:
-        blocks = [replace(b, scale=np.sqrt(_mean_squares(b, samples))) for b in blocks]
-    return Design(samples, features, tuple(blocks), candidates)
-
-
-def _mean_squares(block: Block, samples: int) -> FloatArray:
-    """Return the mean square of every column."""
-    totals = np.add.reduceat(block.values**2, block.indptr[:-1]) if block.keys.size else 0.0
-    return np.asarray(totals / samples, dtype=np.float64).reshape(block.keys.shape)
-
-
-def _block(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> Block:
-    """List every product, sort by column, keep the columns that a candidate needs."""
-    size = term.size - 1
-    binomial = binomials(x.shape[1], term.size)
-    counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)
-    entries = sum(math.comb(int(c), size) for c in counts)
-    keys, rows = np.empty(entries, dtype=np.int64), np.empty(entries, dtype=np.int64)
-    values = np.empty(entries)
-    if entries:
-        kernels.design.subset_products(
-            x.indptr.astype(np.int64), x.indices.astype(np.int64), x.data, size, binomial,
-            keys, rows, values,
-        )  # fmt: skip
-    if sets is not None:
-        smaller = np.concatenate([np.delete(sets, i, axis=1) for i in range(term.size)])
-        kept = np.isin(keys, ranks(smaller, binomial))
-        keys, rows, values = keys[kept], rows[kept], values[kept]
-    order = np.argsort(keys, kind="stable")
-    keys, rows, values = keys[order], rows[order], values[order]
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    return Block(
-        term,
-        members=_unrank(keys[starts], size, binomial),
-        keys=keys[starts],
-        indptr=np.append(starts, keys.size).astype(np.int64),
-        rows=rows,
-        values=values,
-        scale=np.ones(starts.size),
-    )
-
-
-def binomials(features: int, size: int) -> IntArray:
-    """Return C(i, j) for 0 <= i <= features and 0 <= j <= size as int64."""
-    if math.comb(features, size) >= 2**63:
-        raise InvalidInputError(
-            f"{features} features have more sets of {size} than an int64 can number; "
-            "use fewer features or a smaller k"
-        )
-    table = np.zeros((features + 1, size + 1), dtype=np.int64)
-    table[:, 0] = 1
-    for j in range(1, size + 1):
-        table[1:, j] = np.cumsum(table[:-1, j - 1])
-    return table
-
-
-def ranks(sets: IntArray, binomial: IntArray) -> IntArray:
-    """Return the combinatorial numbers sum_j C(i_j, j) of ascending sets (m, size)."""
-    total = np.zeros(len(sets), dtype=np.int64)
-    for j in range(sets.shape[1]):
-        total += binomial[sets[:, j], j + 1]
-    return total
-
-
-def _unrank(keys: IntArray, size: int, binomial: IntArray) -> IntArray:
-    """Return the ascending sets with the combinatorial numbers `keys`."""
-    members = np.empty((keys.size, size), dtype=np.int64)
-    left = keys.copy()
-    for j in range(size, 0, -1):
-        members[:, j - 1] = np.searchsorted(binomial[:, j], left, side="right") - 1
-        left -= binomial[members[:, j - 1], j]
-    return members
 
 
 def _without(sets: IntArray, node: int) -> IntArray:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from fstgrad.beside import worker_threads
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm.design import Design, Term
+from fstgrad.grm.blocks import Term
+from fstgrad.grm.design import Design
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.regression import NodeFit
 from fstgrad.io import Field, read_arrays, write_arrays

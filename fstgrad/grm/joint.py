@@ -17,10 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
-from fstgrad.grm.design import Design, ranks
+from fstgrad.grm.blocks import ranks
+from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales
+
+AT_ONCE = 1_000_000  # sets whose tied gradients are made at once
 
 
 @dataclass(frozen=True)
@@ -125,22 +128,44 @@ class JointRegression:
     ) -> tuple[IntArray, IntArray, FloatArray]:
         """Return (term, key, excess) of the sets out of play that a node alone would take.
 
-        The excess is the tied gradient over the scale of the set, less alpha.
+        The excess is the tied gradient over the scale of the set, less alpha.  Where more sets are
+        found than may come into play, those with the largest excess are returned.
         """
-        none = np.empty(0, dtype=np.int64)
-        terms, keys = [none], [none]
+        blocks = range(len(self.design.blocks))
 
         def scan(node: int) -> list[IntArray]:
-            return [self._own(number, node, residual[node], alpha) for number in range(len(blocks))]
+            return [self._own(number, node, residual[node], alpha) for number in blocks]
 
+        found: list[list[IntArray]] = [[] for _ in blocks]
+        parts, waiting = [], 0
+        for each in self.solver.apply(scan, np.flatnonzero(self.varying).tolist()):
+            for number in blocks:
+                found[number].append(each[number])
+                waiting += each[number].size
+            if waiting > AT_ONCE:
+                parts.append(self._excesses(found, residual, play, alpha))
+                found, waiting = [[] for _ in blocks], 0
+        parts.append(self._excesses(found, residual, play, alpha))
+        term, key, excess = (np.concatenate(part) for part in zip(*parts, strict=True))
+        if len(parts) > 1:  # a set may have been found by two of its nodes
+            first = np.unique(np.stack([term, key]), axis=1, return_index=True)[1]
+            term, key, excess = term[first], key[first], excess[first]
+        kept = self.design.strongest(excess)
+        return term[kept], key[kept], excess[kept]
+
+    def _excesses(
+        self, found: list[list[IntArray]], residual: FloatArray, play: Play, alpha: float
+    ) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return (term, key, excess) of the sets found for each term that are out of play."""
         blocks = self.design.blocks
-        found = list(self.solver.apply(scan, np.flatnonzero(self.varying).tolist()))
+        terms, keys = [], []
+        none = np.empty(0, dtype=np.int64)
         for number in range(len(blocks)):
-            sets = np.unique(np.concatenate([none, *(each[number] for each in found)]))
+            sets = np.unique(np.concatenate([none, *found[number]]))
             sets = np.setdiff1d(sets, play.key[play.term == number], assume_unique=True)
             terms.append(np.full(sets.size, number))
             keys.append(sets)
-        term, key = np.concatenate(terms), np.concatenate(keys)
+        term, key = np.concatenate([none, *terms]), np.concatenate([none, *keys])
         parameter, node, block, column = self._slots(term, key)
         gradient = np.zeros(term.size)
         for number in range(len(blocks)):
@@ -150,7 +175,8 @@ class JointRegression:
                 np.add.at(gradient, parameter[mine], part)
         scale = np.bincount(parameter, slot_scales(self.design, block, column), minlength=term.size)
         excess: FloatArray = np.abs(gradient) / np.maximum(scale, 1e-300) - alpha
-        return term, key, excess
+        kept = self.design.strongest(excess)
+        return term[kept], key[kept], excess[kept]
 
     def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
         """Return the sets of one term whose column the node alone would take."""

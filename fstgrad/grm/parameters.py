@@ -16,7 +16,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.grm import kernels
 from fstgrad.grm.base import Base
-from fstgrad.grm.design import Term
+from fstgrad.grm.blocks import Term
 from fstgrad.summary import short_repr
 
 ROWS = 4_000_000  # entries of eta that are held at once

@@ -105,14 +105,12 @@ def put_in_play(
     for number, source in enumerate(design.blocks):
         mine = np.flatnonzero(block == number)
         used, place = np.unique(column[mine], return_inverse=True)
-        indptr = np.zeros(used.size + 1, dtype=np.int64)
-        total = int((source.indptr[used + 1] - source.indptr[used]).sum())
-        part = np.empty(total, dtype=np.int64), np.empty(total)
-        kernels.descent.gather(source.indptr, source.rows, source.values, used, indptr, *part)
+        design.check_entries(at + source.entries(used))
+        indptr, *part = source.gather(used)
         begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
         rows.append(part[0])
         values.append(part[1])
-        at += total
+        at += int(indptr[-1])
     coordinates = np.tile(intercepts.coordinates, nodes)
     head_zero, none = np.zeros(first, dtype=np.int64), np.full(first, -1)
     return Play(

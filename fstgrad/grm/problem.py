@@ -4,6 +4,7 @@ import json
 import pathlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray, path_name
 from fstgrad.errors import MemoryLimitError
 from fstgrad.grm import fitting, preparation
 from fstgrad.grm.base import Base
-from fstgrad.grm.design import Design, Term, build
+from fstgrad.grm.blocks import Term
+from fstgrad.grm.design import Design, build
 from fstgrad.grm.joint import JointFit, JointRegression
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Parameters
@@ -76,11 +78,24 @@ class Problem:
 
     def node_solver(self, node: int, fixed: FloatArray | float = 0.0) -> NewtonSolver:
         """Return the solver of one node; fixed (n, c) is added to its eta."""
-        values = self.x.getcol(node).toarray().ravel()
-        observed = self.families[node].statistics(values, self.k)[None]
+        observed = self._observed(node)[None]
         offset = np.zeros(observed.shape) + fixed
         offset[:, :, 0] += self.offset
         return NewtonSolver((self.families[node],), observed, self.weights, offset, self.intercepts)
+
+    @cached_property
+    def columns(self) -> sparse.csc_matrix:
+        """The samples by column."""
+        return self.x.tocsc()
+
+    def _observed(self, node: int) -> FloatArray:
+        """Return t of one column, (n, c); that of 0 is made once."""
+        start, end = self.columns.indptr[node : node + 2]
+        family, n = self.families[node], self.x.shape[0]
+        out = np.repeat(family.statistics(np.zeros(1), self.k), n, axis=0)
+        values = self.columns.data[start:end]
+        out[self.columns.indices[start:end]] = family.statistics(values, self.k)
+        return out
 
     def fit_node(
         self, node: int, design: Design, solving: Solving, start: NodeFit | None
@@ -135,13 +150,12 @@ class Problem:
                 f"GB, which passes max_memory={self.max_memory / 1e9:.1f} GB; give "
                 'symmetrize="average", fewer rows or columns, or raise max_memory'
             )
-        dense = self.families[0].statistics(self.x.toarray(), self.k)
+        observed = np.empty((p, n, width))
+        for node in range(p):
+            observed[node] = self._observed(node)
         offset = np.zeros((1, n, width))
         offset[0, :, 0] = self.offset
-        return NewtonSolver(
-            self.families, np.ascontiguousarray(dense.transpose(1, 0, 2)), self.weights, offset,
-            self.intercepts,
-        )  # fmt: skip
+        return NewtonSolver(self.families, observed, self.weights, offset, self.intercepts)
 
     def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
         """Return the parameters with the intercepts that are best for the given interactions.
@@ -154,7 +168,8 @@ class Problem:
         coordinates = self.intercepts.coordinates
         nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
         none = np.empty(0, dtype=np.int64)
-        for node in range(self.x.shape[1]):
+
+        def refit(node: int) -> FloatArray:
             start = NodeFit(
                 parameters.intercepts[node, coordinates], none, none, np.empty(0), np.inf, np.inf,
                 0, 0, False,
@@ -163,7 +178,10 @@ class Problem:
             regression = NodeRegression(
                 solver, nothing, node, solving.alpha, solving.tol, solving.max_iter
             )
-            intercepts[node, coordinates] = regression.fit(start).intercepts
+            return regression.fit(start).intercepts
+
+        with worker_threads(solving.threads) as pool:
+            intercepts[:, coordinates] = list(pool.map(refit, range(self.x.shape[1])))
         return replace(parameters, intercepts=intercepts)
 
 

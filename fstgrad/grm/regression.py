@@ -126,15 +126,21 @@ class NodeRegression:
 
         share : of alpha, what the slope of a column must pass.
         """
-        worst, found = 0.0, []
+        worst, found, sizes = 0.0, [], []
         in_play = self.design.find(play.term, play.key)
         for number, (columns, gradient) in enumerate(zip(self.columns, gradients, strict=True)):
-            scale = self.design.blocks[number].scale[columns]
-            excess = np.abs(gradient) / np.maximum(scale, 1e-300) - share * self.alpha
-            excess[np.searchsorted(columns, in_play[play.term == number])] = -np.inf
-            worst = max(worst, float(excess.max(initial=0.0)))
-            bar = 0.0 if self.screening == "kkt" else -np.inf
-            found.append(columns[excess > bar])
+            size = np.abs(gradient)
+            if self.design.scaled:
+                size /= np.maximum(self.design.blocks[number].scale[columns], 1e-300)
+            size[np.searchsorted(columns, in_play[play.term == number])] = -np.inf
+            worst = max(worst, float(size.max(initial=0.0)) - share * self.alpha)
+            bar = share * self.alpha if self.screening == "kkt" else -np.inf
+            strong = size > bar
+            found.append(columns[strong])
+            sizes.append(size[strong])
+        if sum(map(len, found)) > self.design.most:
+            least = np.sort(np.concatenate(sizes))[-self.design.most]
+            found = [f[size >= least] for f, size in zip(found, sizes, strict=True)]
         return worst, found
 
     def _grow(self, play: Play, found: list[IntArray]) -> Play:

@@ -57,12 +57,28 @@ def column_products(
     values: FloatArray,
     columns: IntArray,
     vector: FloatArray,
-    scale: float,
     out: FloatArray,
 ) -> None:
-    """Fill out[c] = scale * <column columns[c] of a CSC matrix, vector>."""
+    """Fill out[c] = <column columns[c] of a CSC matrix, vector>."""
     for c in range(columns.shape[0]):
         total = 0.0
         for at in range(indptr[columns[c]], indptr[columns[c] + 1]):
             total += values[at] * vector[rows[at]]
-        out[c] = scale * total
+        out[c] = total
+
+
+@kernel
+def add_rows(
+    indptr: IntArray,
+    columns: IntArray,
+    values: FloatArray,
+    rows: IntArray,
+    vector: FloatArray,
+    out: FloatArray,
+) -> None:
+    """Add the rows `rows` of a CSR matrix, each times its entry of the vector (n,), to out."""
+    # columns[at] < len(out); rows[r] < len(vector)
+    for r in range(rows.shape[0]):
+        weight = vector[rows[r]]
+        for at in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            out[columns[at]] += weight * values[at]
