@@ -211,6 +211,14 @@ class Pieces(NamedTuple):
     factors: Factors
 
 
+class Split(NamedTuple):
+    """The scores of a forest: edges (E, C, C), nodes (I, C) and the cells of larger factors."""
+
+    potentials: Potentials
+    node: FloatArray
+    cells: FloatArray
+
+
 class Program(NamedTuple):
     """A bucket tree, wired: what each bucket reads and where it writes.
 

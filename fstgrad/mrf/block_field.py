@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf import kernels
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.sampling.chains import forest_blocks
@@ -40,7 +42,7 @@ class BlockField(NamedTuple):
 
 
 class _Blocks:
-    """A pairwise model with its edges inside of blocks and between them."""
+    """A model with its edges inside of blocks and between them; larger factors are between."""
 
     def __init__(self, model: ScoredGraph) -> None:
         self.model = model
@@ -59,8 +61,10 @@ class _Blocks:
         self.left, self.right = edges[self.cross].T
 
     def expected(self, q: FloatArray) -> FloatArray:
-        """Return node scores and what the edges between blocks add, the other node drawn from q."""
+        """Return node scores and what lies between blocks adds, the other nodes drawn from q."""
         out = self.model.scores.node.copy()
+        if self.model.factors.number:
+            kernels.coordinates.add_expected_factors(self.model.factors, q, out)
         for own, other, rule in (
             (self.left, self.right, "ecd,ed->ec"), (self.right, self.left, "ecd,ec->ed"),
         ):  # fmt: skip
@@ -77,11 +81,20 @@ class _Blocks:
         """Return E_q[s] + H(q) of the forests' distribution q."""
         moved = np.where(q.node > 0, theta - self.model.scores.node, 0.0)
         between = np.einsum("ec,ecd,ed->", q.node[self.left], self.soft, q.node[self.right])
-        return self.forest(theta).log_partition() - float((q.node * moved).sum()) + float(between)
+        spare = np.zeros(theta.shape)
+        larger = kernels.coordinates.add_expected_factors(self.model.factors, q.node, spare)
+        inside = self.forest(theta).log_partition() - float((q.node * moved).sum())
+        return inside + float(between) + larger
+
+    def cells(self, q: FloatArray) -> FloatArray:
+        """Return the marginals of the larger factors, no two of whose nodes share a block."""
+        out = np.empty(len(self.model.factors.table))
+        kernels.coordinates.factor_products(self.model.factors, q, out)
+        return out
 
 
-def block_field(model: ScoredGraph, start: FloatArray) -> BlockField:
-    """Return the bound of a pairwise model, from marginals (I, C) of an allowed product.
+def block_field(model: ScoredGraph, start: FloatArray, budget: Budget = ENDLESS) -> BlockField:
+    """Return the bound of a model, from marginals (I, C) of an allowed product.
 
     Raises
     ------
@@ -92,7 +105,7 @@ def block_field(model: ScoredGraph, start: FloatArray) -> BlockField:
     theta = blocks.expected(q)
     value = -np.inf
     with np.errstate(invalid="ignore", divide="ignore"):
-        for _ in range(SWEEPS):
+        for sweep in range(SWEEPS):
             before = value
             below = np.full(q.shape, -np.inf)
             for b in range(int(blocks.block.max()) + 1):
@@ -105,6 +118,8 @@ def block_field(model: ScoredGraph, start: FloatArray) -> BlockField:
                 below[own] = value + np.log(q[own])
             if value - before <= SETTLED * max(1.0, abs(value)):
                 break
+            if sweep > 0 and budget.is_spent:  # in the first one, some blocks are as they came
+                break
     edge = q[model.graph.edges[:, 0]][:, :, None] * q[model.graph.edges[:, 1]][:, None, :]
     edge[blocks.inner] = found.edge
-    return BlockField(value, below, Table(q, edge))
+    return BlockField(value, below, Table(q, edge, blocks.cells(q)))

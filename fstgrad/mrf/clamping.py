@@ -1,18 +1,45 @@
 """Models in which some nodes have been given their labels and are gone."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.mrf import kernels
+from fstgrad.mrf.arrays import Factors
+from fstgrad.mrf.factors import PADDED_CELLS
 from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
 
+class Remains(NamedTuple):
+    """What is left of the graph and of the larger factors.
+
+    Attributes
+    ----------
+    graph : Graph
+        Of the free nodes, in their order; `inside` are the edges that it keeps, the first ones.
+    kept : list of int
+        The factors with three or more free nodes, or two that are too large for an edge.
+    pairs : list of (factor, edge, flip)
+        Factors with two free nodes left, the edge of `graph` that takes them, and whether it
+        names the nodes the other way round.
+    few : list of int
+        Factors with one free node or none.
+    """
+
+    graph: Graph
+    inside: IntArray
+    kept: list[int]
+    pairs: list[tuple[int, int, bool]]
+    few: list[int]
+
+
 @dataclass(frozen=True, eq=False)
 class Clamped:
-    """A pairwise model given the labels of some of its nodes.
+    """A model given the labels of some of its nodes.
 
     Attributes
     ----------
@@ -23,12 +50,14 @@ class Clamped:
         The model of the other nodes, the scores of the given ones folded in; None for no node.
     value : float
         The score of what is given alone, in nats.
+    remains : Remains
     """
 
     whole: ScoredGraph
     labels: IntArray
     rest: ScoredGraph | None
     value: float
+    remains: Remains
 
     @property
     def free(self) -> IntArray:
@@ -51,17 +80,48 @@ class Clamped:
         # an edge to a node with a given label: its marginals are a product
         edge = node[edges[:, 0]][:, :, None] * node[edges[:, 1]][:, None, :]
         if marginals is not None:
-            edge[_inside(self.labels, edges)] = marginals.edge
-        return Table(node, edge)
+            edge[self.remains.inside] = marginals.edge[: len(self.remains.inside)]
+        return Table(node, edge, self._cells(node, marginals))
+
+    def _cells(self, node: FloatArray, marginals: Table | None) -> FloatArray:
+        """Return the marginals of the cells of the larger factors."""
+        factors, rest = self.whole.factors, self.rest
+        out = np.zeros(len(factors.table))
+        if marginals is None or rest is None or len(out) == 0:
+            kernels.coordinates.factor_products(factors, node, out)
+            return out
+        for f in self.remains.few:
+            left = [v for v in factors.nodes(f) if self.labels[v] < 0]
+            cells = slice_of(factors, f, self.labels, out)
+            cells[...] = node[left[0], : len(cells)] if left else 1.0
+        for f, edge, flip in self.remains.pairs:
+            cells = slice_of(factors, f, self.labels, out)
+            table = marginals.edge[edge].T if flip else marginals.edge[edge]
+            cells[...] = table[: cells.shape[0], : cells.shape[1]]
+        for number, f in enumerate(self.remains.kept):
+            slice_of(factors, f, self.labels, out)[...] = rest.factors.view(
+                number, marginals.factors
+            )
+        return out
+
+
+def slice_of(
+    factors: Factors, f: int, labels: IntArray, values: FloatArray | None = None
+) -> FloatArray:
+    """Return the cells of a factor that agree with the labels given, -1 for any."""
+    index = [slice(None) if labels[v] < 0 else int(labels[v]) for v in factors.nodes(f)]
+    return np.asarray(factors.view(f, values)[(*index, ...)])
 
 
 def clamp(whole: ScoredGraph, labels: IntArray) -> Clamped:
-    """Return a pairwise model given some labels, -1 for the others.
+    """Return a model given some labels, -1 for the others.
 
-    Models with the same nodes left share their graph, and what is planned for it.
+    Models with the same nodes left share their graph, and what is planned for it.  A larger factor
+    keeps the cells that agree with the labels; where two of its nodes are left it is an edge.
     """
     free = labels < 0
-    edges, table = whole.graph.edges, whole.edge_stack
+    remains = _remains(whole, free)
+    edges, table, factors = whole.graph.edges, whole.edge_stack, whole.factors
     node = whole.scores.node.copy()
     number = np.arange(len(edges)) if len(table) > 1 else np.zeros(len(edges), np.int64)
     a, b = edges.T
@@ -72,27 +132,64 @@ def clamp(whole: ScoredGraph, labels: IntArray) -> Clamped:
     np.add.at(node, b[first], table[number[first], labels[a[first]], :])
     second = free[a] & ~free[b]
     np.add.at(node, a[second], table[number[second], :, labels[b[second]]])
+    for f in remains.few:
+        left = [v for v in factors.nodes(f) if free[v]]
+        scores = slice_of(factors, f, labels)
+        if left:
+            node[left[0], : len(scores)] += scores
+        else:
+            value += float(scores)
     if not free.any():
-        return Clamped(whole, labels, None, value)
-    inside = _inside(labels, edges)
-    graph = _subgraph(whole.graph, free, inside)
-    own = whole.scores.edge if whole.shared else table[inside]
-    rest = ScoredGraph(graph, node[free], own, whole.labels_per_node[free])
-    return Clamped(whole, labels, rest, value)
+        return Clamped(whole, labels, None, value, remains)
+    own = whole.scores.edge if whole.shared else table[remains.inside]
+    if remains.pairs:
+        own = np.zeros((remains.graph.num_edges, *table.shape[1:]))
+        own[: len(remains.inside)] = table[number[remains.inside]]
+        for f, edge, flip in remains.pairs:
+            scores = slice_of(factors, f, labels)
+            scores = scores.T if flip else scores
+            own[edge, : scores.shape[0], : scores.shape[1]] += scores
+    place = np.cumsum(free) - 1
+    kept = [
+        ([int(place[v]) for v in factors.nodes(f) if free[v]], slice_of(factors, f, labels))
+        for f in remains.kept
+    ]
+    larger = Factors.pack(int(free.sum()), kept)
+    rest = ScoredGraph(remains.graph, node[free], own, whole.labels_per_node[free], factors=larger)
+    return Clamped(whole, labels, rest, value, remains)
 
 
-def _inside(labels: IntArray, edges: IntArray) -> IntArray:
-    """Return the edges between two nodes without a label."""
-    return np.flatnonzero((labels[edges] < 0).all(axis=1))
-
-
-def _subgraph(graph: Graph, free: BoolArray, inside: IntArray) -> Graph:
+def _remains(whole: ScoredGraph, free: BoolArray) -> Remains:
+    """Return what is left where these nodes are free; the same object each time."""
+    factors, edges = whole.factors, whole.graph.edges
     if free.all():
-        return graph
-    kept = graph.cache.setdefault("subgraphs", {})
+        every = list(range(factors.number))
+        return Remains(whole.graph, np.arange(len(edges)), every, [], [])
+    known = whole.graph.cache.setdefault("remains", {})
     key = free.tobytes()
-    if key not in kept:
-        number = np.cumsum(free) - 1
-        kept[key] = Graph(int(free.sum()), np.ascontiguousarray(number[graph.edges[inside]]))
-    found: Graph = kept[key]
+    if key not in known:
+        known[key] = _left(whole, free)
+    found: Remains = known[key]
     return found
+
+
+def _left(whole: ScoredGraph, free: BoolArray) -> Remains:
+    factors, edges = whole.factors, whole.graph.edges
+    inside = np.flatnonzero(free[edges].all(axis=1))
+    place = np.cumsum(free) - 1
+    own = place[edges[inside]]
+    left = np.bincount(factors.owner, free[factors.scope], minlength=factors.number)
+    two = np.flatnonzero(left == 2)
+    few = np.flatnonzero(left < 2).tolist()
+    if (len(inside) + len(two)) * whole.num_labels**2 > PADDED_CELLS:
+        two = two[:0]
+    kept = np.setdiff1d(np.flatnonzero(left >= 2), two).tolist()
+    numbers = {(a, b): e for e, (a, b) in enumerate(own.tolist())} if len(two) else {}
+    pairs = []
+    for f in two.tolist():
+        a, b = (int(place[v]) for v in factors.nodes(f) if free[v])
+        flip = (b, a) in numbers
+        pairs.append((f, numbers.setdefault((b, a) if flip else (a, b), len(numbers)), flip))
+    if pairs:
+        own = np.array(list(numbers), np.int64)
+    return Remains(Graph(int(free.sum()), np.ascontiguousarray(own)), inside, kept, pairs, few)

@@ -10,6 +10,7 @@ from fstgrad.checks import FloatArray, Seed, generator, positive_integer, positi
 from fstgrad.distribution import masked_inner
 from fstgrad.errors import NotSupportedError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
@@ -42,9 +43,21 @@ def mean_field(
     progress : callable
         Called with (iteration, change).
     """
-    begun = time.perf_counter()
     positive_integer("max_iter", max_iter)
     positive_number("tol", tol, allow_zero=True)
+    return climbed(model, max_iter, tol, rng, progress)
+
+
+def climbed(
+    model: ScoredGraph,
+    max_iter: int = 500,
+    tol: float = 1e-8,
+    rng: Seed = 0,
+    progress: Progress | None = None,
+    budget: Budget = ENDLESS,
+) -> Inference:
+    """Return what `mean_field` does; at least one iteration, no more where the budget is spent."""
+    begun = time.perf_counter()
     graph, model = model.graph, without_masks(model)
     q = _start(model, generator(rng))
     history: list[float] = []
@@ -55,7 +68,7 @@ def mean_field(
         history.append(float(change))
         if progress is not None:
             progress(iteration + 1, history[-1])
-        if history[-1] <= tol:
+        if history[-1] <= tol or budget.is_spent:
             break
 
     def edge_source(low: int, high: int) -> FloatArray:

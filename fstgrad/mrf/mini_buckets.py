@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import any_order
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.table import Table
@@ -57,12 +58,21 @@ class MiniBuckets:
     ----------
     model : ScoredGraph
     max_cells : int
-        A mini-bucket with more than one table has at most this many cells.
+        A mini-bucket with more than one table has at most this many cells, or those of the largest.
     maximum : bool
         Bound the best score instead of log Z.
+    budget : Budget
+        Where it is spent, tables are no longer joined, unless one is within the other.
     """
 
-    def __init__(self, model: ScoredGraph, max_cells: int, *, maximum: bool = False) -> None:
+    def __init__(
+        self,
+        model: ScoredGraph,
+        max_cells: int,
+        *,
+        maximum: bool = False,
+        budget: Budget = ENDLESS,
+    ) -> None:
         self.model, self.maximum = model, maximum
         self.sizes = model.labels_per_node.tolist()
         order = any_order(model.interactions, self.sizes)
@@ -73,7 +83,8 @@ class MiniBuckets:
             waiting[self.place[piece.scope[-1]]].append(piece)
         value = model.offset
         for k, _ in enumerate(order):
-            for bucket in self._matched(self._split(waiting[k], max_cells)):
+            most = 0 if budget.is_spent else max_cells
+            for bucket in self._matched(self._split(waiting[k], most)):
                 message = self._message(bucket)
                 self.buckets.append(bucket)
                 if message.ndim == 0:
@@ -110,7 +121,8 @@ class MiniBuckets:
         parts: list[tuple[set[int], list[Piece]]] = []
         for piece in sorted(pieces, key=lambda p: -p.table.size):
             for scope, part in parts:
-                if prod(self.sizes[v] for v in scope.union(piece.scope)) <= max_cells:
+                within = scope.issuperset(piece.scope)
+                if within or prod(self.sizes[v] for v in scope.union(piece.scope)) <= max_cells:
                     scope.update(piece.scope)
                     part.append(piece)
                     break

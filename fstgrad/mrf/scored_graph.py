@@ -168,6 +168,18 @@ class ScoredGraph:
         return found
 
     @property
+    def links(self) -> Graph:
+        """The graph in which factor f is node I + f: the edges, then a link for each slot."""
+        if self.factors.number == 0:
+            return self.graph
+        if "links" not in self.graph.cache:
+            ties = np.stack((self.factors.scope, self.num_nodes + self.factors.owner), axis=1)
+            edges = np.concatenate((self.graph.edges, ties))
+            self.graph.cache["links"] = Graph(self.num_nodes + self.factors.number, edges)
+        found: Graph = self.graph.cache["links"]
+        return found
+
+    @property
     def is_forest(self) -> bool:
         """Whether the graph has no cycle and no larger factor ties its nodes."""
         return self.factors.number == 0 and self.graph.is_forest

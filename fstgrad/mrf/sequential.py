@@ -13,6 +13,7 @@ import numpy as np
 from fstgrad.checks import IntArray, Seed, generator, positive_integer, positive_number
 from fstgrad.errors import MemoryLimitError, NotSupportedError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.clamping import clamp
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
@@ -61,19 +62,33 @@ def tree_mode(
     positive_number("tol", tol, allow_zero=True)
     positive_integer("max_cells", max_cells, minimum=0)
     positive_integer("restarts", restarts, minimum=0)
+    return sought(model, max_iter, tol, max_cells, restarts, rng)
+
+
+def sought(
+    model: ScoredGraph,
+    max_iter: int = 500,
+    tol: float = 1e-6,
+    max_cells: int = 1 << 16,
+    restarts: int = 10,
+    rng: Seed = 0,
+    budget: Budget = ENDLESS,
+) -> Decoded:
+    """Return what `tree_mode` does; where the budget is spent, what was found by then."""
     best = _Best(model)
-    upper, converged = _swept(model, max_iter, tol, best)
-    if not best.closes(upper) and max_cells > 0:
-        buckets = MiniBuckets(model, max_cells, maximum=True)
+    upper, converged = _swept(model, max_iter, tol, best, budget)
+    if not best.closes(upper) and max_cells > 0 and not budget.is_spent:
+        buckets = MiniBuckets(model, max_cells, maximum=True, budget=budget)
         upper = min(upper, buckets.value)
         best.take(buckets.labels())
     random = generator(rng)
     for _ in range(restarts):
         if best.labels is None or best.closes(upper):
             break
-        best.take(_annealed(model, best.labels, random))
-        for _ in range(WINDOWS if model.factors.number == 0 else 0):
-            best.take(_within_window(model, best.labels, random))
+        best.take(_annealed(model, best.labels, random, budget))
+        for _ in range(WINDOWS):
+            if not budget.is_spent:
+                best.take(_within_window(model, best.labels, random))
     if best.labels is None:
         raise NotSupportedError(
             "no allowed labeling was found; use decode('exact') or decode('max_product')"
@@ -82,7 +97,9 @@ def tree_mode(
     return Decoded("trw", best.labels, best.score, gap, converged or best.closes(upper))
 
 
-def _swept(model: ScoredGraph, max_iter: int, tol: float, best: "_Best") -> tuple[float, bool]:
+def _swept(
+    model: ScoredGraph, max_iter: int, tol: float, best: "_Best", budget: Budget
+) -> tuple[float, bool]:
     """Return the bound of the sweeps and whether they settled; show `best` the labelings."""
     m = model.pieces._replace(node=model.scores.node.copy())
     d = np.zeros((len(m.shape.source), model.num_labels))
@@ -96,7 +113,7 @@ def _swept(model: ScoredGraph, max_iter: int, tol: float, best: "_Best") -> tupl
             and kernels.sequential.sweep(m, share, False, d, said)
         ):
             raise infeasible()
-        if iteration % LOOK and iteration < max_iter:
+        if iteration % LOOK and iteration < max_iter and not budget.is_spent:
             continue
         kernels.sequential.read_labels(m, d, said, labels)
         best.take(labels)
@@ -105,14 +122,20 @@ def _swept(model: ScoredGraph, max_iter: int, tol: float, best: "_Best") -> tupl
         upper = min(upper, bound)
         if settled or best.closes(upper):
             return upper, True
+        if budget.is_spent:
+            break
     return upper, False
 
 
-def _annealed(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
+def _annealed(
+    model: ScoredGraph, labels: IntArray, rng: np.random.Generator, budget: Budget
+) -> IntArray:
     """Return the end of a chain of Gibbs sweeps at falling temperatures, from `labels`."""
     tables = [table[np.isfinite(table)] for table in (*model.scores, model.factors.table)]
     widest = max(1e-300, *(float(np.ptp(table)) for table in tables if table.size))
     for beta in np.geomspace(0.5, 100.0, 60) / widest:
+        if budget.is_spent:
+            break
         chain = Chain(scaled(model, float(beta)), "chromatic", labels, new_key(rng))
         chain.advance(20)
         labels = chain.labels
@@ -121,12 +144,13 @@ def _annealed(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) ->
 
 def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
     """Return `labels` with those of the nodes around one of them replaced by the best ones."""
-    near = model.graph.source[model.graph.leaving ^ 1]
+    graph = model.interactions
+    near = graph.source[graph.leaving ^ 1]
     inside = np.zeros(model.num_nodes, np.bool_)
     inside[rng.integers(model.num_nodes)] = True
     queue = np.flatnonzero(inside).tolist()
     for v in queue:  # grows as it is read
-        for u in near[model.graph.start[v] : model.graph.start[v + 1]].tolist():
+        for u in near[graph.start[v] : graph.start[v + 1]].tolist():
             if not inside[u] and len(queue) < WINDOW_NODES:
                 inside[u] = True
                 queue.append(u)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf.factors import Factor
 from tests.mrf.models import masked_model, random_grid, random_model
-from tests.mrf.test_factors import model_of
+from tests.mrf.test_factors import enumerated, model_of
 
 
 def models(count, seed=0):
@@ -47,6 +48,94 @@ def test_bounds_hold(parts, cells):
 def test_bounds_hold_in_10000_models():
     for number, model in enumerate(models(10_000, seed=7)):
         brackets(model, tolerance=1e-3, max_parts=1 + number % 4, max_cells=4 * (number % 3))
+
+
+def factor_models(count, seed=0):
+    """Random models of factors over one to eight nodes, with the scores of all labelings."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        sizes = np.sort(rng.integers(1, 4, size=rng.integers(1, 9)))[::-1].copy()
+        sizes[7:] = 1
+        scale, factors = float(np.exp(rng.uniform(-1, 2.3))), []
+        for _ in range(rng.integers(1, 7)):
+            scope = rng.permutation(len(sizes))[: rng.integers(1, 9)].tolist()
+            table = scale * rng.normal(size=sizes[scope])
+            if rng.random() < 0.2:
+                table[rng.random(table.shape) < 0.2] = -np.inf
+            factors.append((scope, table))
+        _, scores = enumerated([Factor(*f) for f in factors], sizes.tolist())
+        if scores.max() > -np.inf:
+            yield fg.PairwiseMRF.from_factors(sizes, factors), scores.reshape(sizes)
+
+
+@pytest.mark.parametrize("options", [{"max_cells": 0}, {"max_cells": 6}, {"max_seconds": 1e-9}])
+@pytest.mark.parametrize("parts", [1, 5])
+def test_bounds_of_factors_of_any_arity_hold(options, parts):
+    for model, scores in factor_models(25, seed=parts):
+        log_z = np.logaddexp.reduce(scores.ravel())
+        found = model.infer("bounds", tolerance=0, max_parts=parts, **{"max_cells": 1, **options})
+        slack = 1e-9 * max(1.0, abs(log_z))
+        assert found.lower - slack <= log_z <= found.upper + slack
+        assert model.infer("trw", max_iter=5).log_partition >= log_z - slack
+        for v, size in enumerate(scores.shape):
+            others = tuple(u for u in range(scores.ndim) if u != v)
+            exact = np.exp(scores - log_z).sum(axis=others)
+            assert (found.node_lower[v, :size] <= exact + 1e-9).all()
+            assert (exact <= found.node_upper[v, :size] + 1e-9).all()
+
+
+def test_tree_reweighted_messages_of_factors_are_those_of_joint_nodes():
+    compared = 0
+    for model, _ in factor_models(10, seed=3):
+        native, joint = (
+            model.infer("trw", tol=1e-12, max_iter=3000, schedule=schedule)
+            for schedule in ("flooding", "residual")
+        )
+        if native.converged and joint.converged:
+            compared += 1
+            assert native.log_partition == pytest.approx(joint.log_partition, abs=1e-7)
+            np.testing.assert_allclose(native.node, joint.node, atol=1e-6)
+            np.testing.assert_allclose(native.factors, joint.factors, atol=1e-6)
+    assert compared > 5
+
+
+def test_a_ring_of_wide_factors_is_bracketed():
+    """Joint nodes of its factors would need tables of many gigabytes."""
+    rng = np.random.default_rng(0)
+    factors = [
+        ([(start + step) % 20 for step in range(9)], rng.normal(size=(3,) * 9))
+        for start in range(0, 20, 4)
+    ]
+    model = fg.PairwiseMRF.from_factors([3] * 20, factors)
+    exact = model.log_partition()
+    for cells in (0, 4096):
+        found = model.infer("bounds", max_cells=cells, max_parts=2, max_seconds=1)
+        assert found.lower <= exact <= found.upper
+    assert found.upper - found.lower < 12
+
+
+class Clock:
+    """A clock that moves by one second each time that it is read."""
+
+    def __init__(self):
+        self.reads = 0
+
+    def perf_counter(self):
+        self.reads += 1
+        return float(self.reads)
+
+
+@pytest.mark.parametrize("cells", [0, 9])
+@pytest.mark.parametrize("seconds", [1, 10, 40, 200])
+def test_time_is_looked_at_between_sweeps(monkeypatch, cells, seconds):
+    """After the end there are the looks of one sweep of mini-buckets and a few more."""
+    model = random_grid(7, 7, 2, seed=1, scale=2.0, shared=False)
+    clock = Clock()
+    monkeypatch.setattr("fstgrad.mrf.budget.time", clock)
+    found = model.infer("bounds", tolerance=0, max_cells=cells, max_seconds=seconds)
+    assert clock.reads <= seconds + model.num_nodes + 20
+    monkeypatch.undo()
+    assert found.lower <= model.log_partition() <= found.upper
 
 
 def test_bounds_close():

@@ -11,6 +11,8 @@ from tests.mrf.models import SHAPES, masked_model, random_grid, random_model
 from tests.mrf.test_bounds import models
 from tests.mrf.test_factors import model_of
 
+SCOPES = [(0, 1, 2), (1, 3, 4), (2, 3, 0), (4, 0, 2)]  # none is within another
+
 
 @pytest.mark.parametrize("cells", [1, 9, 27])
 def test_the_bounds_hold(cells):
@@ -44,7 +46,7 @@ def test_without_a_split_everything_is_exact(model):
 
 def test_labels_of_split_buckets_are_the_best_in_turn():
     for seed in range(5):
-        found = MiniBuckets(model_of(seed, scale=3.0)[0], 4, maximum=True)
+        found = MiniBuckets(model_of(seed, scopes=SCOPES, scale=3.0)[0], 4, maximum=True)
         labels, own = found.labels(), {}
         for bucket in found.buckets:
             v = bucket.scope[-1]
@@ -56,7 +58,7 @@ def test_labels_of_split_buckets_are_the_best_in_turn():
 
 def test_parts_of_a_split_bucket_have_the_same_best_scores():
     for seed in range(5):
-        found = MiniBuckets(model_of(seed, scale=3.0)[0], 4, maximum=True)
+        found = MiniBuckets(model_of(seed, scopes=SCOPES, scale=3.0)[0], 4, maximum=True)
         best, split = {}, 0
         for bucket in found.buckets:
             own = bucket.table.max(axis=tuple(range(bucket.table.ndim - 1)))
@@ -100,6 +102,12 @@ def test_the_gradient_is_that_of_the_bound_with_its_shifts():
         ends = [moved_bound(found, *(sign * s for s in step)) for sign in (1, -1)]
         slope = sum((g * s).sum() for g, s in zip(found.gradient(), step, strict=True))
         assert slope == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-6)
+
+
+def test_a_factor_takes_what_is_within_it_at_any_limit():
+    found = MiniBuckets(model_of(0, scopes=[(0, 1), (1,), (3, 2, 1, 0), (2, 3)])[0], 1)
+    assert len(found.buckets) == 5  # no bucket is split
+    assert found.value == pytest.approx(found.model.log_partition(), rel=1e-12)
 
 
 def test_more_cells_bring_the_bounds_closer():

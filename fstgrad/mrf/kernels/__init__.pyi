@@ -2,6 +2,7 @@ from . import buckets as buckets
 from . import clusters as clusters
 from . import colours as colours
 from . import coordinates as coordinates
+from . import factor_forests as factor_forests
 from . import factors as factors
 from . import forests as forests
 from . import graphs as graphs

@@ -35,19 +35,68 @@ def _expected_scores(
 
 
 @part_kernel
-def _add_expected_factors(i: int, factors: Factors, q: FloatArray, score: FloatArray) -> None:
+def _expected_rows(slot: int, factors: Factors, q: FloatArray, room: FloatArray) -> None:
+    """Write to `room` the expected scores of a factor for each label of the node of a slot.
+
+    The nodes after it are summed out from the last, then those before it; 0 * inf = 0.
+    """
+    f = factors.owner[slot]
+    first, last, bounds = factors.first[f], factors.first[f + 1], factors.cell
+    cells = bounds[f + 1] - bounds[f]
+    for at in range(cells):
+        room[at] = factors.table[bounds[f] + at]
+    for other in range(last - 1, slot, -1):
+        size, row = factors.size[other], q[factors.scope[other]]
+        cells //= size
+        for at in range(cells):
+            total = 0.0
+            for d in range(size):
+                if row[d] > 0:
+                    total += row[d] * room[at * size + d]
+            room[at] = total
+    for other in range(first, slot):
+        row = q[factors.scope[other]]
+        cells //= factors.size[other]
+        for d in range(factors.size[other]):
+            for at in range(cells):
+                score = row[d] * room[d * cells + at] if row[d] > 0 else 0.0
+                room[at] = score if d == 0 else room[at] + score
+
+
+@part_kernel
+def _add_expected_factors(
+    i: int, factors: Factors, q: FloatArray, room: FloatArray, score: FloatArray
+) -> None:
     """Add the expected scores of the larger factors of node i."""
-    first, bounds, scope, table = factors.first, factors.cell, factors.scope, factors.table
     for at in range(factors.near_start[i], factors.near_start[i + 1]):
         slot = factors.near[at]
-        f = factors.owner[slot]
-        for cell in range(bounds[f], bounds[f + 1]):
-            weight = 1.0
-            for other in range(first[f], first[f + 1]):
-                if other != slot and weight > 0:
-                    weight *= q[scope[other], label_at(factors, cell, other)]
-            if weight > 0:
-                score[label_at(factors, cell, slot)] += weight * table[cell]
+        _expected_rows(slot, factors, q, room)
+        for c in range(factors.size[slot]):
+            score[c] += room[c]
+
+
+@part_kernel
+def _room(factors: Factors) -> FloatArray:
+    """Return room for the cells of the largest factor."""
+    cells = 0
+    for f in range(len(factors.first) - 1):
+        cells = max(cells, factors.cell[f + 1] - factors.cell[f])
+    return np.empty(cells)
+
+
+@kernel
+def add_expected_factors(factors: Factors, q: FloatArray, out: FloatArray) -> float:
+    """Add the expected scores of larger factors to each label's row; return those of all nodes."""
+    room, total = _room(factors), 0.0
+    for i in range(len(out)):
+        _add_expected_factors(i, factors, q, room, out[i])
+    for f in range(len(factors.first) - 1):
+        slot = factors.first[f]
+        _expected_rows(slot, factors, q, room)
+        for c in range(factors.size[slot]):
+            if q[factors.scope[slot], c] > 0:
+                total += q[factors.scope[slot], c] * room[c]
+    return total
 
 
 @kernel
@@ -56,7 +105,7 @@ def all_expected_scores(m: Pieces, q: FloatArray, out: FloatArray) -> None:
     shape, node, edge, factors = m
     for i in range(len(node)):
         _expected_scores(i, shape, node, edge, q, out[i])
-        _add_expected_factors(i, factors, q, out[i])
+    add_expected_factors(factors, q, out)
 
 
 @kernel
@@ -87,12 +136,12 @@ def ascend(
     """
     shape, node, edge, factors = m
     size, larger = node.shape[1], len(factors.scope) > 0
-    score = np.empty(size)
+    score, room = np.empty(size), _room(factors)
     worst = 0.0
     for i in range(len(node)):
         _expected_scores(i, shape, node, edge, q, score)
         if larger:
-            _add_expected_factors(i, factors, q, score)
+            _add_expected_factors(i, factors, q, room, score)
         top = score.max()
         if top == -np.inf:
             return -1.0

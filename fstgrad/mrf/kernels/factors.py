@@ -1,7 +1,8 @@
 """Kernels of belief propagation between nodes and larger factors, in the log domain.
 
 `said[slot]` is the message of a factor to one of its nodes, maximum 0; `pre` is what the node says
-to the factor: its total less that message.
+to the factor: its total less that message.  Each message counts with the weight `rho` of its slot,
+1 in belief propagation, the share of the trees that hold the link in tree-reweighted messages.
 """
 
 import numpy as np
@@ -13,11 +14,11 @@ from fstgrad.mrf.kernels.messages import TINY, damped, without
 
 
 @kernel
-def add_said(factors: Factors, said: FloatArray, total: FloatArray) -> None:
+def add_said(factors: Factors, rho: FloatArray, said: FloatArray, total: FloatArray) -> None:
     """Add the messages of all factors to the totals of their nodes."""
     for slot in range(len(factors.scope)):
         for c in range(factors.size[slot]):
-            total[factors.scope[slot], c] += said[slot, c]
+            total[factors.scope[slot], c] += rho[slot] * said[slot, c]
 
 
 @kernel
@@ -33,23 +34,74 @@ def step(factors: Factors, f: int, digits: IntArray) -> None:
 
 @kernel
 def cell_scores(
-    factors: Factors, f: int, total: FloatArray, said: FloatArray, pre: FloatArray,
-    digits: IntArray, scores: FloatArray,
+    factors: Factors, f: int, rho: FloatArray, total: FloatArray, said: FloatArray,
+    pre: FloatArray, digits: IntArray, scores: FloatArray,
 ) -> float:  # fmt: skip
-    """Write table + sum of pre for every cell of a factor; return the largest."""
+    """Write table + sum of rho pre for every cell of a factor; return the largest."""
     first, last = factors.first[f], factors.first[f + 1]
     for slot in range(first, last):
         without(total, factors.scope[slot], said, slot, pre[slot - first])
+        pre[slot - first] *= rho[slot]
+    for at in range(factors.cell[f + 1] - factors.cell[f]):
+        scores[at] = factors.table[factors.cell[f] + at]
+    top = add_rows(factors, f, pre, digits, scores)
+    for slot in range(first, last):
+        pre[slot - first] /= rho[slot]
+    return top
+
+
+@kernel
+def all_cell_scores(
+    factors: Factors, rho: FloatArray, total: FloatArray, said: FloatArray, cells: FloatArray
+) -> None:
+    """Write the scores of all cells of all factors with what their nodes say."""
+    for f in range(len(factors.first) - 1):
+        number = factors.first[f + 1] - factors.first[f]
+        pre, digits = np.empty((number, total.shape[1])), np.zeros(number, np.int64)
+        own = cells[factors.cell[f] : factors.cell[f + 1]]
+        cell_scores(factors, f, rho, total, said, pre, digits, own)
+
+
+@kernel
+def add_rows(
+    factors: Factors, f: int, rows: FloatArray, digits: IntArray, scores: FloatArray
+) -> float:
+    """Add to every cell of a factor the sum of its nodes' rows; return the largest."""
     digits[:] = 0
     top = -np.inf
     for at in range(factors.cell[f + 1] - factors.cell[f]):
-        score = factors.table[factors.cell[f] + at]
-        for k in range(last - first):
-            score += pre[k, digits[k]]
-        scores[at] = score
-        top = max(top, score)
+        for k in range(len(digits)):
+            scores[at] += rows[k, digits[k]]
+        top = max(top, scores[at])
         step(factors, f, digits)
     return float(top)
+
+
+@kernel
+def label_sums(
+    factors: Factors, f: int, scores: FloatArray, top: float, maximum: int, digits: IntArray,
+    out: FloatArray, mass: FloatArray,
+) -> None:  # fmt: skip
+    """Write out[k, c], the log-sum-exp or maximum of the scores of the cells with node k at c.
+
+    `top` is the largest score, above -inf; `mass` is scratch.
+    """
+    out[:] = -np.inf
+    mass[:] = 0.0
+    digits[:] = 0
+    for at in range(factors.cell[f + 1] - factors.cell[f]):
+        if scores[at] > -np.inf:
+            weight = np.exp(scores[at] - top) if maximum == 0 else 0.0
+            for k in range(len(digits)):
+                out[k, digits[k]] = max(out[k, digits[k]], scores[at])
+                mass[k, digits[k]] += weight
+        step(factors, f, digits)
+    for k in range(len(digits) if maximum == 0 else 0):
+        for c in range(factors.size[factors.first[f] + k]):
+            if mass[k, c] > TINY:
+                out[k, c] = top + np.log(mass[k, c])
+            elif out[k, c] > -np.inf:
+                out[k, c] = _slice_sum(factors, f, k, c, scores, out[k, c])
 
 
 @kernel
@@ -57,6 +109,7 @@ def flood_factors(
     low: int,
     high: int,
     factors: Factors,
+    rho: FloatArray,
     total: FloatArray,
     said: FloatArray,
     damping: float,
@@ -65,7 +118,7 @@ def flood_factors(
 ) -> float:
     """Update the messages of factors low .. high - 1; return the largest change, -1 if dead.
 
-    said[x] = log sum over the cells with label x of exp(score - pre[x]).
+    said[x] = log sum over the cells with label x of exp(table + sum of rho pre - pre[x]).
     """
     arity = np.diff(factors.first)
     most = 0 if len(arity) == 0 else arity.max()
@@ -77,33 +130,18 @@ def flood_factors(
     for f in range(low, high):
         first, number = factors.first[f], arity[f]
         digits = np.zeros(number, np.int64)
-        top = cell_scores(factors, f, total, said, pre, digits, scores)
+        top = cell_scores(factors, f, rho, total, said, pre, digits, scores)
         if top == -np.inf:
             return -1.0
-        best[:] = -np.inf
-        mass[:] = 0.0
-        digits[:] = 0
-        for at in range(cells[f]):
-            if scores[at] > -np.inf:
-                weight = np.exp(scores[at] - top) if maximum == 0 else 0.0
-                for k in range(number):
-                    best[k, digits[k]] = max(best[k, digits[k]], scores[at])
-                    mass[k, digits[k]] += weight
-            step(factors, f, digits)
+        label_sums(factors, f, scores, top, maximum, digits, best, mass)
         for k in range(number):
             out = fresh[first + k]
             out[:] = -np.inf
             peak = -np.inf
             for c in range(factors.size[first + k]):
-                if best[k, c] == -np.inf:
-                    continue
-                if maximum == 1:
+                if best[k, c] > -np.inf:
                     out[c] = best[k, c] - pre[k, c]
-                elif mass[k, c] > TINY:
-                    out[c] = top + np.log(mass[k, c]) - pre[k, c]
-                else:
-                    out[c] = _slice_sum(factors, f, k, c, scores, best[k, c]) - pre[k, c]
-                peak = max(peak, out[c])
+                    peak = max(peak, out[c])
             for c in range(factors.size[first + k]):
                 out[c] -= peak
             worst = max(worst, damped(fresh, said, first + k, damping))
@@ -124,14 +162,16 @@ def _slice_sum(
 
 
 @kernel
-def factor_beliefs(factors: Factors, total: FloatArray, said: FloatArray, out: FloatArray) -> float:
+def factor_beliefs(
+    factors: Factors, rho: FloatArray, total: FloatArray, said: FloatArray, out: FloatArray
+) -> float:
     """Write the beliefs of all cells; return the sum of the log-normalizers of the factors."""
     value = 0.0
     for f in range(len(factors.first) - 1):
         number = factors.first[f + 1] - factors.first[f]
         pre, digits = np.empty((number, total.shape[1])), np.zeros(number, np.int64)
         cells = out[factors.cell[f] : factors.cell[f + 1]]
-        top = cell_scores(factors, f, total, said, pre, digits, cells)
+        top = cell_scores(factors, f, rho, total, said, pre, digits, cells)
         norm = 0.0
         for at in range(len(cells)):
             cells[at] = np.exp(cells[at] - top)

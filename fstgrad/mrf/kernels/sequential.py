@@ -15,7 +15,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Factors, Pieces
-from fstgrad.mrf.kernels.coordinates import label_at
+from fstgrad.mrf.kernels.factors import step
 
 
 @kernel
@@ -41,18 +41,23 @@ def factor_marginal(
     """Write M of a larger factor for the node of `slot`."""
     factors = m.factors
     f = factors.owner[slot]
+    first, last = factors.first[f], factors.first[f + 1]
+    rows, digits = np.zeros((last - first, len(out))), np.zeros(last - first, np.int64)
+    for other in range(first, last):
+        j = factors.scope[other]
+        for y in range(factors.size[other]):
+            if m.node[j, y] == -np.inf or (other != slot and fixed[j] >= 0 and fixed[j] != y):
+                rows[other - first, y] = -np.inf
+            elif other != slot and fixed[j] < 0:
+                rows[other - first, y] = -said[other, y]
     out[:] = -np.inf
     for cell in range(factors.cell[f], factors.cell[f + 1]):
         score = factors.table[cell]
-        for other in range(factors.first[f], factors.first[f + 1]):
-            j, y = factors.scope[other], label_at(factors, cell, other)
-            if m.node[j, y] == -np.inf or (other != slot and fixed[j] >= 0 and fixed[j] != y):
-                score = -np.inf
-                break
-            if other != slot and fixed[j] < 0:
-                score -= said[other, y]
-        x = label_at(factors, cell, slot)
+        for k in range(last - first):
+            score += rows[k, digits[k]]
+        x = digits[slot - first]
         out[x] = max(out[x], score)
+        step(factors, f, digits)
 
 
 @kernel

@@ -4,7 +4,8 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Potentials
+from fstgrad.mrf.arrays import Potentials, Split
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.messages.tree_weights import TreeBound, TreeCover
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
@@ -17,9 +18,9 @@ class GraphMessages:
 
     Parameters
     ----------
-    rho : (E,) float64
-        Edge appearance probabilities of tree-reweighted message passing; ones for belief
-        propagation.
+    rho : (links,) float64
+        The share of the trees that hold each edge, and then each link of a larger factor to one of
+        its nodes, for tree-reweighted message passing; ones for belief propagation.
     """
 
     def __init__(
@@ -28,11 +29,12 @@ class GraphMessages:
         self.model, self.maximum, graph = model, maximum, model.graph
         if rho is None:
             self.rho, self.potentials = np.ones(graph.num_edges), model.potentials
+            self.link_rho = np.ones(len(model.factors.scope))
         else:
-            edge = np.broadcast_to(model.edge_stack, (len(rho), *model.edge_stack.shape[1:]))
-            self.rho = rho
+            self.rho, self.link_rho = np.split(rho, [graph.num_edges])
+            edge = np.broadcast_to(model.edge_stack, (len(self.rho), *model.edge_stack.shape[1:]))
             with np.errstate(over="ignore"):  # finite masks as low as floats go
-                self.potentials = Potentials.of(edge / rho[:, None, None])
+                self.potentials = Potentials.of(edge / self.rho[:, None, None])
         self.messages = np.zeros((2 * graph.num_edges, model.num_labels))
         self.fresh = np.empty_like(self.messages)
         self.said = np.zeros((len(model.factors.scope), model.num_labels))
@@ -53,7 +55,7 @@ class GraphMessages:
 
         self.nodes(band)
         if self.model.factors.number:
-            kernels.factors.add_said(self.model.factors, self.said, self.total)
+            kernels.factors.add_said(self.model.factors, self.link_rho, self.said, self.total)
         if (self.total.max(axis=1) == -np.inf).any():
             raise infeasible()
 
@@ -70,8 +72,9 @@ class GraphMessages:
 
         def factor_band(low: int, high: int) -> float:
             return kernels.factors.flood_factors(
-                low, high, factors, self.total, self.said, damping, self.maximum, self.fresh_said
-            )
+                low, high, factors, self.link_rho, self.total, self.said, damping, self.maximum,
+                self.fresh_said,
+            )  # fmt: skip
 
         changes = self.arcs(band)
         if factors.number:
@@ -89,7 +92,7 @@ class GraphMessages:
         node, log_norm = np.empty_like(self.total), np.empty(graph.num_nodes)
         kernels.messages.node_beliefs(self.total, node, log_norm)
         degree = np.bincount(graph.source, np.repeat(self.rho, 2), minlength=graph.num_nodes)
-        degree += np.diff(factors.near_start)
+        degree = degree + np.bincount(factors.scope, self.link_rho, minlength=graph.num_nodes)
         return node, float(((1 - degree) * log_norm).sum())
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
@@ -98,23 +101,28 @@ class GraphMessages:
         if len(out) == 0:
             return out, 0.0
         return out, float(
-            kernels.factors.factor_beliefs(self.model.factors, self.total, self.said, out)
+            kernels.factors.factor_beliefs(
+                self.model.factors, self.link_rho, self.total, self.said, out
+            )
         )
 
-    def tree_bound(self, cover: TreeCover) -> TreeBound:
+    def tree_bound(self, cover: TreeCover, budget: Budget = ENDLESS) -> TreeBound | None:
         """Return the upper bound on log Z of these messages, without the model's constant."""
-        return cover.bound(self.model.graph.edges, *self._split())
+        return cover.bound(self.model, self._split(), budget)
 
     def log_bound(self, cover: TreeCover) -> float:
         """Return the value of `tree_bound` alone."""
-        return cover.log_bound(self.model.graph.edges, *self._split())
+        return cover.log_bound(self.model, self._split())
 
-    def _split(self) -> tuple[FloatArray, FloatArray]:
-        """Return the scores of the nodes and of the edges of every tree."""
+    def _split(self) -> Split:
+        """Return the scores of the nodes, edges and larger factors of every tree."""
         self.sum_up()
         known = np.where(self.messages > -np.inf, self.messages, 0.0)  # a dead label stays dead
         table = self.potentials.edge - known[1::2, :, None] - known[::2, None, :]
-        return self.total, table
+        factors = self.model.factors
+        cells = np.empty(len(factors.table))
+        kernels.factors.all_cell_scores(factors, self.link_rho, self.total, self.said, cells)
+        return Split(Potentials.of(table), self.total, cells)
 
     def log_pairs(self) -> float:
         """Return the sum of rho times the log-normalizers of all edge beliefs."""

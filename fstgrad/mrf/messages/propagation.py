@@ -22,7 +22,7 @@ from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages, can_hold
-from fstgrad.mrf.messages.tree_weights import TreeCover, tree_cover
+from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -82,7 +82,7 @@ def belief_propagation(
         Called with (iteration, residual).
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    return _run(model, "bp", 0, None, settings)
+    return _run(model, "bp", 0, False, settings)
 
 
 def max_product(
@@ -100,7 +100,7 @@ def max_product(
     Parameters as in `belief_propagation`.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    return _run(model, "max_product", 1, None, settings)
+    return _run(model, "max_product", 1, False, settings)
 
 
 def tree_reweighted(
@@ -119,8 +119,7 @@ def tree_reweighted(
     use all edges about equally often; it holds for any messages, converged or not.
     """
     settings = Settings(max_iter, tol, damping, schedule, threads, progress)
-    model = without_masks(model)
-    return _run(model, "trw", 0, tree_cover(_plain(model).graph), settings)
+    return _run(without_masks(model), "trw", 0, True, settings)
 
 
 def _plain(model: ScoredGraph) -> ScoredGraph:
@@ -134,10 +133,11 @@ def _plain(model: ScoredGraph) -> ScoredGraph:
 
 
 def _run(
-    model: ScoredGraph, method: str, maximum: int, cover: TreeCover | None, settings: Settings
+    model: ScoredGraph, method: str, maximum: int, by_trees: bool, settings: Settings
 ) -> Inference:
     begun = time.perf_counter()
-    inner = model if cover is None and settings.schedule == "flooding" else _plain(model)
+    inner = model if settings.schedule == "flooding" else _plain(model)
+    cover = tree_cover(inner.links) if by_trees else None
     rho = None if cover is None else cover.rho
     for messages in _candidates(inner, maximum, rho, settings):
         residuals = _iterate(messages, settings)

@@ -8,6 +8,9 @@ log Z is convex in the scores, so
 for every way to split, also that of messages which have not converged.  With the totals n_i and
 messages m of tree-reweighted message passing, tree t has the node scores n_i and, on its edges, the
 scores edge / rho - m(j -> i) - m(i -> j); their mean is the score of the model.
+
+A larger factor counts as a node whose label is a cell of its table, which is in every tree and tied
+to its own nodes by links without a score; no table of a link is ever made.
 """
 
 from dataclasses import dataclass
@@ -17,8 +20,10 @@ import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Potentials
+from fstgrad.mrf.arrays import Split
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
 LEAST_TREES = 16
@@ -44,7 +49,7 @@ class TreeBound(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TreeCover:
-    """Spanning forests of a graph.
+    """Spanning forests of a graph: `ScoredGraph.links` for a model with larger factors.
 
     Attributes
     ----------
@@ -58,28 +63,36 @@ class TreeCover:
     orders: IntArray
     parent_arcs: IntArray
 
-    def log_bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> float:
+    def log_bound(self, model: ScoredGraph, split: Split) -> float:
         """Return the value of `bound` alone, at a fraction of the cost."""
-        p, source, value = Potentials.of(table), edges.ravel(), 0.0
-        sums, messages = np.empty_like(total), np.zeros((len(source), total.shape[1]))
+        source, value = model.graph.source, 0.0
+        messages = np.zeros((len(source), model.num_labels))
+        heard = np.empty((len(model.factors.scope), model.num_labels))
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            sums[:] = total
-            value += kernels.forests.log_partition(order, parent_arc, source, p, sums, messages)
+            heard[:] = 0.0
+            value += kernels.factor_forests.sweep_up(
+                order, parent_arc, source, model.factors, split, split.node.copy(), messages, heard
+            )
         return value / len(self.orders)
 
-    def bound(self, edges: IntArray, total: FloatArray, table: FloatArray) -> TreeBound:
-        """Return the bound of node scores (I, C) and edge scores (E, C, C) divided by rho."""
-        p = Potentials.of(table)
-        nodes, edge = np.zeros_like(total), np.zeros_like(table)
-        upper = np.zeros_like(total)
+    def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound | None:
+        """Return the bound of the scores of each tree, those of edges divided by rho.
+
+        None where the budget is spent before the last tree.
+        """
+        node, edge = np.zeros_like(split.node), np.zeros_like(split.potentials.edge)
+        cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)
         value = 0.0
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            value += kernels.forests.add_tree(
-                order, parent_arc, edges.ravel(), p, total, nodes, edge, upper
-            )
+            if budget.is_spent:
+                return None
+            value += kernels.factor_forests.add_tree(
+                order, parent_arc, model.graph.source, model.factors, split, node, edge, cells,
+                upper,
+            )  # fmt: skip
         trees = len(self.orders)
-        edge /= (trees * self.rho)[:, None, None]
-        return TreeBound(value / trees, upper / trees, Table(nodes / trees, edge))
+        edge /= (trees * self.rho[: len(edge)])[:, None, None]
+        return TreeBound(value / trees, upper / trees, Table(node / trees, edge, cells / trees))
 
 
 def tree_cover(graph: Graph) -> TreeCover:

@@ -1,0 +1,24 @@
+"""A time that a computation may take; it is looked at between sweeps."""
+
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The clock time at which to stop, as `time.perf_counter` counts."""
+
+    end: float = float("inf")
+
+    @classmethod
+    def of(cls, seconds: float) -> "Budget":
+        """Return a budget of so many seconds from now."""
+        return cls(time.perf_counter() + seconds)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the time is over."""
+        return time.perf_counter() >= self.end
+
+
+ENDLESS = Budget()

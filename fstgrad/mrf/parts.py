@@ -1,0 +1,180 @@
+"""The bounds of one part of Z: the sum over the labelings that agree with some labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InfeasibleError, MemoryLimitError, NotSupportedError
+from fstgrad.mrf import kernels
+from fstgrad.mrf.block_field import block_field
+from fstgrad.mrf.budget import ENDLESS, Budget
+from fstgrad.mrf.clamping import Clamped
+from fstgrad.mrf.exact.elimination import Elimination
+from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.mean_field import climbed
+from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
+from fstgrad.mrf.mini_buckets import MiniBuckets
+from fstgrad.mrf.scored_graph import ScoredGraph
+from fstgrad.mrf.sequential import sought
+from fstgrad.mrf.table import Table
+
+SWEEPS = 100
+LARGEST_BUCKET = 1 << 16  # cells
+SETTLED = 1e-4
+LOOK = 20  # sweeps between two bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What is known about Z given some labels: logarithms, in nats.
+
+    `below` and `above` (I, C) bound the sums over the labelings with one more label; the tables are
+    the gradients of `lower` and `upper`, None where that is -inf.
+    """
+
+    given: Clamped
+    lower: float
+    upper: float
+    below: FloatArray
+    above: FloatArray
+    lower_gradient: Table | None
+    upper_gradient: Table | None
+
+
+def part_of(given: Clamped, max_cells: int, budget: Budget) -> Part:
+    """Return the bounds of one part; where the budget is spent, those of one sweep."""
+    rest = given.rest
+    if given.value == -np.inf:
+        return _dead(given)
+    if rest is None:
+        value, table = given.value, given.table(None)
+        both = given.expand(np.empty((0, given.whole.num_labels)), -np.inf, value)
+        return Part(given, value, value, both, both, table, table)
+    try:
+        return _summed(given, rest, max_cells)
+    except MemoryLimitError:
+        return _bounded(given, rest, max_cells, budget)
+    except InfeasibleError:
+        return _dead(given)
+
+
+def _dead(given: Clamped) -> Part:
+    nothing = np.full(given.whole.scores.node.shape, -np.inf)
+    return Part(given, -np.inf, -np.inf, nothing, nothing, None, None)
+
+
+def engine_of(model: ScoredGraph, max_cells: int) -> Forest | Elimination:
+    """Return exact inference, or raise MemoryLimitError."""
+    if model.is_forest:
+        return Forest(model)
+    if max_cells == 0:
+        raise MemoryLimitError("max_cells is 0")
+    return Elimination(model, 8 * max_cells)
+
+
+def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
+    """Return the exact sum, or raise MemoryLimitError."""
+    engine = engine_of(rest, max_cells)
+    value = engine.log_partition() + given.value
+    table = given.table(engine.marginals())
+    with np.errstate(divide="ignore"):
+        both = np.log(table.node) + value
+    return Part(given, value, value, both, both, table, table)
+
+
+def _bounded(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
+    """Return the bounds of mini-buckets and trees, and those of mean field."""
+    upper, marginals, above = np.inf, None, rest.scores.node
+    try:
+        if max_cells > 0:
+            buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=budget)
+            upper, marginals = buckets.value, buckets.gradient()
+            above = np.where(above > -np.inf, upper, -np.inf)
+        if max_cells == 0 or not budget.is_spent:
+            trees = _best_of_trees(rest, budget, ENDLESS if max_cells == 0 else budget)
+            if trees is not None:
+                if trees.value < upper:
+                    upper, marginals = trees.value, trees.marginals
+                above = np.minimum(trees.node, upper)
+    except InfeasibleError:
+        return _dead(given)
+    above = given.expand(above + given.value, -np.inf, upper + given.value)
+    lower, below, gradient = _fields(rest, budget)
+    lower = min(lower, upper)
+    below = given.expand(below + given.value, -np.inf, lower + given.value)
+    return Part(
+        given, lower + given.value, upper + given.value, np.minimum(below, above), above,
+        None if gradient is None else given.table(gradient), given.table(marginals),
+    )  # fmt: skip
+
+
+def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table | None]:
+    """Return the best bound of mean field, those of all labels (I, C), and its gradient.
+
+    Forests start from naive mean field and from a labeling of high score.
+    """
+    lower, gradient = -np.inf, None
+    below = np.full(rest.scores.node.shape, -np.inf)
+    starts = []
+    try:
+        inner = climbed(rest, max_iter=SWEEPS, budget=budget)
+    except (InfeasibleError, NotSupportedError):
+        pass
+    else:
+        lower, gradient = inner.log_partition, Table(inner.node, inner.edge, inner.factors)
+        below = label_bounds(rest, inner.node, lower)
+        starts.append(inner.node)
+    if budget.is_spent:
+        return lower, below, gradient
+    try:
+        best = sought(rest, max_iter=20, max_cells=0, restarts=1, budget=budget)
+    except (InfeasibleError, NotSupportedError):
+        pass
+    else:
+        starts.append(rest.parts(best.labels).node)
+    for start in starts:
+        if budget.is_spent:
+            break
+        blocks = block_field(rest, start, budget)
+        below = np.maximum(below, blocks.node)
+        if blocks.value > lower:
+            lower, gradient = blocks.value, blocks.marginals
+    return lower, below, gradient
+
+
+def _best_of_trees(rest: ScoredGraph, budget: Budget, first: Budget) -> TreeBound | None:
+    """Return the least bound of trees along the sweeps; parallel messages need not settle.
+
+    The bound before the first sweep has a budget of its own; None where that does not suffice.
+    """
+    cover = tree_cover(rest.links)
+    messages = GraphMessages(rest, 0, 1, cover.rho)
+    best = messages.tree_bound(cover, first)
+    for sweep in range(1, SWEEPS + 1):
+        if best is None or budget.is_spent:
+            break
+        settled = messages.sweep(0.5) <= SETTLED
+        if settled or sweep % LOOK == 0:
+            found = messages.tree_bound(cover, budget)
+            if found is None or (found.value > best.value and not settled):
+                break
+            best = min(best, found, key=lambda bound: bound.value)
+        if settled:
+            break
+    return best
+
+
+def label_bounds(model: ScoredGraph, q: FloatArray, value: float) -> FloatArray:
+    """Return mean-field bounds (I, C) on the sums over the labelings with one label.
+
+    `value` = E_q[s] + H(q).  With node i fixed at c the other q_j give the bound
+    value - E_(q_i)[g_i] - H(q_i) + g_i(c), g_i(c) = E[s | y_i = c] less what does not touch i.
+    """
+    expected = np.empty(q.shape)
+    kernels.coordinates.all_expected_scores(model.pieces, q, expected)
+    held = np.where(q > 0, q, 1.0)
+    scores = np.multiply(q, expected, out=np.zeros(q.shape), where=q > 0)
+    own = (scores - q * np.log(held)).sum(axis=1)
+    return np.asarray(value - own[:, None] + expected)
