@@ -42,14 +42,15 @@ def bounds(arcs: MachineArcs, final: IntArray, barred: BoolArray) -> tuple[IntAr
         for c in range(classes):
             for j in range(size - 1, -1, -1):
                 low[j], high[j] = INF, INF
+                if barred[r, j]:
+                    upper[r, j] = INF
+                    continue
                 for a in range(first[c * size + j], first[c * size + j + 1]):
                     low[j] = min(low[j], weight[a] + lower[r - 1, nextstate[a]])
                     high[j] = min(high[j], weight[a] + upper[r - 1, nextstate[a]])
                 for e in range(eps_first[j], eps_first[j + 1]):
                     low[j] = min(low[j], eps_weight[e] + low[eps_nextstate[e]])
                     high[j] = min(high[j], eps_weight[e] + high[eps_nextstate[e]])
-                if barred[r, j]:
-                    low[j], high[j] = INF, INF
                 lower[r, j] = min(lower[r, j], saturate(low[j]))
                 worst = saturate(high[j])
                 upper[r, j] = worst if c == 0 else max(upper[r, j], worst)
