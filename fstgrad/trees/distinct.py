@@ -61,7 +61,7 @@ def _first_occurrences(
             found.setdefault(draw.tobytes(), draw)
             if len(found) == count:
                 return np.array(list(found.values()))
-    return np.array(list(found.values()), dtype=np.int64).reshape(-1, n, 2)
+    return np.array(list(found.values()), dtype=np.int64).reshape(len(found), n, 2)
 
 
 def _complete(

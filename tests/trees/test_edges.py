@@ -228,3 +228,11 @@ def test_crossing_trees_have_no_probability(single_root):
     assert alone.log_prob(crossing) == -np.inf
     probs = [np.exp(alone.log_prob(heads)) for heads in oracle.trees(4, single_root=single_root)]
     assert sum(probs) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("single_root", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 1, 3)])
+def test_a_sentence_of_no_words_has_one_tree_to_draw(shape, single_root):
+    trees = fg.SpanningTrees(np.zeros(shape), single_root=single_root)
+    ((tree, log_prob),) = trees.sample_without_replacement(2, np.random.default_rng(0))
+    assert len(tree) == 0 and log_prob == 0.0
