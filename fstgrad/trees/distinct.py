@@ -50,7 +50,7 @@ def _first_occurrences(
     found: dict[bytes, IntArray] = {}
     n = int(table.lengths[0])
     steps = max(1.0, expected_steps(solution, 0)) if n else 1.0  # one word, one root: no walk
-    most = min(DRAWS, 1 + int(n**4 / (100 * steps))) if steps < n * n * AUTO_STEPS else 0
+    most = min(DRAWS, 1 + int(n**4 / (100 * steps))) if not n or steps < n * n * AUTO_STEPS else 0
     for _ in range(most):
         heads = sample_heads(solution, count, rng, "auto")
         labels = np.zeros_like(heads)

@@ -235,4 +235,5 @@ def test_crossing_trees_have_no_probability(single_root):
 def test_a_sentence_of_no_words_has_one_tree_to_draw(shape, single_root):
     trees = fg.SpanningTrees(np.zeros(shape), single_root=single_root)
     ((tree, log_prob),) = trees.sample_without_replacement(2, np.random.default_rng(0))
-    assert len(tree) == 0 and log_prob == 0.0
+    assert len(tree) == 0
+    assert log_prob == 0.0
