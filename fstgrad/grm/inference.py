@@ -181,7 +181,13 @@ class InferenceMixin:
             parameters.conditional_log_likelihoods(x[part].toarray(), rows[part]).sum(axis=1)
             for part in parameters.chunks(x.shape[0])
         ]
-        return np.concatenate(parts)
+        found = np.concatenate(parts)
+        if np.isnan(found).any():
+            raise InvalidInputError(
+                f"row {np.flatnonzero(np.isnan(found))[0]} of X has no log-likelihood: sums of "
+                "the model's parameters overflow; fit it again"
+            )
+        return found
 
     def score_samples(self, X: Any, *, offset: npt.ArrayLike | None = None) -> FloatArray:
         """Return the pseudo-log-likelihood of each row, (n,), in nats."""

@@ -190,3 +190,11 @@ def test_damaged_tables(tmp_path):
                 except fg.FstgradError:
                     continue
                 matrix.check_format(full_check=True)
+
+
+def test_parameters_whose_sums_overflow_have_no_score():
+    counts = np.random.default_rng(0).poisson(1.0, size=(30, 3))
+    model = fg.GeneralizedRootModel(alpha=0.05).fit(counts)
+    model.parameters_.interactions[0].values[:] = 1e300
+    with pytest.raises(fg.InvalidInputError, match="row 0 of X has no log-likelihood: sums of"):
+        model.score(counts[:2])
