@@ -169,7 +169,16 @@ class ScoredGraph:
 
     @property
     def links(self) -> Graph:
-        """The graph in which factor f is node I + f: the edges, then a link for each slot."""
+        """The graph in which factor f is node I + f: the edges, then a link for each slot.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> m = fg.PairwiseMRF.from_factors([2, 2, 2], [([0, 1], np.eye(2)),
+        ...                                             ([0, 1, 2], np.zeros((2, 2, 2)))])
+        >>> m.links.edges.tolist()
+        [[0, 1], [0, 3], [1, 3], [2, 3]]
+        """
         if self.factors.number == 0:
             return self.graph
         if "links" not in self.graph.cache:
