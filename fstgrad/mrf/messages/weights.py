@@ -33,19 +33,31 @@ class WeightMessages:
         self.offset = float(top.sum() + shifts)
         arcs, network = model.graph.leaving, model.graph.network
         self.which = arcs & 1 if model.shared else arcs
+        self.messages = np.ones((len(arcs), model.num_labels))
+        self.fresh, self.sent = np.ones_like(self.messages), np.ones_like(self.messages)
+        self.log_norm = np.empty(model.num_nodes)
+        self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
+        if model.num_labels == 2:
+            both = np.stack((p.exp_edge, p.exp_edge.transpose(0, 2, 1)), axis=1)
+            self.table = both.reshape(-1, 4)
+            self.two = [a.astype(np.uint64) for a in (network.start, network.mate, self.which)]
+            return
         self.arcs = Groups.of(network, self.which % 2 == 1, GROUP)
         self.table = p.exp_edge.reshape(-1)
         if not model.shared:
             self.table = np.empty(2 * self.table.size)
             kernels.weights.tables_by_group(self.arcs, self.which, p.exp_edge, self.table)
-        self.messages = np.ones((len(arcs), model.num_labels))
-        self.fresh, self.sent = np.ones_like(self.messages), np.ones(self.messages.size)
-        self.log_norm = np.empty(model.num_nodes)
-        self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
+        self.sent = self.sent.reshape(-1)
         self.groups = Bands(len(self.arcs.ahead), threads, PARALLEL_GROUPS)
 
     def sweep(self, damping: float) -> float | None:
         """Update all messages once."""
+
+        def band_of_two(low: int, high: int) -> float:
+            return kernels.weights.sweep_two(
+                low, high, *self.two, self.node, self.table, damping, self.maximum,
+                self.messages, self.sent, self.fresh,
+            )  # fmt: skip
 
         def band(low: int, high: int) -> float:
             return kernels.weights.sweep(
@@ -53,7 +65,7 @@ class WeightMessages:
                 self.messages, self.sent, self.fresh,
             )  # fmt: skip
 
-        changes = self.groups(band)
+        changes = self.nodes(band_of_two) if self.model.num_labels == 2 else self.groups(band)
         self.messages, self.fresh = self.fresh, self.messages
         return None if min(changes) < 0 else float(max(changes))
 
