@@ -131,7 +131,7 @@ class Fuzzer:
 
     def _run_command(self, case: Case) -> str:
         shutil.rmtree(self.work, ignore_errors=True)
-        self.work.mkdir()
+        self.work.mkdir(exist_ok=True)
         for name, data in case.files.items():
             (self.work / name).write_bytes(data)
         os.chdir(self.work)  # names of outputs may be relative
