@@ -5,7 +5,7 @@ Index
 - `log_weights` : scores, finite or -inf; `cost_array`, `cost` : costs, finite or inf.
 - `real_array` : finite numbers of a given shape; `direction_array` : of moderate size;
   `float_array` : any numbers.
-- `index_array` : integers in a range; `output_array` : an array that is added to.
+- `index_array`, `index` : integers in a range; `output_array` : an array that is added to.
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
 - `instance`, `optional`, `items`, `path_name` : objects of a class, sequences, names of files;
@@ -105,6 +105,13 @@ def index_array(
     return array
 
 
+def index(name: str, value: int, size: int, *, lower: int = 0) -> int:
+    """Return `value` as an int in [lower, size)."""
+    if not is_integer(value) or not lower <= value < size:
+        raise InvalidInputError(f"{name} is {value!r}; indices run from {lower} to {size - 1}")
+    return int(value)
+
+
 def output_array(name: str, array: FloatArray, shape: Shape) -> FloatArray:
     """Return an array of the caller to which sums are added in place."""
     instance(name, array, np.ndarray, "an array of float64")
@@ -170,6 +177,7 @@ def cost(name: str, value: float) -> float:
 
 def real_number(name: str, value: float, *, needed: str = "a finite number") -> float:
     """Return `value` as a finite float."""
+    _check_mask(name, value)
     try:
         array = np.asarray(value)
     except Exception as error:

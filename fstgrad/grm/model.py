@@ -247,7 +247,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         preparation.check_kind(X)
         try:
             array = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=reset)
-        except (ValueError, TypeError, OverflowError) as error:
+        except Exception as error:  # of scikit-learn, or of a stranger's __array__
             raise preparation.NotNumbers(f"X is not a table of numbers: {error}") from error
         x = sparse.csr_matrix(array)
         x.sum_duplicates()

@@ -54,6 +54,8 @@ class CollapsedLoss(Loss):
     ...                      {"_": (), "ab": ("a", "b")})
     >>> loss(["_", "ab", "a"], ["a", "b", "b"])
     1.0
+    >>> loss.against(["ab", "b"]).losses_of(np.array([[2, 3, 0]]))
+    array([1.])
     """
 
     def __init__(

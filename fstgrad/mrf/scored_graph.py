@@ -12,6 +12,7 @@ from fstgrad.checks import (
     FloatArray,
     IntArray,
     float_array,
+    index,
     index_array,
     instance,
     integers,
@@ -112,8 +113,8 @@ class ScoredGraph:
         instance("evidence", evidence, Mapping, "a mapping of nodes to labels")
         node = self.scores.node.copy()
         for i, label in evidence.items():
-            at = int(index_array("evidence node", [i], self.num_nodes)[0])
-            label = int(self._label_array(f"evidence[{at}]", [label], np.array([at]))[0])
+            at = index("evidence node", i, self.num_nodes)
+            label = index(f"evidence[{at}]", label, int(self.labels_per_node[at]))
             score = node[at, label]
             if score == -np.inf:
                 raise InfeasibleError(

@@ -9,7 +9,7 @@ import torch
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band
-from fstgrad.checks import IntArray, index_array, instance, one_of
+from fstgrad.checks import IntArray, index_array, instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.base import Objective
@@ -193,7 +193,7 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
         )
     rows = [
         _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]", ignore_index)
-        for i, item in enumerate(gold if is_batch else [gold])
+        for i, item in enumerate(items("gold", gold) if is_batch else [gold])
     ]
     ids = np.full((len(rows), max(map(len, rows), default=0)), IGNORED, dtype=np.int64)
     for i, row in enumerate(rows):

@@ -182,8 +182,11 @@ class PositionalQGrams(Features):
 
     Examples
     --------
-    >>> PositionalQGrams(Alphabet("ab"), order=1, max_length=3).shape
-    (3, 2)
+    >>> features = PositionalQGrams(Alphabet("ab"), order=1, max_length=3)
+    >>> features.gradient(np.ones((2, 2)), x=None)
+    array([[1., 1.],
+           [1., 1.],
+           [0., 0.]])
     """
 
     def __init__(self, alphabet: Alphabet, order: int = 2, *, max_length: int) -> None:
@@ -240,6 +243,8 @@ class InputFeatures(Features):
     >>> features.scores([2.0], "ba", length=2)
     array([[0., 2.],
            [2., 0.]])
+    >>> features.gradient(np.ones((2, 2)), "ba")
+    array([2.])
     """
 
     def __init__(

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import one_of, positive_integer, real_number
+from fstgrad.alphabet import Alphabet
+from fstgrad.checks import flag, one_of, optional, positive_integer, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.training.data import paired
 from fstgrad.training.objective import KINDS, Kind
@@ -37,6 +38,8 @@ OTHERS = Recipe(3e-4, 0.1, 20)
 
 def settings_of(model: Any) -> Settings:
     """Return the settings of a model, those of its objective where they are left out."""
+    optional("alphabet", model.alphabet, Alphabet, "an Alphabet")
+    flag("warm_start", model.warm_start)
     recipe = RECIPES.get(one_of("objective", model.objective, OBJECTIVES), OTHERS)
     return Settings(
         model.optimizer,
@@ -57,7 +60,8 @@ def split(X: Sequence[Any], Y: Sequence[Any], share: float, seed: int) -> tuple[
     InvalidInputError
         The share is not in [0, 1), or X and Y are not paired.
     """
-    if not 0 <= real_number("held_out", share) < 1:
+    share = real_number("held_out", share)
+    if not 0 <= share < 1:
         raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
     paired(X, Y)  # raises where they do not fit together
     count = int(len(X) * share)

@@ -197,6 +197,7 @@ class SequenceModel(Estimator):
         InvalidInputError
             There are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
+        settings = settings_of(self)
         if validation is None:
             (X, Y), validation = split(X, Y, self.held_out, self.seed)
         elif len(items("validation", validation)) != 2:
@@ -204,8 +205,7 @@ class SequenceModel(Estimator):
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self
-        pairs, settings = paired(X, Y), settings_of(self)
-        start, pairs = self._prepare_start(pairs, Y)
+        start, pairs = self._prepare_start(paired(X, Y), Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = PairObjective(

@@ -150,7 +150,7 @@ class SpanningTrees(TreeDistribution):
             )
         size = len(self.scores)
         column = checks.log_weights("scores", scores, (size,))
-        (place,) = checks.index_array("dependent", [dependent], size, (1,), lower=1)
+        place = checks.index("dependent", dependent, size, lower=1)
         table = self.scores.copy()
         table[:, place] = column
         table[place, place] = self.scores[place, place]
@@ -160,8 +160,8 @@ class SpanningTrees(TreeDistribution):
 
     def with_score(self, head: int, dependent: int, score: float) -> "SpanningTrees":
         """Return the distribution with another score of one arc, solved as by `with_column`."""
-        (place,) = checks.index_array("head", [head], len(self.scores), (1,))
-        (end,) = checks.index_array("dependent", [dependent], len(self.scores), (1,), lower=1)
+        place = checks.index("head", head, len(self.scores))
+        end = checks.index("dependent", dependent, len(self.scores), lower=1)
         column = self.scores[:, end].copy()
         column[place] = checks.log_weights("score", score, ())
         return self.with_column(int(end), column)

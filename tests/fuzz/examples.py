@@ -1,6 +1,6 @@
 """Calls recorded while the examples of the docstrings run: one of every public callable, or more.
 
-A profiler sees each call of a public function with its arguments; what an example calls, and what
+A tracer sees each call of a public function with its arguments; what an example calls, and what
 the library calls below it, is repeated with something wrong in it.
 """
 
@@ -123,14 +123,15 @@ class Recorder:
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
         """Keep the calls of a block."""
-        sys.setprofile(self)
+        sys.settrace(self)
         try:
             yield
         finally:
-            sys.setprofile(None)
+            sys.settrace(None)
 
-    def __call__(self, frame: FrameType, event: str, _what: Any) -> None:
-        if event == "call" and frame.f_code in self.codes:
+    def __call__(self, frame: FrameType, _event: str, _what: Any) -> None:
+        """Look at a call; no lines are traced."""
+        if frame.f_code in self.codes:
             self.keep(frame.f_code, dict(frame.f_locals))
 
     def keep(self, code: CodeType, values: dict[str, Any]) -> None:
@@ -156,10 +157,13 @@ class Recorder:
         if not callable(function):
             return
         arguments = bound(function, positional, named)
+        if any(isinstance(value, Iterator) for value in arguments.values()):
+            return  # it can be read once
         key = (name, *(type(value).__name__ for value in arguments.values()))
         if key not in self.seen and self.count.get(name, 0) < KINDS:
             self.count[name] = self.count.get(name, 0) + 1
             self.seen[key] = Call(name, function, {k: _copied(v) for k, v in arguments.items()})
+        if self.count.get(name):  # a method of a base class is reached from the one that is kept
             self.reached.add(code)
 
 

@@ -22,10 +22,13 @@ EDIT = fg.EditDistance(AB)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # as on a command line
-def test_four_thousand_cases_of_each_kind_find_nothing(tmp_path):
+@pytest.mark.parametrize(
+    "kinds, cases", [(("command", "call", "sweep"), 4000), (("example",), 400)], ids=str
+)
+def test_cases_of_each_kind_find_nothing(tmp_path, kinds, cases):
     """About two minutes; the cases are counted, not timed: a slow machine runs the same ones."""
     said = []
-    found = fuzz(20_260, float("inf"), tmp_path, say=said.append, cases=4000)
+    found = fuzz(20_260, float("inf"), tmp_path, say=said.append, kinds=kinds, cases=cases)
     assert found == 0, "\n".join(said)
 
 
@@ -54,6 +57,13 @@ def test_cases_repeat(tmp_path):
 )
 def test_what_is_judged_wrong(code, out, err, wrong):
     assert bool(judged(code, out, err, [])) == wrong
+
+
+@pytest.mark.parametrize("line, wrong", [(0, True), (1, False), (3, False), (5, True)])
+def test_letters_of_an_alignment_are_no_numbers(line, wrong):
+    lines = ["1.0", "ban", "S..", "ran", ""] * 2
+    lines[line] = "nan"
+    assert bool(judged(0, "\n".join(lines), "", ["loss", "--align"])) == wrong
 
 
 def test_findings_of_one_cause_look_alike():
