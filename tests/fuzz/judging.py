@@ -80,11 +80,12 @@ def signature(what: str) -> str:
 
 
 def short(value: Any) -> str:
+    """Return the first letters of a value, the same in every process."""
     try:
         text = repr(value)
     except Exception:
         text = object.__repr__(value)
-    return " ".join(text.split())[:80]
+    return re.sub(" at 0x[0-9a-f]+", "", " ".join(text.split()))[:80]
 
 
 @contextlib.contextmanager
