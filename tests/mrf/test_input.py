@@ -44,7 +44,7 @@ def test_contradictory_evidence():
     model = fg.PairwiseMRF(NODE, EDGE, EDGES).condition({0: 1})
     with pytest.raises(fg.InfeasibleError, match=r"evidence\[0\] is 0, a label that"):
         model.condition({0: 0})
-    with pytest.raises(fg.InvalidInputError, match=r"evidence\[0\]\[0\] is 2"):
+    with pytest.raises(fg.InvalidInputError, match=r"evidence\[0\] is 2; indices run from 0 to 1"):
         model.condition({0: 2})
     with pytest.raises(fg.InvalidInputError, match="evidence node"):
         model.condition({3: 0})
