@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
+_DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # modules of another name
 _LARGEST_FACTOR = 1e150
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
@@ -341,8 +342,10 @@ def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
+        name = package.split(".")[0]
+        name = _DISTRIBUTIONS.get(name, name)
         raise MissingDependencyError(
-            f"{purpose} needs the package {package.split('.')[0]!r}, which is not installed: "
+            f"{purpose} needs the package {name!r}, which is not installed: "
             f"pip install 'fstgrad[{extra_name}]'"
         ) from error
 

@@ -1,6 +1,7 @@
 """Images as people have them: a right picture or one line that says why not."""
 
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -118,3 +119,9 @@ def test_one_value_has_no_levels():
             fg.InvalidInputError, match="every pixel of the image has the same value"
         ):
             images.segmentation(np.ones(shape), 2)
+
+
+def test_a_missing_package_has_the_name_that_pip_knows(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(fg.MissingDependencyError, match="the package 'Pillow'"):
+        images.read_image(tmp_path / "a.png")
