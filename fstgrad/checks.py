@@ -9,6 +9,7 @@ Index
 - `sparse_matrix` : a matrix of scipy whose indices are in its shape.
 - `positive_number`, `positive_integer`, `one_of` : scalars and modes.
 - `instance`, `optional`, `items`, `path_name` : objects of a class, sequences, names of files;
+  `called` : what a function returns;
   `symbol_strings`, `fields` : sequences of strings, of rows.
 - `freeze` : make arrays read-only.
 - `generator` : of random numbers; `extra` : import an optional package or say how to get it.
@@ -261,6 +262,22 @@ def items(name: str, values: Any) -> list[Any]:
         return list(values)
     except Exception as error:  # whatever __iter__ of a stranger raises
         raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
+
+
+def called(name: str, function: Any, *given: Any, **named: Any) -> Any:
+    """Return what a function of the caller returns; errors inside it are its own.
+
+    Raises
+    ------
+    InvalidInputError
+        It takes other arguments.
+    """
+    try:
+        return function(*given, **named)
+    except Exception as error:
+        if error.__traceback__ and error.__traceback__.tb_next is None:  # no line of it ran
+            raise InvalidInputError(f"{name} is {function!r}; calling it fails: {error}") from error
+        raise
 
 
 def symbol_strings(name: str, sequences: Any) -> list[tuple[str, ...]]:

@@ -188,6 +188,8 @@ class LossAutomaton:
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
         positive_integer("length", length)
+        index_array("a label of fst", fst.ilabel, len(alphabet) + 1, lower=1)
+        index_array("the start of fst", fst.start, fst.num_states, ())
         n, depth = len(alphabet), np.full(fst.num_states, -1)
         depth[fst.start] = 0
         for t in range(length):

@@ -54,7 +54,7 @@ class PairTransducer:
         """Look through the arrays that the kernels follow."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
         checks.cost_array("cost", self.cost, (None,))
-        arcs, n = len(checks.integers("source", self.source)), len(self.alphabet)
+        arcs, n = len(index_array("source", self.source, 2**31, (None,))), len(self.alphabet)
         states = len(self.cost) - arcs
         for name, size, lower in (
             ("ilabel", n + 1, 0), ("olabel", n + 1, 0), ("source", states, 0),

@@ -298,7 +298,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         """Fit the nodes, then one model."""
         starts = self._starts(problem)
         sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], self.k, self.names_)
-        if self.candidate_sets == "stagewise":
+        if isinstance(self.candidate_sets, str):
             for size in range(2, self.k):
                 empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
                 design = problem.design({**sizes, **empty})

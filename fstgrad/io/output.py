@@ -127,6 +127,7 @@ def write_npz(path: Path, arrays: Mapping[str, npt.ArrayLike], *, compressed: bo
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text, whole or not at all; bytes of names that are not UTF-8 are escaped."""
+    instance("text", text, str, "a str")
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 

@@ -13,6 +13,7 @@ from fstgrad.checks import (
     float_array,
     generator,
     instance,
+    integers,
     log_weights,
 )
 from fstgrad.errors import InvalidInputError
@@ -98,7 +99,7 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
         self, gold: npt.ArrayLike, method: str = "exact", **options: Any
     ) -> tuple[FloatArray, Table]:
         """Return the losses (B,) of labelings (B, I), and each one's gradient."""
-        labels = np.asarray(gold)
+        labels = integers("gold", gold)
         if labels.ndim < 2 or len(labels) != len(self):
             raise InvalidInputError(
                 f"gold has shape {labels.shape}; give one labeling for each of {len(self)} items"

@@ -10,7 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
-from fstgrad.checks import FloatArray, instance, positive_integer, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    called,
+    instance,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError, StateLimitError
 
 _STATE = 2e-6  # seconds for a state to be determinized and walked
@@ -89,7 +95,10 @@ def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAuto
     """
     if limit > _TRIED:
         try:
-            one, two = (compiled(band=band, max_states=limit).num_states for band in (1, 2))
+            one, two = (
+                called("compiled", compiled, band=band, max_states=limit).num_states
+                for band in (1, 2)
+            )
         except StateLimitError:
             return None
         except (NotSupportedError, InfeasibleError):

@@ -9,7 +9,14 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.bounds import loss_range
-from fstgrad.checks import FloatArray, instance, one_of, positive_integer, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    called,
+    instance,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.errors import InvalidInputError, NotSupportedError, StateLimitError
 from fstgrad.losses import MAX_STATES, Loss
 from fstgrad.strings.distribution import StringDistribution
@@ -112,7 +119,8 @@ def choose_cap(
             if compiled is None:
                 b = loss.compile(target, length, cap=cap, max_states=max_states)
             else:
-                b = compiled(cap)
+                b = called("compiled", compiled, cap)
+                instance("what compiled returns", b, LossAutomaton, "a LossAutomaton")
         except StateLimitError:
             if choice is None:
                 raise

@@ -28,7 +28,12 @@ import numpy as np
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.band import Band, check_band
 from fstgrad.automata.bounds import check_cap
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import (
+    FloatArray,
+    IntArray,
+    called,
+    instance,
+)
 from fstgrad.errors import (
     FstgradError,
     InfeasibleError,
@@ -305,7 +310,11 @@ class Choice:
                 "a band or a cap needs the loss itself, not a sum that was compiled against a "
                 "target; give the loss"
             )
-        return self.compiled(band=band, cap=cap, max_states=self.max_states)
+        options = {"band": band, "cap": cap, "max_states": self.max_states}
+        b = called("compiled", self.compiled, **options)
+        instance("what compiled returns", b, LossAutomaton, "a LossAutomaton")
+        automaton: LossAutomaton = b
+        return automaton
 
 
 @dataclass(frozen=True, eq=False)

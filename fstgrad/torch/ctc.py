@@ -7,13 +7,16 @@ then blanks are left out.  Each objective is exact and comes with its exact grad
 import torch
 
 from fstgrad.automata.band import Band
-from fstgrad.checks import instance
+from fstgrad.checks import (
+    instance,
+    one_of,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.objectives.alignments import CTCKind, CTCObjective
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import keep, values
-from fstgrad.torch.reductions import Reduction, reduced
+from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids, checked_lengths
 
 
@@ -130,6 +133,7 @@ def _evaluated(
 ) -> torch.Tensor:
     """Put the arguments into the form of a batch and evaluate."""
     arguments.floating("scores", scores)
+    one_of("reduction", reduction, REDUCTIONS)
     instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
     if isinstance(blank, bool) or not isinstance(blank, int):
         raise InvalidInputError(f"blank is {blank!r}; give the id of the blank")

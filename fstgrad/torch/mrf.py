@@ -71,6 +71,7 @@ def mrf_nll(
     """
     one_of("reduction", reduction, REDUCTIONS)
     _check(node_scores, edge_scores, graph)
+    instance("method", method, str, "the name of a method")
     arguments.integers("gold", gold)
     single = node_scores.ndim == 2
     nodes = node_scores[None] if single else node_scores

@@ -203,13 +203,13 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 
 def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:
     """InvalidInputError unless gold fits the scores (B, L, ...)."""
-    if len(ids) != len(scores):
-        raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
     if scores.ndim < 3:
         raise InvalidInputError(
             f"scores have the shape {tuple(scores.shape)}; give (B, L, n), (B, L, n+1, n), ... for "
             "a batch of gold strings, and one axis less for one string"
         )
+    if len(ids) != len(scores):
+        raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
     if ids.shape[1] > scores.shape[1]:
         raise InvalidInputError(
             f"gold[0] has length {ids.shape[1]}; scores have {scores.shape[1]} positions"

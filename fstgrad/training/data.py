@@ -4,7 +4,12 @@ from collections.abc import Callable, Sequence
 
 from fstgrad import losses
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import instance, items, one_of
+from fstgrad.checks import (
+    called,
+    instance,
+    items,
+    one_of,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import Loss
 from fstgrad.training.sums import XY
@@ -46,6 +51,6 @@ def made_loss(
         return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
     if loss is None or isinstance(loss, Loss):
         return loss
-    made = loss(alphabet) if callable(loss) else loss
+    made = called("loss", loss, alphabet) if callable(loss) else loss
     instance("loss", made, Loss, "a Loss, one of the names, or a function of the alphabet")
     return made

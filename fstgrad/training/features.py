@@ -30,6 +30,7 @@ import numpy.typing as npt
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import (
     FloatArray,
+    called,
     instance,
     is_integer,
     output_array,
@@ -328,7 +329,7 @@ def _tabulate(
         for ids in itertools.product(range(len(alphabet)), repeat=order - absent):
             z = (None,) * absent + tuple(alphabet.symbols[i] for i in ids)
             row = int(np.ravel_multi_index((s, *(len(alphabet),) * absent, *ids), shape))
-            for feature, value in _entries(psi(x, z, s), size):
+            for feature, value in _entries(called("psi", psi, x, z, s), size):
                 rows.append(row)
                 columns.append(feature)
                 values.append(value)

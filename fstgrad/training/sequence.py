@@ -1,6 +1,5 @@
 """SequenceModel: a log-linear model of strings given an input, trained for a loss."""
 
-import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
@@ -214,8 +213,7 @@ class SequenceModel(Estimator):
             self.objective,
             **{name: getattr(self, name) for name in _OF_PAIRS},
         )
-        given = self.checkpoint
-        path = None if given is None else pathlib.Path(checks.path_name(given, "checkpoint"))
+        path = storage.checkpoint(self)
         known = (pairs, validation, *([start] if start.any() else []))
         digest = "" if path is None else storage.fingerprint(self, *known)
         state = State.start(start)
@@ -264,6 +262,7 @@ class SequenceModel(Estimator):
     def template(self) -> Template:
         """Return the template of the features."""
         if not isinstance(self.features, str):
+            instance("features", self.features, Callable, "a name or a function (x, s, l)")
             return self.features
         one_of("features", self.features, ("unaligned", "aligned"))
         return Window(self.window, self.span)

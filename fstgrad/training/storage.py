@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import positive_number
+from fstgrad.checks import path_name, positive_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.io import Field, Path, json_object, read_arrays, shown, write_arrays
 from fstgrad.training.latent import SLOTS, LatentOutputs
@@ -216,3 +217,9 @@ def _weights(pairs: int, symbols: int, order: int) -> int:
 
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
+
+
+def checkpoint(model: Any) -> pathlib.Path | None:
+    """Return the file in which the training of a model is kept, None for none."""
+    given = model.checkpoint
+    return None if given is None else pathlib.Path(path_name(given, "checkpoint"))

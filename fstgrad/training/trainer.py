@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.checks import (
+    FloatArray,
+    called,
+    items,
+    one_of,
+    positive_integer,
+    positive_number,
+)
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
@@ -253,8 +260,8 @@ class Trainer:
         if validation is not None and validation < state.best_validation:
             state.best_validation, state.best = validation, state.w.copy()
         state.finished = state.finished or self._is_stale(state)
-        for callback in self.callbacks:
-            if callback(epoch) is True:
+        for callback in items("callbacks", self.callbacks):
+            if called("a callback", callback, epoch) is True:
                 state.finished = True
 
     def _is_stale(self, state: State) -> bool:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import IntArray, fields, instance, positive_integer
+from fstgrad.checks import (
+    IntArray,
+    called,
+    fields,
+    instance,
+    items,
+    positive_integer,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.training import kernels
 from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
@@ -54,18 +61,26 @@ class Names:
         counts: Counter[str] = Counter()
         for x, length in inputs:
             for s in range(length):
-                counts.update(template(x, s, length))
+                counts.update(_named(template, x, s, length))
         return cls(template, sorted(name for name, count in counts.items() if count >= min_count))
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
         """Return the numbers of the active names of all positions of (x, l), one after another."""
         known = [
-            [self._number[f] for f in self.template(x, s, length) if f in self._number]
+            [self._number[f] for f in _named(self.template, x, s, length) if f in self._number]
             for x, length in inputs
             for s in range(length)
         ]
         starts = np.cumsum([0, *map(len, known)], dtype=np.int64)
         return Active(starts, np.array(list(itertools.chain.from_iterable(known)), dtype=np.int64))
+
+
+def _named(template: Template, x: Any, s: int, length: int) -> list[str]:
+    """Return the names that a template gives to one position."""
+    names = items("what features returns", called("features", template, x, s, length))
+    for name in names:
+        instance("a name", name, str, "a str")
+    return names
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import argparse
 import collections
 import contextlib
+import functools
 import io
 import json
 import math
@@ -26,7 +27,7 @@ from tests.fuzz.commands import TEMPLATES, Case, fill, random_case
 from tests.fuzz.examples import recorded
 from tests.fuzz.judging import file_of_descriptor, judged, made_call, short, signature
 from tests.fuzz.seeds import write_seeds
-from tests.fuzz.wrong import Call, random_call
+from tests.fuzz.wrong import Call, all_values, is_work, random_call
 
 TIMEOUT = 60.0  # seconds of computing of one case; a loaded machine takes longer
 # the reference engine takes minutes for long targets, which Ctrl-C ends
@@ -60,12 +61,14 @@ class Fuzzer:
         self.root = os.getcwd()
         self.code: object = 0
         self.said = ""
+        self.held: dict[int, list[Any]] = {}
         with _silence():
             write_seeds(self.seeds, _captured)
             wrong = [self._try(template) for template in TEMPLATES]  # compiles the kernels, too
             if any(wrong):
                 raise RuntimeError("\n".join(filter(None, wrong)))
             calls()
+            self.values = len(all_values(np.random.default_rng(0)))  # imports torch for all
 
     def command(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a command line and a function that runs it and says what is wrong."""
@@ -75,17 +78,34 @@ class Fuzzer:
 
     def call(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a call of the API and a function that makes it."""
-        return self._wrong_call(calls(), np.random.default_rng([self.seed, 1, index]))
+        return self._shown(*random_call(calls(), np.random.default_rng([self.seed, 1, index])))
 
     def example(self, index: int) -> tuple[str, Callable[[], str]]:
         """Return a call that an example makes, and a function that makes it."""
         every = recorded(self.files)
-        return self._wrong_call(every, np.random.default_rng([self.seed, 2, index]))
+        return self._shown(*random_call(every, np.random.default_rng([self.seed, 2, index])))
 
-    def _wrong_call(
-        self, every: tuple[Call, ...], rng: np.random.Generator
-    ) -> tuple[str, Callable[[], str]]:
-        call, arguments = random_call(every, rng)
+    def argument(self, index: int) -> tuple[str, Callable[[], str]]:
+        """Return a call in which one argument is wrong, and a function that makes it.
+
+        As many numbers as there are pairs of an argument and a wrong value make each pair once; as
+        many as there are values make each value once.
+        """
+        turn, which = divmod(index, self.values)
+        slots = _slots(self.files)
+        call, name = slots[(self.seed + turn + which * STRIDE) % len(slots)]
+        value = self._values(turn)[which]
+        arguments = dict(call.arguments)
+        if not is_work(name, value):
+            arguments[name] = value
+        return self._shown(call, arguments)
+
+    def _values(self, turn: int) -> list[Any]:
+        if turn not in self.held:
+            self.held = {turn: all_values(np.random.default_rng([self.seed, 3, turn]))}
+        return self.held[turn]
+
+    def _shown(self, call: Call, arguments: dict[str, Any]) -> tuple[str, Callable[[], str]]:
         shown = ", ".join(f"{k}={short(v)}" for k, v in arguments.items())
 
         def run() -> str:
@@ -141,6 +161,13 @@ class Fuzzer:
             os.chdir(self.root)
         self.code, self.said = code, err
         return judged(code, out, err, case.arguments)
+
+
+@functools.cache
+def _slots(files: pathlib.Path) -> list[tuple[Call, str]]:
+    """Return every argument of one call of each name."""
+    by_name = {call.name: call for call in (*recorded(files), *calls())}
+    return [(call, name) for call in by_name.values() for name in call.arguments]
 
 
 def _captured(arguments: list[str]) -> tuple[object, str, str]:
@@ -262,7 +289,7 @@ def fuzz(
     folder: pathlib.Path,
     *,
     say: Callable[[str], None],
-    kinds: Collection[str] = ("command", "call", "example", "sweep"),
+    kinds: Collection[str] = ("command", "call", "example", "argument", "sweep"),
     cases: float = math.inf,
     start: int = 0,
 ) -> int:
@@ -275,7 +302,7 @@ def fuzz(
     fuzzer = Fuzzer(seed, folder)
     makers = {
         "command": fuzzer.command, "call": fuzzer.call, "example": fuzzer.example,
-        "sweep": fuzzer.sweep,
+        "argument": fuzzer.argument, "sweep": fuzzer.sweep,
     }  # fmt: skip
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
@@ -303,7 +330,7 @@ def program() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kinds", default="command,call,example,sweep")
+    parser.add_argument("--kinds", default="command,call,example,argument,sweep")
     parser.add_argument("--cases", type=float, default=math.inf, help="of each kind")
     parser.add_argument("--start", type=int, default=0, help="the number of the first case")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/fuzz"))

@@ -1,5 +1,7 @@
 """Calls that the fuzzer found after those of `test_fuzz`."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -114,6 +116,25 @@ FITTED = MRFClassifier(PAIR, method="exact", max_iter=2).fit(NODES, [[1, 1], [0,
         lambda: grammars.Grammar.load("keyboard").explain("cst", 2**64),
         lambda: grammars.RuleGrammar.read(None),
         lambda: grammars.ModuleGrammar.imported([0], "build"),
+        lambda: PAIR.condition({(): memoryview(b"ab")}),
+        lambda: PAIR.condition({0: [[1]]}),
+        lambda: fg.SequenceModel(held_out=np.ma.masked).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(alphabet=np.full((3, 2), np.inf)).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(features=np.zeros((2, 0))).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(features=lambda: None).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(features=lambda *_: 3).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(loss=dict.fromkeys).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(callbacks=0.5, epochs=1).fit(["ab"], ["ba"]),
+        lambda: fg.SequenceModel(callbacks=[3], epochs=1).fit(["ab"], ["ba"]),
+        lambda: fg.GeneralizedRootModel(1, candidate_sets=sparse.eye(3)).fit(np.eye(3)),
+        lambda: fg.LossAutomaton.from_arrays(fg.Alphabet("a"), EDIT.compile("ab").to_arrays(), 2),
+        lambda: fg.choose_cap(np.zeros((2, 2)), EDIT, "ab", tolerance=0.1, compiled=lambda: None),
+        lambda: fg.choose_cap(np.zeros((2, 2)), EDIT, "ab", tolerance=0.1, compiled=lambda _: 3),
+        lambda: fg.sampled_softmax_margin(
+            np.zeros((3, 2)), "aba", EDIT, samples=2000, rng=0, compiled=fg.Hamming(AB)
+        ),
+        lambda: io.write_text("none", Fraction(1, 2)),
+        lambda: fg.PairwiseMRFBatch(np.zeros((1, 2, 2)), np.eye(2), [[0, 1]]).nll([[["a", [0]]]]),
         lambda: fg.NGram(AB, 2**31),
         lambda: fg.NGramSum(AB, 2**31),
         lambda: fg.GappyNGram(AB, 2**31),
@@ -147,6 +168,16 @@ def test_gold_ids_of_more_axes():
     for gold in ([[[1, 2]]], memoryview(b"ab"), [["a", [0]]]):
         with pytest.raises(fg.InvalidInputError, match="gold"):
             ft.ctc_nll(torch.zeros(1, 4, 3), gold)
+    with pytest.raises(fg.InvalidInputError, match="method"):
+        ft.mrf_nll(
+            torch.zeros(2, 2), torch.zeros(2, 2), torch.tensor([0, 1]), PAIR, method=range(2)
+        )
+    with pytest.raises(fg.InvalidInputError, match="scores have the shape"):
+        ft.RiskLoss(EDIT)(torch.tensor(1.0), ["ab"])
+    with pytest.raises(fg.InvalidInputError, match="gold"):
+        ft.CTCRiskLoss(EDIT)(torch.zeros(1, 4, 2), np.array(1.0))
+    with pytest.raises(fg.InvalidInputError, match="X is not a table"):
+        fg.GeneralizedRootModel(1).fit(torch.zeros(3, 2, requires_grad=True))
     with pytest.raises(fg.InvalidInputError, match="reduction"):
         ft.nbest_risk(torch.zeros(2), ["a", "b"], "a", EDIT, reduction=np.zeros((2, 2)))
 

@@ -72,7 +72,9 @@ class Array(np.ndarray):
 # Two thousand million draws are no hang: the computation that the caller asked for.
 # A function of the caller that fails does so with the caller's error.
 CALLED = {"progress", "on_error", "callbacks", "psi", "draw", "each"}
-WORK = {"samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k"}
+WORK = {
+    "samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k", "epochs"
+}  # fmt: skip
 
 
 def wrong_values(rng: np.random.Generator) -> list[Any]:
@@ -156,11 +158,22 @@ def _pandas_values() -> list[Any]:
     ]  # fmt: skip
 
 
+def all_values(rng: np.random.Generator) -> list[Any]:
+    """Return all wrong values, new ones: some can be used once."""
+    return wrong_values(rng) + _more_values(rng) + _torch_values() + _pandas_values()
+
+
+def is_work(name: str, value: Any) -> bool:
+    """Whether a value is no wrong one: work or a function that the caller asked for."""
+    asked = isinstance(value, int) and 100 < value < 2**63
+    return (name in CALLED and callable(value)) or (name in WORK and asked)
+
+
 def random_call(every: Sequence[Call], rng: np.random.Generator) -> tuple[Call, dict[str, Any]]:
     """Return a call and its arguments, some of them wrong."""
     call = every[rng.integers(len(every))]
     arguments = dict(call.arguments)
-    pool = wrong_values(rng) + _more_values(rng) + _torch_values() + _pandas_values()
+    pool = all_values(rng)
     names = list(arguments)
     for _ in range(int(rng.integers(1, 3))):
         if names:
@@ -169,9 +182,7 @@ def random_call(every: Sequence[Call], rng: np.random.Generator) -> tuple[Call, 
             if rng.integers(3) == 0:
                 with contextlib.suppress(Exception):  # of torch, numpy, pandas: no such form
                     value = damaged_value(arguments[name], value, rng)
-            if name in CALLED and callable(value):
-                continue
-            if name not in WORK or not isinstance(value, int) or not 100 < value < 2**63:
+            if not is_work(name, value):
                 arguments[name] = value
     return call, arguments
 
