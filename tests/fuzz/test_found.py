@@ -130,9 +130,6 @@ FITTED = MRFClassifier(PAIR, method="exact", max_iter=2).fit(NODES, [[1, 1], [0,
         lambda: fg.LossAutomaton.from_arrays(fg.Alphabet("a"), EDIT.compile("ab").to_arrays(), 2),
         lambda: fg.choose_cap(np.zeros((2, 2)), EDIT, "ab", tolerance=0.1, compiled=lambda: None),
         lambda: fg.choose_cap(np.zeros((2, 2)), EDIT, "ab", tolerance=0.1, compiled=lambda _: 3),
-        lambda: fg.sampled_softmax_margin(
-            np.zeros((3, 2)), "aba", EDIT, samples=2000, rng=0, compiled=fg.Hamming(AB)
-        ),
         lambda: io.write_text("none", Fraction(1, 2)),
         lambda: fg.PairwiseMRFBatch(np.zeros((1, 2, 2)), np.eye(2), [[0, 1]]).nll([[["a", [0]]]]),
         lambda: fg.NGram(AB, 2**31),
