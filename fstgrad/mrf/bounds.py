@@ -48,7 +48,7 @@ def bounds(
         Stop when Z is a sum of more parts, or of as many as 4 GiB hold.
     max_seconds : float
         Stop at this time, looked at between sweeps.  What is always done is an exact sum that
-        `max_cells` allows, or one sweep of mini-buckets (trees, where it is 0) and of mean field.
+        `max_cells` allows, or one bound of trees or of mini-buckets and one sweep of mean field.
     max_cells : int
         A part whose elimination needs at most this many cells in its largest table is summed
         exactly, and a mini-bucket has at most this many, or 65536, or those of its largest factor;

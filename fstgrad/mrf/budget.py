@@ -4,6 +4,10 @@ import time
 from dataclasses import dataclass
 
 
+class SpentError(Exception):
+    """The time is over before there is a result; never leaves this package."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """The clock time at which to stop, as `time.perf_counter` counts."""
@@ -18,7 +22,12 @@ class Budget:
     @property
     def is_spent(self) -> bool:
         """Whether the time is over."""
-        return time.perf_counter() >= self.end
+        return self.end < float("inf") and time.perf_counter() >= self.end
+
+    def check(self) -> None:
+        """Raise SpentError if the time is over."""
+        if self.is_spent:
+            raise SpentError
 
 
 ENDLESS = Budget()

@@ -62,7 +62,7 @@ class MiniBuckets:
     maximum : bool
         Bound the best score instead of log Z.
     budget : Budget
-        Where it is spent, tables are no longer joined, unless one is within the other.
+        Where it is spent between two buckets, SpentError is raised.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class MiniBuckets:
         maximum: bool = False,
         budget: Budget = ENDLESS,
     ) -> None:
-        self.model, self.maximum = model, maximum
+        self.model, self.maximum, self.budget = model, maximum, budget
         self.sizes = model.labels_per_node.tolist()
         order = any_order(model.interactions, self.sizes)
         self.place = {v: k for k, v in enumerate(order)}
@@ -83,8 +83,8 @@ class MiniBuckets:
             waiting[self.place[piece.scope[-1]]].append(piece)
         value = model.offset
         for k, _ in enumerate(order):
-            most = 0 if budget.is_spent else max_cells
-            for bucket in self._matched(self._split(waiting[k], most)):
+            budget.check()
+            for bucket in self._matched(self._split(waiting[k], max_cells)):
                 message = self._message(bucket)
                 self.buckets.append(bucket)
                 if message.ndim == 0:
@@ -192,6 +192,7 @@ class MiniBuckets:
         factors = np.empty(len(model.factors.table))  # each is a piece of one bucket
         said: dict[int, FloatArray] = {}
         for number in range(len(self.buckets) - 1, -1, -1):
+            self.budget.check()
             bucket = self.buckets[number]
             scaled = bucket.table / bucket.weight
             norm = _log_sum(scaled, (scaled.ndim - 1,))[..., None]

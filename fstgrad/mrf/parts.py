@@ -8,7 +8,7 @@ from fstgrad.checks import FloatArray
 from fstgrad.errors import InfeasibleError, MemoryLimitError, NotSupportedError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.block_field import block_field
-from fstgrad.mrf.budget import ENDLESS, Budget
+from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.clamping import Clamped
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
@@ -22,6 +22,9 @@ from fstgrad.mrf.table import Table
 
 SWEEPS = 100
 LARGEST_BUCKET = 1 << 16  # cells
+FEW_CELLS = 1 << 18  # of larger factors; with more, sweeps of trees take long
+QUICK_CELLS = 1 << 23  # that take less than a second in mini-buckets
+CELLS_OF_A_BUCKET = 2000  # that take as long as the rest of its work
 SETTLED = 1e-4
 LOOK = 20  # sweeps between two bounds
 
@@ -87,19 +90,23 @@ def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
 def _bounded(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
     """Return the bounds of mini-buckets and trees, and those of mean field."""
     upper, marginals, above = np.inf, None, rest.scores.node
+    methods = [_best_of_trees]
+    if max_cells > 0:
+        cells = rest.num_nodes * (min(max_cells, LARGEST_BUCKET) + CELLS_OF_A_BUCKET)
+        quick = cells <= QUICK_CELLS or len(rest.factors.table) > FEW_CELLS
+        methods.insert(0 if quick else 1, _best_of_buckets)
     try:
-        if max_cells > 0:
-            buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=budget)
-            upper, marginals = buckets.value, buckets.gradient()
-            above = np.where(above > -np.inf, upper, -np.inf)
-        if max_cells == 0 or not budget.is_spent:
-            trees = _best_of_trees(rest, budget, ENDLESS if max_cells == 0 else budget)
-            if trees is not None:
-                if trees.value < upper:
-                    upper, marginals = trees.value, trees.marginals
-                above = np.minimum(trees.node, upper)
+        for method in methods:
+            try:
+                found = method(rest, max_cells, budget, ENDLESS if upper == np.inf else budget)
+            except SpentError:
+                break
+            above = np.minimum(above, found.node) if upper < np.inf else found.node
+            if found.value < upper:
+                upper, marginals = found.value, found.marginals
     except InfeasibleError:
         return _dead(given)
+    above = np.minimum(above, upper)
     above = given.expand(above + given.value, -np.inf, upper + given.value)
     lower, below, gradient = _fields(rest, budget)
     lower = min(lower, upper)
@@ -144,21 +151,31 @@ def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table
     return lower, below, gradient
 
 
-def _best_of_trees(rest: ScoredGraph, budget: Budget, first: Budget) -> TreeBound | None:
+def _best_of_buckets(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
+    """Return the bound of mini-buckets, SpentError where its budget `first` is spent."""
+    buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first)
+    node = np.where(rest.scores.node > -np.inf, buckets.value, -np.inf)
+    return TreeBound(buckets.value, node, buckets.gradient())
+
+
+def _best_of_trees(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
     """Return the least bound of trees along the sweeps; parallel messages need not settle.
 
-    The bound before the first sweep has a budget of its own; None where that does not suffice.
+    The bound before the first sweep has a budget of its own, SpentError where it is spent.
     """
     cover = tree_cover(rest.links)
     messages = GraphMessages(rest, 0, 1, cover.rho)
     best = messages.tree_bound(cover, first)
     for sweep in range(1, SWEEPS + 1):
-        if best is None or budget.is_spent:
+        if budget.is_spent:
             break
         settled = messages.sweep(0.5) <= SETTLED
         if settled or sweep % LOOK == 0:
-            found = messages.tree_bound(cover, budget)
-            if found is None or (found.value > best.value and not settled):
+            try:
+                found = messages.tree_bound(cover, budget)
+            except SpentError:
+                break
+            if found.value > best.value and not settled:
                 break
             best = min(best, found, key=lambda bound: bound.value)
         if settled:

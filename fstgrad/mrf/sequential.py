@@ -78,7 +78,7 @@ def sought(
     best = _Best(model)
     upper, converged = _swept(model, max_iter, tol, best, budget)
     if not best.closes(upper) and max_cells > 0 and not budget.is_spent:
-        buckets = MiniBuckets(model, max_cells, maximum=True, budget=budget)
+        buckets = MiniBuckets(model, max_cells, maximum=True)
         upper = min(upper, buckets.value)
         best.take(buckets.labels())
     random = generator(rng)

@@ -106,7 +106,7 @@ class GraphMessages:
             )
         )
 
-    def tree_bound(self, cover: TreeCover, budget: Budget = ENDLESS) -> TreeBound | None:
+    def tree_bound(self, cover: TreeCover, budget: Budget = ENDLESS) -> TreeBound:
         """Return the upper bound on log Z of these messages, without the model's constant."""
         return cover.bound(self.model, self._split(), budget)
 

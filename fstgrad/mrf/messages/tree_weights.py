@@ -84,8 +84,7 @@ class TreeCover:
         cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)
         value = 0.0
         for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            if budget.is_spent:
-                return None
+            budget.check()
             value += kernels.factor_forests.add_tree(
                 order, parent_arc, model.graph.source, model.factors, split, node, edge, cells,
                 upper,
