@@ -5,13 +5,24 @@ from typing import Literal
 import torch
 
 from fstgrad.checks import one_of
+from fstgrad.errors import InvalidInputError
 
 Reduction = Literal["none", "mean", "sum"]
 REDUCTIONS: tuple[Reduction, ...] = ("none", "mean", "sum")
 
 
 def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
-    """Return values () or (B,) as they are, their mean or their sum."""
+    """Return values () or (B,) as they are, their mean or their sum.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no value, so no mean.
+    """
     if one_of("reduction", reduction, REDUCTIONS) == "none":
         return values
+    if reduction == "mean" and values.shape == (0,):
+        raise InvalidInputError(
+            "scores have no items, so no mean; give a batch of at least one, or reduction='sum'"
+        )
     return values.mean() if reduction == "mean" else values.sum()

@@ -49,8 +49,8 @@ def made_call(call: Call, arguments: dict[str, Any]) -> str:
             result = 0.0
         except BaseException as error:
             frames = traceback.extract_tb(error.__traceback__)
-            if frames[-1].filename.startswith("<doctest"):  # a function of the caller
-                return ""
+            if any(frame.filename.startswith(("<doctest", "<block")) for frame in frames):
+                return ""  # the error of a function of the caller
             ours = [frame for frame in frames if frame.filename.startswith(OURS)] or frames
             place = ours[-1]
             return f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"

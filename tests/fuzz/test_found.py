@@ -169,6 +169,8 @@ def test_gold_ids_of_more_axes():
         ft.mrf_nll(
             torch.zeros(2, 2), torch.zeros(2, 2), torch.tensor([0, 1]), PAIR, method=range(2)
         )
+    with pytest.raises(fg.InvalidInputError, match="no items"):
+        ft.SpanningTreeLoss(single_root=True)(torch.zeros(0, 4, 4), torch.zeros(0, 3).long())
     with pytest.raises(fg.InvalidInputError, match="scores have the shape"):
         ft.RiskLoss(EDIT)(torch.tensor(1.0), ["ab"])
     with pytest.raises(fg.InvalidInputError, match="gold"):
