@@ -262,6 +262,8 @@ def _work(
     """Run cases in a child and leave; nothing of the parent runs on."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if "torch" in sys.modules:  # the threads of OpenMP do not survive a fork
+        sys.modules["torch"].set_num_threads(1)
     try:
         for index in numbers:
             shown, run = make(index)
@@ -304,6 +306,8 @@ def fuzz(
         "command": fuzzer.command, "call": fuzzer.call, "example": fuzzer.example,
         "argument": fuzzer.argument, "sweep": fuzzer.sweep,
     }  # fmt: skip
+    if {"example", "argument"} & set(kinds):
+        recorded(fuzzer.files)  # once, and not in every process
     begun, counts = time.monotonic(), collections.Counter[str]()
     kept: dict[str, Finding] = {}
     found = 0
