@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages
 from fstgrad.mrf.messages.tree_weights import spanning_tree_weights, tree_cover
@@ -313,3 +314,11 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
     model = fg.PairwiseMRF(node, edge, pairs)
     tables = [cls(model, maximum, 1) for cls in (WeightMessages, GraphMessages)]
     assert_equal_sweeps(model, tables, damping, 1e-11)
+
+
+def test_trees_of_a_graph_whose_pairs_exceed_32_bits():
+    chain = np.stack((np.arange(49_999), np.arange(1, 50_000)), axis=1)
+    graph = Graph(50_000, np.concatenate((chain[::-1], [[49_997, 49_999]])))
+    cover = tree_cover(graph)
+    assert len(cover.orders) == 16
+    assert cover.rho.sum() == pytest.approx(49_999)

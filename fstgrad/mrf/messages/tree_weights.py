@@ -128,7 +128,8 @@ def _cover(graph: Graph) -> TreeCover:
     while len(orders) < LEAST_TREES or (used == 0).any():
         weights = used + 1 + 0.5 * rng.random(graph.num_edges)
         matrix = csr_matrix((weights, (low, high)), shape=(graph.num_nodes, graph.num_nodes))
-        ends = np.sort(np.stack(minimum_spanning_tree(matrix).nonzero()), axis=0)
+        pairs = np.stack(minimum_spanning_tree(matrix).nonzero()).astype(np.int64)
+        ends = np.sort(pairs, axis=0)
         kept = by_key[np.searchsorted(keys[by_key], ends[0] * graph.num_nodes + ends[1])]
         used[kept] += 1
         order, parent_arc = _traversal(graph, np.sort(kept))
