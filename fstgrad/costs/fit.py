@@ -121,7 +121,7 @@ def fit_costs(
     True
     """
     one_of("prior", prior, ("uniform", "transducer"))
-    positive_number("smoothing", smoothing, allow_zero=True)
+    smoothing = positive_number("smoothing", smoothing, allow_zero=True)
     instance("schedule", schedule, Schedule, "a Schedule")
     positive_integer("restarts", schedule.restarts)
     positive_integer("max_iterations", schedule.max_iterations)

@@ -224,8 +224,8 @@ def fit_ranking(
     """
     one_of("objective", objective, ("softmax", "hinge"))
     one_of("semiring", semiring, ("tropical", "probability"))
-    positive_number("penalty", penalty, allow_zero=True)
-    positive_number("margin", margin, allow_zero=True)
+    penalty = positive_number("penalty", penalty, allow_zero=True)
+    margin = positive_number("margin", margin, allow_zero=True)
     positive_integer("max_iterations", max_iterations)
     if isinstance(source, LearnedCosts):
         transducer, first = source.pair_transducer, source.cost

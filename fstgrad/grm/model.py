@@ -282,7 +282,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         )  # fmt: skip
 
     def _solving(self) -> Solving:
-        return Solving(self.alpha, self.tol, self.max_iter, self.screening, self._threads())
+        return Solving(
+            float(self.alpha), float(self.tol), self.max_iter, self.screening, self._threads()
+        )
 
     def _starts(self, problem: Problem) -> list[NodeFit] | None:
         """Return the last node fits where a warm start can use them."""

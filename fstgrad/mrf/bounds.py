@@ -55,7 +55,7 @@ def bounds(
         0 for trees and mean field only.
     """
     begun = time.perf_counter()
-    positive_number("tolerance", tolerance, allow_zero=True)
+    tolerance = positive_number("tolerance", tolerance, allow_zero=True)
     positive_integer("max_parts", max_parts)
     positive_integer("max_cells", max_cells, minimum=0)
     budget = Budget.of(positive_number("max_seconds", max_seconds))

@@ -84,7 +84,7 @@ def dense_mean_field(
     node = log_weights("node_scores", node_scores, (None, None, None))
     values = real_array("image", image, node.shape[:2])
     positive_integer("max_iter", max_iter)
-    positive_number("tol", tol, allow_zero=True)
+    tol = positive_number("tol", tol, allow_zero=True)
     filters = [PairSums(values, kernel) for kernel in kernels]
     q = _softmax(node)
     change = np.inf

@@ -264,7 +264,7 @@ def structured_hinge(
 
     Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2005).
     """
-    positive_number("cost", cost, allow_zero=True)
+    cost = positive_number("cost", cost, allow_zero=True)
     node = model.scores.node + cost
     node[np.arange(len(gold)), gold] -= cost
     augmented = model.with_scores(node, model.scores.edge)

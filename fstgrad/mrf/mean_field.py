@@ -44,7 +44,7 @@ def mean_field(
         Called with (iteration, change).
     """
     positive_integer("max_iter", max_iter)
-    positive_number("tol", tol, allow_zero=True)
+    tol = positive_number("tol", tol, allow_zero=True)
     return climbed(model, max_iter, tol, rng, progress)
 
 

@@ -59,7 +59,7 @@ def tree_mode(
         Of the annealings.
     """
     positive_integer("max_iter", max_iter)
-    positive_number("tol", tol, allow_zero=True)
+    tol = positive_number("tol", tol, allow_zero=True)
     positive_integer("max_cells", max_cells, minimum=0)
     positive_integer("restarts", restarts, minimum=0)
     return sought(model, max_iter, tol, max_cells, restarts, rng)

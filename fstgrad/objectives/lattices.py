@@ -100,7 +100,8 @@ def lattice_items(lattices: Any, golds: Any, losses: Any, options: Options) -> l
     golds : sequence of B strings or None, or None
     losses : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
     """
-    for i, own in enumerate(sequence("lattice", lattices)):
+    lattices = sequence("lattice", lattices)
+    for i, own in enumerate(lattices):
         instance(f"lattice[{i}]", own, Lattice, "a Lattice, or a sequence of them")
     size = len(lattices)
     if size == 0:

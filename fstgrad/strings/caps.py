@@ -99,7 +99,7 @@ def choose_cap(
     >>> found.cap, found.reason, found.upper - found.lower <= 0.1
     (3.0, 'tolerance', True)
     """
-    positive_number("tolerance", tolerance, allow_zero=True)
+    tolerance = positive_number("tolerance", tolerance, allow_zero=True)
     positive_integer("max_states", max_states)
     one_of("objective", objective, ("softmax-margin", "risk"))
     instance("loss", loss, Loss, "a Loss")

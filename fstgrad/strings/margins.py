@@ -110,7 +110,7 @@ def raml(
     >>> print(round(value / np.log(2), 12))  # all four strings have p = 1/4
     2.0
     """
-    positive_number("temperature", temperature)
+    temperature = positive_number("temperature", temperature)
     if isinstance(scores, Lattice):
         return lattice_raml(scores, _compiled(b), temperature)
     b = _of_strings(b)
@@ -142,7 +142,7 @@ def direct_loss(
     ----------
     McAllester, Hazan, Keshet (2010), Theorem 1.
     """
-    positive_number("epsilon", epsilon)
+    epsilon = positive_number("epsilon", epsilon)
     if isinstance(scores, Lattice):
         return lattice_direct_loss(scores, _compiled(b), epsilon)
     b = _of_strings(b)

@@ -48,6 +48,14 @@ def real(name: str, given: Any) -> torch.Tensor:
     return known
 
 
+def finite(name: str, given: Any) -> torch.Tensor:
+    """Return float64 numbers without NaN and infinities; InvalidInputError for anything else."""
+    known = real(name, given).to(torch.float64)
+    if not torch.compiler.is_compiling() and not bool(known.isfinite().all()):
+        raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
+    return known
+
+
 def integers(name: str, given: Any) -> torch.Tensor:
     """Return a tensor of integers; InvalidInputError for anything else."""
     dtype = tensor(name, given).dtype
@@ -68,6 +76,8 @@ def numbers(name: str, given: Any, items: int) -> torch.Tensor:
     """Return integers (B,), one for each of `items`, of a tensor or a sequence."""
     if isinstance(given, torch.Tensor):
         tensor(name, given)
+    if isinstance(given, range) and len(given) != items:  # which may be long
+        given = given[: items + 1]
     try:
         known = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:

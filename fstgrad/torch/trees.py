@@ -214,10 +214,9 @@ def spanning_tree_risk(
     With costs 1 for every arc but the gold ones it is n minus the expected attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.real("costs", costs).to(torch.float64)
-    if not torch.compiler.is_compiling() and not bool(wide.isfinite().all()):
-        raise InvalidInputError("costs holds NaN or an infinity; give finite numbers")
-    wide = arguments.shaped("costs", wide, scores.shape).reshape(table.batch.shape)
+    wide = arguments.shaped("costs", arguments.finite("costs", costs), scores.shape).reshape(
+        table.batch.shape
+    )
     return table.values((table.marginals() * wide).flatten(1).sum(dim=1))
 
 
@@ -236,15 +235,15 @@ def spanning_tree_generalized_expectation(
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
-    wide = arguments.real("features", features).to(torch.float64)
+    wide = arguments.finite("features", features)
     if wide.ndim == 0:
         raise InvalidInputError(f"features has the shape (); give {(*scores.shape, 'F')}")
     wide = arguments.shaped("features", wide, (*scores.shape, *features.shape[-1:]))
     sums = (*table.batch.shape[:1], *features.shape[-1:])
-    arguments.shaped("target", arguments.real("target", target), sums)
+    goal = arguments.shaped("target", arguments.finite("target", target), sums)
     flat = wide.reshape(*table.batch.shape, features.shape[-1]).flatten(1, -2)
     expected = (table.marginals().flatten(1)[:, None] @ flat)[:, 0]
-    return table.values(0.5 * (expected - target.to(torch.float64)).square().sum(dim=-1))
+    return table.values(0.5 * (expected - goal).square().sum(dim=-1))
 
 
 class _Table:

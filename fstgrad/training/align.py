@@ -20,6 +20,7 @@ from fstgrad.checks import (
     BoolArray,
     FloatArray,
     IntArray,
+    called,
     fields,
     flag,
     instance,
@@ -171,7 +172,7 @@ class Aligner:
         log_p = np.full(len(kinds), -np.log(len(kinds)))
         if self.start is not None:
             xs, ys = self._x.strings(), self._y.strings()
-            given = [self.start(xs[u], ys[v]) for u, v in kinds.tolist()]
+            given = [called("start", self.start, xs[u], ys[v]) for u, v in kinds.tolist()]
             log_p += log_weights("start(u, v)", given, log_p.shape)
         log_z = np.empty(corpus.pairs)
         history: list[float] = []

@@ -21,10 +21,12 @@ from fstgrad.checks import (
     items,
     positive_integer,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.io import memory_limit
 from fstgrad.training import kernels
 from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
 
+_POSITION = 16  # bytes of the least that is kept of a position
 _BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
 
 
@@ -215,8 +217,16 @@ def vocabulary_of(
 
 def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
     """Return inputs (x, l) whose x are symbols and whose l are >= 1."""
-    rows = fields("inputs", inputs, 2)
-    return [(as_input(x), positive_integer("the length of y", length)) for x, length in rows]
+    rows = [
+        (as_input(x), positive_integer("the length of y", length))
+        for x, length in fields("inputs", inputs, 2)
+    ]
+    if (needed := _POSITION * sum(length for _, length in rows)) > memory_limit():
+        raise MemoryLimitError(
+            f"the lengths of y sum to {needed // _POSITION:,}, whose names need at least "
+            f"{needed:,} bytes, more than half of the memory; give shorter strings"
+        )
+    return rows
 
 
 def _sides(x: Any) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 import fstgrad as fg
+from tests.fuzz import wrong
 from tests.fuzz.wrong import Call
 from tests.test_documents import ROOT
 
 OURS = tuple(str(ROOT / folder) for folder in ("fstgrad", "grammars", "cli"))
 _NAN = re.compile(r"^nan$|\tnan$|: NaN|: -?Infinity|= nan", re.M)
+WRONG = wrong.__file__
 _NOTICE = re.compile(r"^(fstgrad: )?compiling kernels.*\n", re.M)
 _NOISE = re.compile(r"Traceback|Warning|^(ERROR|FATAL|WARNING|INFO): |Segmentation|free\(\)", re.M)
 
@@ -52,6 +54,8 @@ def made_call(call: Call, arguments: dict[str, Any]) -> str:
             if any(frame.filename.startswith(("<doctest", "<block")) for frame in frames):
                 return ""  # the error of a function of the caller
             ours = [frame for frame in frames if frame.filename.startswith(OURS)] or frames
+            if frames[-1].filename == WRONG:  # raised by a function or an iterator of the caller
+                return ""
             place = ours[-1]
             return f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
         noise = _NOTICE.sub("", raw())
