@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, Seed, float_array, instance
+from fstgrad.checks import FloatArray, Seed, float_array, instance, real_array
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import summary
 
@@ -149,7 +149,7 @@ class ArrayDistribution(Distribution[FloatArray]):
 
     def inner(self, weights: FloatArray, values: FloatArray) -> Scalar:
         """Return the sum over the event axes of weights * values, where 0 * inf = 0."""
-        return masked_inner(weights, values, self.event_ndim)
+        return masked_inner(real_array("weights", weights), values, self.event_ndim)
 
     def _difference(self, left: FloatArray, right: FloatArray) -> FloatArray:
         return np.subtract(left, right)

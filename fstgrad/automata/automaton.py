@@ -126,8 +126,8 @@ class LossAutomaton:
     def _check(self) -> None:
         """Raise where the passes would read or write beside their arrays."""
         instance("alphabet", self.alphabet, Alphabet, "an Alphabet")
-        index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
-        classes = int(self.class_of.max(initial=-1)) + 1
+        class_of = index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
+        classes = int(class_of.max(initial=-1)) + 1
         float_array("final", self.final, (None,))
         for t, level in enumerate(self.levels):
             shape = level.nextstate.shape

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
+from fstgrad.errors import InvalidInputError
 from fstgrad.grm.problem import Problem, largest_useful_alpha
 from fstgrad.summary import short_repr
 
@@ -191,4 +192,10 @@ def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:
     """Return the rows of an array, a sparse matrix or a data frame."""
     from sklearn.utils import _safe_indexing
 
-    return _safe_indexing(x, rows)
+    try:
+        return _safe_indexing(x, rows)
+    except Exception as error:  # whatever __getitem__ of a stranger raises
+        raise InvalidInputError(
+            f"X is a {type(x).__name__} whose rows cannot be taken; give an array, a sparse matrix "
+            "or a data frame"
+        ) from error

@@ -243,7 +243,7 @@ def _is_batch(gold: Gold, loss: LossLike) -> bool:
     if isinstance(gold, str) or not isinstance(gold, Sequence) or len(gold) == 0:
         return False
     if isinstance(gold[0], str):
-        one = loss[0] if isinstance(loss, Sequence) else loss
+        one = next(iter(loss), None) if isinstance(loss, Sequence) else loss
         return one is not None and gold[0] not in one.alphabet
     return not isinstance(gold[0], int | np.integer)
 

@@ -294,9 +294,11 @@ def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
 
 def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
     """Yield (index of the first item, items), cut at 1 and at the multiples of the chunk size."""
-    instance("pairs", pairs, Iterable, "pairs (x, y)")
     first = positive_integer("first", first, minimum=0)
-    iterator = iter(pairs)
+    try:
+        iterator = iter(pairs)
+    except Exception as error:  # whatever __iter__ of a stranger raises
+        raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         for index, pair in enumerate(chunk, start=first):
             if not isinstance(pair, FstgradError) and len(items(f"pairs[{index}]", pair)) != 2:

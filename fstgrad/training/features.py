@@ -21,6 +21,7 @@ Tables have the shape (l, n+1, ..., n+1, n) with q - 1 context axes; index n of 
 """
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -39,7 +40,8 @@ from fstgrad.checks import (
     real_number,
     sparse_matrix,
 )
-from fstgrad.errors import InvalidInputError
+from fstgrad.errors import InvalidInputError, MemoryLimitError
+from fstgrad.io import memory_limit
 
 SparseMatrix: TypeAlias = Any  # scipy.sparse, which `import fstgrad` does not load
 Psi = Callable[[Any, tuple[str | None, ...], int], Mapping[int, float] | npt.ArrayLike]
@@ -294,6 +296,11 @@ class InputFeatures(Features):
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
         """Return the table of w . psi(x, z, s)."""
         shape = (positive_integer("length", length), *self._position)
+        if (needed := 8 * math.prod(shape)) > memory_limit():
+            raise MemoryLimitError(
+                f"length is {length}, whose table needs {needed:,} bytes, more than half of the "
+                "memory; give a shorter string"
+            )
         table: FloatArray = self._rows(x, length) @ real_array("w", w, self.shape)
         return table.reshape(shape)
 

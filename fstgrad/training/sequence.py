@@ -197,6 +197,7 @@ class SequenceModel(Estimator):
             There are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
         settings = settings_of(self)
+        X, Y = items("X", X), items("Y", Y)
         if validation is None:
             (X, Y), validation = split(X, Y, self.held_out, self.seed)
         elif len(items("validation", validation)) != 2:

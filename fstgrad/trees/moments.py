@@ -137,8 +137,9 @@ class MomentDistribution(ArrayDistribution):
         table = self._features(name, r)
         batch = mu.ndim - self.event_ndim
         size = mu.shape[:batch]
-        flat = table.reshape(*size, -1, table.shape[-1])
-        totals: FloatArray = np.matmul(mu.reshape(*size, 1, -1), flat)[..., 0, :]
+        weights = mu.reshape(*size, 1, mu[(0,) * batch].size)
+        flat = table.reshape(*size, weights.shape[-1], table.shape[-1])
+        totals: FloatArray = np.matmul(weights, flat)[..., 0, :]
         return totals
 
     def second_moments(
@@ -216,6 +217,8 @@ class MomentDistribution(ArrayDistribution):
         The gradient is one Hessian-vector product, Cov (F (E f - target)), where Druck and Smith
         (2009) form all covariances.
         """
+        if not _is_sparse(features):
+            features = checks.direction_array("features", features)
         expected = self._expectations("features", features)
         wanted = checks.real_array("target", target)
         if wanted.shape not in (expected.shape, expected.shape[-1:]):
@@ -227,8 +230,7 @@ class MomentDistribution(ArrayDistribution):
             direction = (self._sparse("features", features) @ gap).reshape(self.scores.shape)
         else:
             spread = (..., *(None,) * self.event_ndim, slice(None), None)
-            table = np.asarray(features, dtype=np.float64)
-            direction = np.matmul(table[..., None, :], gap[spread])[..., 0, 0]
+            direction = np.matmul(features[..., None, :], gap[spread])[..., 0, 0]
         value = 0.5 * (gap * gap).sum(axis=-1)
         return float(value) if value.ndim == 0 else value, self._covariance_product(direction)
 

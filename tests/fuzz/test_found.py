@@ -208,3 +208,22 @@ def test_what_is_no_pair_of_a_batch(pairs):
 def test_what_is_no_type_of_a_key(kind):
     with pytest.raises(fg.InvalidInputError, match=r"keys\['a'\]"):
         io.json_object('{"a": 1}', {"a": kind})
+
+
+def test_pairs_are_read_once(tmp_path):
+    """An iterator of inputs is one pass over them."""
+    given = fg.SequenceModel(order=1, epochs=1, window=1).fit(map(str, ["ab", "b"]), ["ba", "a"])
+    listed = fg.SequenceModel(order=1, epochs=1, window=1).fit(["ab", "b"], ["ba", "a"])
+    np.testing.assert_array_equal(given.coef_, listed.coef_)
+
+
+def test_numbers_that_no_table_holds():
+    trees = fg.SpanningTrees(np.zeros((3, 3)), single_root=True)
+    assert trees.expectations(np.zeros((3, 3, 0))).shape == (0,)
+    with pytest.raises(fg.InvalidInputError, match="features has an entry of 1e"):
+        trees.generalized_expectation(np.full((3, 3, 1), 1e300), [5.0])
+    features = fg.InputFeatures.from_function(AB, 1, size=1, psi=lambda x, z, s: [1.0])
+    with pytest.raises(fg.MemoryLimitError, match="length is 1099511627776"):
+        features.scores([2.0], "ba", 2**40)
+    with pytest.raises(fg.InvalidInputError, match="weights"):
+        fg.StringDistribution(np.zeros((2, 3))).inner(np.inf, np.array([0.0, -1.0, 0.5]))

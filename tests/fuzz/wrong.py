@@ -73,7 +73,8 @@ class Array(np.ndarray):
 # A function of the caller that fails does so with the caller's error.
 CALLED = {"progress", "on_error", "callbacks", "psi", "draw", "each"}
 WORK = {
-    "samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k", "epochs"
+    "samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k", "epochs",
+    "iterations",
 }  # fmt: skip
 
 
