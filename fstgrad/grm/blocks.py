@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from fstgrad.checks import FloatArray, IntArray
@@ -86,13 +87,14 @@ class StoredBlock(Block):
     rows: IntArray
     values: FloatArray
     row_indptr: IntArray
-    row_columns: IntArray
+    row_columns: npt.NDArray[np.int32]
     row_values: FloatArray
 
     @cached_property
     def sums(self) -> FloatArray:
         """The sum of every column."""
-        return np.bincount(self.row_columns, self.row_values, minlength=self.keys.size)
+        sums = np.bincount(self.row_columns, self.row_values, minlength=self.keys.size)
+        return sums.astype(np.float64, copy=False)
 
     def entries(self, columns: IntArray) -> int:
         """Return how many entries the columns have."""
@@ -112,18 +114,21 @@ class StoredBlock(Block):
         apart = np.flatnonzero(vector != common)
         by_row = int((self.row_indptr[apart + 1] - self.row_indptr[apart]).sum())
         if by_row * self.keys.size < self.rows.size * columns.size:
-            out = common * self.sums
+            out: FloatArray = common * self.sums
             kernels.design.add_rows(
                 self.row_indptr, self.row_columns, self.row_values, apart, vector - common, out
             )
-            return out if columns.size == out.size else out[columns]
+            if columns.size < out.size:
+                out = out[columns]
+            return out
         out = np.empty(columns.size)
         kernels.design.column_products(self.indptr, self.rows, self.values, columns, vector, out)
         return out
 
     def sums_of_squares(self) -> FloatArray:
         """Return the sum of the squares of every column, (c,)."""
-        return np.bincount(self.row_columns, self.row_values**2, minlength=self.keys.size)
+        sums = np.bincount(self.row_columns, self.row_values**2, minlength=self.keys.size)
+        return sums.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)

@@ -101,15 +101,17 @@ def put_in_play(
     scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
     root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
     begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
-    rows, values, at = [np.arange(n)], [np.ones(n)], n
+    rows: list[IntArray] = [np.arange(n)]
+    values: list[FloatArray] = [np.ones(n)]
+    at = n
     for number, source in enumerate(design.blocks):
         mine = np.flatnonzero(block == number)
         used, place = np.unique(column[mine], return_inverse=True)
         design.check_entries(at + source.entries(used))
-        indptr, *part = source.gather(used)
+        indptr, its_rows, its_values = source.gather(used)
         begin[mine], end[mine] = at + indptr[place], at + indptr[place + 1]
-        rows.append(part[0])
-        values.append(part[1])
+        rows.append(its_rows)
+        values.append(its_values)
         at += int(indptr[-1])
     coordinates = np.tile(intercepts.coordinates, nodes)
     head_zero, none = np.zeros(first, dtype=np.int64), np.full(first, -1)

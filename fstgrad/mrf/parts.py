@@ -1,6 +1,7 @@
 """The bounds of one part of Z: the sum over the labelings that agree with some labels."""
 
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -141,9 +142,7 @@ def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table
         pass
     else:
         starts.append(rest.parts(best.labels).node)
-    for start in starts:
-        if budget.is_spent:
-            break
+    for start in takewhile(lambda _: not budget.is_spent, starts):
         blocks = block_field(rest, start, budget)
         below = np.maximum(below, blocks.node)
         if blocks.value > lower:

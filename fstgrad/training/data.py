@@ -51,6 +51,6 @@ def made_loss(
         return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
     if loss is None or isinstance(loss, Loss):
         return loss
-    made = called("loss", loss, alphabet) if callable(loss) else loss
+    made: Loss = called("loss", loss, alphabet) if callable(loss) else loss
     instance("loss", made, Loss, "a Loss, one of the names, or a function of the alphabet")
     return made

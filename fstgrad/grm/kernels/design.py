@@ -1,6 +1,7 @@
 """The products of the statistics of every set of variables that occur together in a row."""
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
@@ -70,7 +71,7 @@ def column_products(
 @kernel
 def add_rows(
     indptr: IntArray,
-    columns: IntArray,
+    columns: npt.NDArray[np.int32],
     values: FloatArray,
     rows: IntArray,
     vector: FloatArray,

@@ -75,10 +75,10 @@ class TreeCover:
             )
         return value / len(self.orders)
 
-    def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound | None:
+    def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound:
         """Return the bound of the scores of each tree, those of edges divided by rho.
 
-        None where the budget is spent before the last tree.
+        SpentError where the budget is spent before the last tree.
         """
         node, edge = np.zeros_like(split.node), np.zeros_like(split.potentials.edge)
         cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)

@@ -34,13 +34,15 @@ class WeightMessages:
         arcs, network = model.graph.leaving, model.graph.network
         self.which = arcs & 1 if model.shared else arcs
         self.messages = np.ones((len(arcs), model.num_labels))
-        self.fresh, self.sent = np.ones_like(self.messages), np.ones_like(self.messages)
+        self.fresh = np.ones_like(self.messages)
+        self.sent: FloatArray = np.ones_like(self.messages)
         self.log_norm = np.empty(model.num_nodes)
         self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
         if model.num_labels == 2:
             both = np.stack((p.exp_edge, p.exp_edge.transpose(0, 2, 1)), axis=1)
-            self.table = both.reshape(-1, 4)
-            self.two = [a.astype(np.uint64) for a in (network.start, network.mate, self.which)]
+            self.table: FloatArray = both.reshape(-1, 4)
+            ends = (network.start, network.mate, self.which)
+            self.start, self.mate, self.table_of = (a.astype(np.uint64) for a in ends)
             return
         self.arcs = Groups.of(network, self.which % 2 == 1, GROUP)
         self.table = p.exp_edge.reshape(-1)
@@ -55,8 +57,8 @@ class WeightMessages:
 
         def band_of_two(low: int, high: int) -> float:
             return kernels.weights.sweep_two(
-                low, high, *self.two, self.node, self.table, damping, self.maximum,
-                self.messages, self.sent, self.fresh,
+                low, high, self.start, self.mate, self.table_of, self.node, self.table,
+                damping, self.maximum, self.messages, self.sent, self.fresh,
             )  # fmt: skip
 
         def band(low: int, high: int) -> float:
