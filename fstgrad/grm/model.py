@@ -83,7 +83,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     checkpoint : path, optional
         A file that keeps finished nodes; the same fit with the same file resumes.
     max_memory : float
-        Memory limit of the shared design, in bytes.
+        Memory limit in bytes, of the shared design, of the derivatives of a joint fit and of the
+        columns in play, each by itself.  A design beyond it is not kept: its products are made at
+        every scan.
     verbose : bool
         Show a progress bar.
 
@@ -182,7 +184,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         InvalidInputError
             X has NaN or values that the base cannot have; k < 1 or k > p; alpha <= 0.
         MemoryLimitError
-            The shared design would pass `max_memory`; counted before it is built.
+            The columns in play or the derivatives of a joint fit would pass `max_memory`, or the
+            design would even where its products are not kept; counted before they are built.
         """
         self._solve(self._prepared(X, sample_weight, offset, feature_names))
         self.uses_offset_ = offset is not None
