@@ -73,15 +73,12 @@ class Distribution(ABC, Generic[Table]):
 
     def expectation(self, r: Table) -> Scalar:
         """Return E[<r, t(y)>] for an additively decomposable r, a table like `scores`."""
-        return self.inner(self.marginals(), self._like_scores("r", r))
+        return defined(self.inner(self.marginals(), self._like_scores("r", r)))
 
     def covariance(self, r: Table, s: Table) -> Scalar:
         """Return Cov[<r, t(y)>, <s, t(y)>] for two tables like `scores`."""
         r = self._like_scores("r", r)
-        result = self.inner(self.covariance_product(s), r)
-        if np.isnan(result).any():
-            raise InvalidInputError("r has infinities that cancel; give finite numbers")
-        return result
+        return defined(self.inner(self.covariance_product(s), r))
 
     def log_prob(self, structure: Any) -> Scalar:
         """Return log p(y) in nats; -inf for a structure that is forbidden."""
@@ -161,6 +158,13 @@ class ArrayDistribution(Distribution[FloatArray]):
         return array
 
 
+def defined(value: Scalar) -> Scalar:
+    """Return a value or values of inner products; InvalidInputError where infinities cancel."""
+    if np.isnan(value).any():
+        raise InvalidInputError("the table has infinities that cancel; give finite numbers")
+    return value
+
+
 def not_below_zero(value: Scalar, magnitude: Scalar) -> Scalar:
     """Return `value`, with 0 where it is below zero by no more than rounding of the magnitude."""
     rounding = -_ROUNDING * np.maximum(1.0, np.abs(magnitude))
@@ -174,11 +178,13 @@ def masked_inner(weights: npt.ArrayLike, values: npt.ArrayLike, event_ndim: int)
     if left.shape != right.shape or left.ndim < event_ndim:
         left, right = _broadcast(left, right, event_ndim)
     product = np.multiply(left, right, out=np.zeros(left.shape), where=(left != 0) & (right != 0))
-    total = product.sum(axis=tuple(range(-event_ndim, 0)))
+    with np.errstate(invalid="ignore"):
+        total = product.sum(axis=tuple(range(-event_ndim, 0)))
     if np.isnan(total).any():
         for name, table in (("weights", left), ("values", right)):
             if np.isnan(table).any():
                 raise InvalidInputError(f"{name} has NaN; give numbers")
+        defined(total)
     return float(total) if total.ndim == 0 else total
 
 

@@ -126,8 +126,12 @@ def spanning_tree_partial_nll(
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
         allowed = arguments.integers("allowed", allowed).long()  # -1 is no byte
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
-    mask = given if given.dtype == torch.bool else _within(given, table.batch.shape, labeled)
-    mask = arguments.shaped("allowed, as arcs,", mask, table.batch.shape)
+    if given.dtype == torch.bool:
+        mask = arguments.shaped("allowed", given, table.batch.shape)
+    else:
+        size, nodes = table.batch.shape[:2]
+        known = arguments.shaped("allowed", given, (size, nodes - 1, 2)[: 2 + labeled])
+        mask = _within(known, table.batch.shape, labeled)
     kept = _Table(
         table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
         projective,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import fields, instance, one_of
+from fstgrad.checks import fields, instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.training.align import Aligner, per_symbol
@@ -54,6 +54,7 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
     for i, (x, y) in enumerate(fields("pairs", pairs, 2)):
         for name, side in (("x", x), ("y", y)):
             instance(f"{name} of pair {i}", side, Sized, "a sequence")
+            items(f"{name} of pair {i}", side)  # a tensor of no dimensions has a length, too
         if len(x) != len(y):
             raise InvalidInputError(
                 f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "

@@ -10,6 +10,7 @@ import fstgrad as fg
 from fstgrad import costs, grammars, io
 from fstgrad.mrf.estimator import MRFClassifier
 from fstgrad.objectives.sampling import Sampling
+from fstgrad.training import latent
 from fstgrad.transducers.rules import RuleSet, compile_rules
 
 AB = fg.Alphabet("ab")
@@ -227,3 +228,27 @@ def test_numbers_that_no_table_holds():
         features.scores([2.0], "ba", 2**40)
     with pytest.raises(fg.InvalidInputError, match="weights"):
         fg.StringDistribution(np.zeros((2, 3))).inner(np.inf, np.array([0.0, -1.0, 0.5]))
+
+
+def test_infinities_that_cancel_have_no_expectation():
+    trees = fg.ProjectiveTrees(np.zeros((3, 3)), single_root=True)
+    r = np.zeros((3, 3))
+    r[0, 1:] = np.inf, -np.inf
+    with pytest.raises(fg.InvalidInputError, match="infinities that cancel"):
+        trees.expectation(r)
+
+
+def test_a_tensor_without_a_length_is_no_pair():
+    torch = pytest.importorskip("torch")
+    pairs = [tuple(torch.zeros(2))]
+    with pytest.raises(fg.InvalidInputError, match="x of pair 0 is tensor"):
+        latent.check_aligned(pairs)
+
+
+def test_partial_trees_of_another_shape():
+    torch = pytest.importorskip("torch")
+    from fstgrad.torch import spanning_tree_partial_nll
+
+    for allowed in (torch.tensor([-100, 0]), torch.zeros(3, 2).long()):
+        with pytest.raises(fg.InvalidInputError, match="allowed has the shape"):
+            spanning_tree_partial_nll(torch.zeros(4, 4), allowed, single_root=True)
