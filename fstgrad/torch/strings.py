@@ -191,9 +191,13 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
         raise InvalidInputError(
             f"gold is a {type(gold).__name__}; give an integer tensor, a sequence, or sequences"
         )
+    given = items("gold", gold) if is_batch else [gold]
+    each = loss if isinstance(loss, Sequence) else [loss] * len(given)
+    if len(each) != len(given):
+        raise InvalidInputError(f"loss has {len(each)} items; gold has {len(given)}")
     rows = [
-        _encoded(item, loss[i] if isinstance(loss, Sequence) else loss, f"gold[{i}]", ignore_index)
-        for i, item in enumerate(items("gold", gold) if is_batch else [gold])
+        _encoded(item, one, f"gold[{i}]", ignore_index)
+        for i, (item, one) in enumerate(zip(given, each, strict=True))
     ]
     ids = np.full((len(rows), max(map(len, rows), default=0)), IGNORED, dtype=np.int64)
     for i, row in enumerate(rows):

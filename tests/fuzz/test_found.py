@@ -252,3 +252,13 @@ def test_partial_trees_of_another_shape():
     for allowed in (torch.tensor([-100, 0]), torch.zeros(3, 2).long()):
         with pytest.raises(fg.InvalidInputError, match="allowed has the shape"):
             spanning_tree_partial_nll(torch.zeros(4, 4), allowed, single_root=True)
+
+
+def test_fewer_losses_than_gold_strings():
+    torch = pytest.importorskip("torch")
+    import fstgrad.torch as ft
+
+    scores = torch.zeros(1, 3, 2, dtype=torch.float64)
+    for loss in ((), [EDIT.compile("ab", 3)] * 2):
+        with pytest.raises(fg.InvalidInputError, match=r"loss has [02] items; gold has 1"):
+            ft.risk(scores, ["aba"], loss)
