@@ -187,7 +187,7 @@ class LossAutomaton:
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         instance("fst", fst, FstArrays, "an FstArrays, as openfst.to_arrays returns it")
-        positive_integer("length", length)
+        length = positive_integer("length", length)
         index_array("a label of fst", fst.ilabel, len(alphabet) + 1, lower=1)
         index_array("the start of fst", fst.start, fst.num_states, ())
         n, depth = len(alphabet), np.full(fst.num_states, -1)

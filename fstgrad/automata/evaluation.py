@@ -91,7 +91,7 @@ class TargetLoss:
 
         Infinite where no bound is known.  O(l x arcs of M).
         """
-        positive_integer("length", length, minimum=0)
+        length = positive_integer("length", length, minimum=0)
         if self.machine.semiring is not TROPICAL:
             return -np.inf, float(self.in_nats(np.zeros(1))[0])
         frontier = TropicalFrontier(self.machine, length)
@@ -118,8 +118,8 @@ class TargetLoss:
         self, length: int, *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
         """Return B of a tropical loss as `Loss.compile` does, from the machine that is here."""
-        positive_integer("length", length)
-        positive_integer("max_states", max_states)
+        length = positive_integer("length", length)
+        max_states = positive_integer("max_states", max_states)
         machine = self.machine
         if band is not None:
             return compile_band(self.alphabet, machine, length, band, max_states)

@@ -168,7 +168,7 @@ def explained(
     transducer: PairTransducer, x: SequenceLike, y: SequenceLike, k: int = 3
 ) -> Explanation:
     """Return the explanation by an transducer; as `explain`."""
-    positive_integer("k", k)
+    k = positive_integer("k", k)
     x = transducer.alphabet.encode(x, name="hypothesis")
     y = transducer.alphabet.encode(y, name="target")
     found: dict[tuple[object, ...], Alignment] = {}

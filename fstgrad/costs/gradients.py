@@ -98,7 +98,7 @@ def softmax_margin_gradient(
     >>> bool(abs(found.gradient[k] - np.e / (1 + np.e)) < 4 * found.standard_error[k])
     True
     """
-    positive_integer("samples", samples, minimum=2)
+    samples = positive_integer("samples", samples, minimum=2)
     instance("loss", loss, TransducerLoss, "a TransducerLoss")
     target = loss.alphabet.encode(gold, name="gold")
     distribution = StringDistribution(scores, loss.compile(target, len(target)))

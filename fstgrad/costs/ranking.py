@@ -226,7 +226,7 @@ def fit_ranking(
     one_of("semiring", semiring, ("tropical", "probability"))
     penalty = positive_number("penalty", penalty, allow_zero=True)
     margin = positive_number("margin", margin, allow_zero=True)
-    positive_integer("max_iterations", max_iterations)
+    max_iterations = positive_integer("max_iterations", max_iterations)
     if isinstance(source, LearnedCosts):
         transducer, first = source.pair_transducer, source.cost
     else:

@@ -68,7 +68,7 @@ class LearnedCosts:
         Rows of one class are one here: costs are means by count; where there were several, `state`
         is -1 and `given` empty.
         """
-        positive_integer("count", count, minimum=0)
+        count = positive_integer("count", count, minimum=0)
         rows: dict[str, list[CostRow]] = {}
         for row in self.rows:
             if np.isfinite(row.cost) and row.times > 0:

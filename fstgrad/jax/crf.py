@@ -76,7 +76,7 @@ class CRF:
 
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent tag sequences of each item (B, k, T), by a `jax.random.key`."""
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         return self._tags(lambda chains, rng: chains.sample(k, rng), words_of(key, 1)[0], k)
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
@@ -84,7 +84,7 @@ class CRF:
 
         Where an item has fewer sequences, log p is -inf and the tags are -100.
         """
-        positive_integer("k", k)
+        k = positive_integer("k", k)
 
         def host(*arrays: Any) -> tuple[Array, Array]:
             chains, order, own = _chains(*arrays)

@@ -51,7 +51,7 @@ def mrf_dense_marginals(
     >>> p.shape, bool((p[0, 0] > 0.85).all())
     ((2, 4, 4), True)
     """
-    positive_integer("iterations", iterations)
+    iterations = positive_integer("iterations", iterations)
     kernels = items("kernels", kernels)
     for i, kernel in enumerate(kernels):
         instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")

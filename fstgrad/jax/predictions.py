@@ -50,7 +50,7 @@ class Predictions:
 
         Where an item has fewer, log p is -inf and the structures are -100.
         """
-        positive_integer("k", k)
+        k = positive_integer("k", k)
 
         def host(*arrays: Array) -> tuple[Array, Array]:
             lists = [self._distribution(*parts).kbest(k) for parts in zip(*arrays, strict=True)]
@@ -67,7 +67,7 @@ class Predictions:
 
     def sample(self, k: int, key: Any) -> jax.Array:
         """Return k independent structures of each item (B, k, ...); `key` is a `jax.random.key`."""
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         return self._chosen(lambda own, rng: list(own.sample(k, rng)), key=key, k=k)
 
     def _chosen(
@@ -165,8 +165,8 @@ class Strings(Predictions):
 
         The expectation is the mean over `samples` strings that are drawn with `key`.
         """
-        positive_integer("candidates", candidates)
-        positive_integer("samples", samples)
+        candidates = positive_integer("candidates", candidates)
+        samples = positive_integer("samples", samples)
         instance("loss", loss, Loss, "a Loss")
 
         def chosen(own: StringDistribution, rng: np.random.Generator) -> Array:
@@ -209,7 +209,7 @@ class LatticeStrings(Predictions):
 
     def mbr(self, loss: Loss, *, candidates: int = 10) -> jax.Array:
         """Return the string of the least expected loss, exact, among the k best of each item."""
-        positive_integer("candidates", candidates)
+        candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._chosen(lambda own, _: best_of_lattice(own, loss, candidates))
 

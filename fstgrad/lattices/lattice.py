@@ -340,7 +340,7 @@ class Lattice(ArrayDistribution):
 
     def sample_paths(self, k: int, rng: Seed = None) -> list[IntArray]:
         """Return k independent paths, each an array of arcs."""
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         return [steps[steps >= 0] for steps in self._flow.sample(k, checks.generator(rng))]
 
     def string(self, path: IntArray) -> IntArray:
@@ -365,7 +365,7 @@ class Lattice(ArrayDistribution):
         ------
         StateLimitError
         """
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         found = search.kbest(self.graph, self.label, self.near.scores, k, max_states=max_states)
         return [(ids, float(total - self._flow.log_z)) for ids, total in found]
 

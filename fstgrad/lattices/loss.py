@@ -81,7 +81,7 @@ class LatticeLoss:
         index_array("label", self.label, 2**62, (self.lattice.num_arcs,), lower=EPSILON)
         index_array("arc", self.arc, self.lattice.num_arcs, (None,))
         float_array("cost", self.cost, (len(self.arc),))
-        real_number("initial", self.initial)
+        vars(self).update(initial=real_number("initial", self.initial))
 
     def __repr__(self) -> str:
         return f"LatticeLoss({self.num_states:,} states, {len(self.arc):,} arcs)"

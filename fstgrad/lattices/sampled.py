@@ -110,7 +110,7 @@ def lattice_sampled_softmax_margin(
     max_states: int,
 ) -> SampledObjective:
     """Estimate F and dF/dscores (A,) over the paths of a lattice; see `sampled_softmax_margin`."""
-    positive_integer("samples", samples, minimum=2)
+    samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
     against = loss.against(ids) if isinstance(loss, Loss) else loss
@@ -152,7 +152,7 @@ def lattice_sampled_risk(
     Paths with L = +inf are left out.  Of a band E[L_k] and its gradient are exact, and L - L_k <= 0
     is sampled.
     """
-    positive_integer("samples", samples, minimum=2)
+    samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
     if isinstance(loss, Loss):
         if target is None:

@@ -130,7 +130,7 @@ def kbest(
         (-after.bound[0], (), 1, next(ticket), after.closed({0: 0.0}))
     ]
     found: list[tuple[IntArray, float]] = []
-    positive_integer("max_states", max_states)
+    max_states = positive_integer("max_states", max_states)
     while queue and len(found) < k:
         bound, prefix, open_, _, reached = heapq.heappop(queue)
         if not open_:

@@ -115,7 +115,7 @@ class Alignment:
 
     def scaled(self, factor: float) -> "Alignment":
         """Return the alignment with its costs multiplied."""
-        positive_number("factor", factor, allow_zero=True)
+        factor = positive_number("factor", factor, allow_zero=True)
         operations = tuple(op._replace(cost=factor * op.cost) for op in self.operations)
         return replace(self, loss=factor * self.loss, operations=operations)
 

@@ -158,7 +158,7 @@ class Loss(PairEvaluation):
             if isinstance(target, Fst):
                 raise InvalidInputError("length is missing; give it with a target acceptor")
             length = len(target)
-        positive_integer("length", length)
+        length = positive_integer("length", length)
         if cap is not None:
             cap = check_cap(cap)
         if engine == "layered":

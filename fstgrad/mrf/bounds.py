@@ -56,8 +56,8 @@ def bounds(
     """
     begun = time.perf_counter()
     tolerance = positive_number("tolerance", tolerance, allow_zero=True)
-    positive_integer("max_parts", max_parts)
-    positive_integer("max_cells", max_cells, minimum=0)
+    max_parts = positive_integer("max_parts", max_parts)
+    max_cells = positive_integer("max_cells", max_cells, minimum=0)
     budget = Budget.of(positive_number("max_seconds", max_seconds))
     try:
         return _exact(model, max_cells, begun)

@@ -83,7 +83,7 @@ def dense_mean_field(
     """
     node = log_weights("node_scores", node_scores, (None, None, None))
     values = real_array("image", image, node.shape[:2])
-    positive_integer("max_iter", max_iter)
+    max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
     filters = [PairSums(values, kernel) for kernel in kernels]
     q = _softmax(node)
@@ -107,8 +107,10 @@ class PairSums:
     """Sums over all other pixels, weighted by a kernel."""
 
     def __init__(self, values: FloatArray, kernel: Kernel) -> None:
-        positive_number("weight", kernel.weight, allow_zero=True)
-        positive_number("distance", kernel.distance)
+        kernel = kernel._replace(
+            weight=positive_number("weight", kernel.weight, allow_zero=True),
+            distance=positive_number("distance", kernel.distance),
+        )
         if not np.isfinite(values).all():
             raise InvalidInputError("the image holds NaN or infinity; give finite gray values")
         self.kernel, self.values = kernel, values

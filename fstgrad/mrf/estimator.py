@@ -99,9 +99,11 @@ class MRFClassifier:
         """
         one_of("method", self.method, METHODS)
         instance("graph", self.graph, PairwiseMRF, "a PairwiseMRF")
-        positive_number("step", self.step)
-        positive_number("l2", self.l2, allow_zero=True)
-        positive_integer("max_iter", self.max_iter)
+        vars(self).update(
+            step=positive_number("step", self.step),
+            l2=positive_number("l2", self.l2, allow_zero=True),
+            max_iter=positive_integer("max_iter", self.max_iter),
+        )
         features = self._features(X)
         labels = self._labels(y, features)
         size = self.graph.num_labels

@@ -27,7 +27,7 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
         Larger factors, or edges for which a move is not submodular: with the costs d = -s they
         need d(a, a) + d(b, c) <= d(b, a) + d(a, c), as Potts and every metric have.
     """
-    positive_integer("max_iter", max_iter)
+    max_iter = positive_integer("max_iter", max_iter)
     if model.factors.number:
         raise NotSupportedError(
             "expansion needs pairs, the model has larger factors; use 'max_product' or 'icm'"

@@ -206,8 +206,8 @@ def contrastive_divergence(
     rng : Generator, int or None
         Where the chains are not persistent; those bring their own.
     """
-    positive_integer("k", k)
-    positive_integer("chains", chains)
+    k = positive_integer("k", k)
+    chains = positive_integer("chains", chains)
     if persistent is None:
         starts, random = np.repeat(gold[None], chains, axis=0), generator(rng)
     else:

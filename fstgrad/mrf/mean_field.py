@@ -43,7 +43,7 @@ def mean_field(
     progress : callable
         Called with (iteration, change).
     """
-    positive_integer("max_iter", max_iter)
+    max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
     return climbed(model, max_iter, tol, rng, progress)
 

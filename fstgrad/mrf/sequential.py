@@ -58,10 +58,10 @@ def tree_mode(
     rng : Generator, int or None
         Of the annealings.
     """
-    positive_integer("max_iter", max_iter)
+    max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
-    positive_integer("max_cells", max_cells, minimum=0)
-    positive_integer("restarts", restarts, minimum=0)
+    max_cells = positive_integer("max_cells", max_cells, minimum=0)
+    restarts = positive_integer("restarts", restarts, minimum=0)
     return sought(model, max_iter, tol, max_cells, restarts, rng)
 
 

@@ -64,10 +64,10 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if isinstance(self.samples, Budget):
-            self.samples.checked()
+            self.samples = self.samples.checked()
         else:
-            positive_integer("samples", self.samples, minimum=2)
-        positive_integer("rng", self.rng, minimum=0)
+            vars(self).update(samples=positive_integer("samples", self.samples, minimum=2))
+        vars(self).update(rng=positive_integer("rng", self.rng, minimum=0))
         one_of("proposal", self.proposal, KINDS)
 
     def generator(self, item: int) -> np.random.Generator:

@@ -43,9 +43,7 @@ class Budget(NamedTuple):
 
     def checked(self) -> "Budget":
         """Return the budget, all of it above zero."""
-        for name, value in self._asdict().items():
-            positive_number(name, value)
-        return self
+        return self._make(positive_number(name, value) for name, value in self._asdict().items())
 
     def states(self, scores: FloatArray) -> int:
         """Return how many states an automaton may have."""
@@ -65,7 +63,7 @@ class Budget(NamedTuple):
         """
         self.checked()
         _check_table(scores)
-        positive_integer("step_states", step_states)
+        step_states = positive_integer("step_states", step_states)
         length, n = len(scores), scores.shape[-1]
         each = _STEP * length * (step_states + 20 * n)
         needed = 5 * _LEAST_SAMPLES * each  # with those that proposals are compared by

@@ -100,7 +100,7 @@ def choose_cap(
     (3.0, 'tolerance', True)
     """
     tolerance = positive_number("tolerance", tolerance, allow_zero=True)
-    positive_integer("max_states", max_states)
+    max_states = positive_integer("max_states", max_states)
     one_of("objective", objective, ("softmax-margin", "risk"))
     instance("loss", loss, Loss, "a Loss")
     if compiled is not None and not callable(compiled):

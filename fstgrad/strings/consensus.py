@@ -74,13 +74,13 @@ def mbr(
     >>> fg.mbr(p, fg.Hamming(fg.Alphabet("ab"))).ids.tolist()
     [0, 1]
     """
-    positive_integer("samples", samples, minimum=2)
+    samples = positive_integer("samples", samples, minimum=2)
     instance(
         "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"
     )
     instance("loss", loss, Loss, "a Loss")
     if isinstance(candidates, int):
-        positive_integer("candidates", candidates)
+        candidates = positive_integer("candidates", candidates)
         chosen = [ids for ids, _ in distribution.kbest(candidates)]
     else:
         chosen = [

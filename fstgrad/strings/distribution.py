@@ -218,7 +218,7 @@ class StringDistribution(ArrayDistribution):
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return k independent strings, (k, l) int64 ids."""
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         return search.sample(self.scores, self._paths, k, generator(rng))
 
     def mode(self) -> IntArray:
@@ -231,7 +231,7 @@ class StringDistribution(ArrayDistribution):
         Fewer where fewer have a probability above zero.  Cost: one max-plus pass and
         O(k l n log(k l n)).
         """
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         near = self.near
         found = search.kbest(near.scores, self._paths, k)
         return [(ids, score - near.log_partition()) for ids, score in found]

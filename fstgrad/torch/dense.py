@@ -55,7 +55,7 @@ def mrf_dense_marginals(
     >>> p.shape, bool((p[0, 0] > 0.85).all())
     (torch.Size([2, 4, 4]), True)
     """
-    positive_integer("iterations", iterations)
+    iterations = positive_integer("iterations", iterations)
     arguments.floating("node_scores", node_scores)
     arguments.real("image", image)
     kernels = items("kernels", kernels)

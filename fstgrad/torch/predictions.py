@@ -54,7 +54,7 @@ class Predictions:
 
         Where an item has fewer, log p is -inf and the structures are -100.
         """
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         lists = self._each(lambda i: self._ranked(i, k))
         log_probs = torch.full((self.items, k), -torch.inf, dtype=torch.float64)
         for i, ranked in enumerate(lists):
@@ -66,7 +66,7 @@ class Predictions:
     @aside
     def sample(self, k: int, rng: Seed = None) -> torch.Tensor:
         """Return k independent structures of each item (B, k, ...)."""
-        positive_integer("k", k)
+        k = positive_integer("k", k)
         sources = generator(rng).spawn(self.items)
         return self._padded(self._each(lambda i: list(self._drawn(i, k, sources[i]))), k)
 
@@ -140,7 +140,7 @@ class Strings(Predictions):
 
         The expectation is the mean over `samples` strings that are drawn.
         """
-        positive_integer("candidates", candidates)
+        candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         sources = generator(rng).spawn(self.items)
 
@@ -178,7 +178,7 @@ class LatticeStrings(Predictions):
     @aside
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
         """Return the string of the least expected loss, exact, among the k best of each item."""
-        positive_integer("candidates", candidates)
+        candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._padded(self._each(lambda i: best_of_lattice(self._all[i], loss, candidates)))
 

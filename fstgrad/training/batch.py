@@ -79,8 +79,8 @@ class Batch:
     def __post_init__(self) -> None:
         """Check the numbers and make the cache of a single process."""
         instance("objective", self.objective, PairObjective, "a PairObjective")
-        positive_integer("jobs", self.jobs)
-        positive_integer("cache_bytes", self.cache_bytes, minimum=0)
+        self.jobs = positive_integer("jobs", self.jobs)
+        self.cache_bytes = positive_integer("cache_bytes", self.cache_bytes, minimum=0)
         if self.jobs == 1 and self.objective.cache is None:
             cache = AutomatonCache(self.cache_bytes, self.cache_directory)
             self.objective = replace(self.objective, cache=cache)

@@ -44,7 +44,7 @@ class LengthModel:
         object.__setattr__(self, "outputs", outputs)
         if (np.diff(inputs) <= 0).any():
             raise InvalidInputError(f"inputs is {inputs}; give lengths that ascend")
-        positive_number("ratio", self.ratio, allow_zero=True)
+        vars(self).update(ratio=positive_number("ratio", self.ratio, allow_zero=True))
 
     @classmethod
     def fit(cls, pairs: Iterable[tuple[int, int]]) -> "LengthModel":

@@ -146,8 +146,10 @@ class PairObjective:
                 f"the loss has the alphabet {self.loss.alphabet!r}, the features have "
                 f"{self.features.alphabet!r}; make both from one"
             )
-        positive_number("temperature", self.temperature)
-        positive_number("epsilon", self.epsilon)
+        vars(self).update(
+            temperature=positive_number("temperature", self.temperature),
+            epsilon=positive_number("epsilon", self.epsilon),
+        )
         self._check_method()
 
     def _check_method(self) -> None:
@@ -174,12 +176,14 @@ class PairObjective:
                     "cap; leave it out"
                 )
         elif self.cap is not None:
-            real_number("cap", self.cap)
+            vars(self).update(cap=real_number("cap", self.cap))
         one_of("proposal", self.proposal, PROPOSALS)
         self._budget.checked()
-        positive_number("tolerance", self.tolerance, allow_zero=True)
-        positive_integer("samples", self.samples, minimum=2)
-        positive_integer("seed", self.seed, minimum=0)
+        vars(self).update(
+            tolerance=positive_number("tolerance", self.tolerance, allow_zero=True),
+            samples=positive_integer("samples", self.samples, minimum=2),
+            seed=positive_integer("seed", self.seed, minimum=0),
+        )
 
     def __call__(
         self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None

@@ -92,8 +92,10 @@ class Window:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        positive_integer("width", self.width, minimum=0)
-        positive_integer("span", self.span)
+        vars(self).update(
+            width=positive_integer("width", self.width, minimum=0),
+            span=positive_integer("span", self.span),
+        )
 
     def __call__(self, x: Sequence[str], s: int, length: int) -> Iterable[str]:
         """Yield the names: the offset of the span from the centre, and its symbols."""

@@ -68,13 +68,15 @@ class Settings:
     def __post_init__(self) -> None:
         """Check the settings."""
         one_of("optimizer", self.optimizer, OPTIMIZERS)
-        positive_integer("epochs", self.epochs)
-        positive_integer("batch_size", self.batch_size)
-        positive_number("learning_rate", self.learning_rate)
-        positive_number("l2", self.l2, allow_zero=True)
-        positive_integer("seed", self.seed, minimum=0)
+        vars(self).update(
+            epochs=positive_integer("epochs", self.epochs),
+            batch_size=positive_integer("batch_size", self.batch_size),
+            learning_rate=positive_number("learning_rate", self.learning_rate),
+            l2=positive_number("l2", self.l2, allow_zero=True),
+            seed=positive_integer("seed", self.seed, minimum=0),
+        )
         if self.patience is not None:
-            positive_integer("patience", self.patience)
+            vars(self).update(patience=positive_integer("patience", self.patience))
 
 
 EPOCH: dict[str, type | tuple[type, ...]] = {

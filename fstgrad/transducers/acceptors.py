@@ -43,7 +43,7 @@ def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standar
     >>> sigma_power(Alphabet("abc"), 4).num_states()
     5
     """
-    positive_integer("length", length)
+    length = positive_integer("length", length)
     state, label = np.arange(length)[:, None], labels(alphabet)
     return machine(
         arc_type, final_at(length + 1, length), [ArcGroup(state, label, label, 0.0, state + 1)]

@@ -262,3 +262,14 @@ def test_fewer_losses_than_gold_strings():
     for loss in ((), [EDIT.compile("ab", 3)] * 2):
         with pytest.raises(fg.InvalidInputError, match=r"loss has [02] items; gold has 1"):
             ft.risk(scores, ["aba"], loss)
+
+
+def test_settings_are_kept_as_numbers():
+    """Whatever holds a number is kept as the number."""
+    from fstgrad.training.trainer import Settings
+
+    rate = np.array(0.5)
+    settings = Settings(learning_rate=rate[()], epochs=np.int8(3))
+    assert (type(settings.learning_rate), type(settings.epochs)) == (float, int)
+    objective = fg.PairObjective(fg.QGramCounts(AB, 2), EDIT, kind="risk", cap=np.float32(2))
+    assert type(objective.cap) is float

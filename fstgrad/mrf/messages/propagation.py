@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number
+from fstgrad.checks import FloatArray, one_of, positive_integer, positive_number, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.masks import without_masks
@@ -44,8 +44,11 @@ class Settings:
     progress: Progress | None
 
     def __post_init__(self) -> None:
-        positive_integer("max_iter", self.max_iter)
-        positive_number("tol", self.tol, allow_zero=True)
+        vars(self).update(
+            max_iter=positive_integer("max_iter", self.max_iter),
+            tol=positive_number("tol", self.tol, allow_zero=True),
+            damping=real_number("damping", self.damping),
+        )
         if not 0 <= self.damping < 1:
             raise InvalidInputError(f"damping is {self.damping!r}; give a number in [0, 1)")
         one_of("schedule", self.schedule, ("flooding", "residual"))

@@ -41,8 +41,8 @@ def annealed(
         Hard zeros in edges or factors, which most runs could not meet.
     """
     begun = time.perf_counter()
-    positive_integer("steps", steps)
-    positive_integer("runs", runs, minimum=2)
+    steps = positive_integer("steps", steps)
+    runs = positive_integer("runs", runs, minimum=2)
     if (model.scores.edge == -np.inf).any() or (model.factors.table == -np.inf).any():
         raise NotSupportedError(
             "ais needs finite scores of edges and factors; use infer('exact'), infer('bounds') "

@@ -88,9 +88,9 @@ def sample_marginals(
     leaves a node as it is with probability r = (1 - 1/I)^I, about 1/e: even without edges its
     variance is (1 + r) / (1 - r) = 2.16 times that of independent draws, its error 1.47 times.
     """
-    for name, value in (("samples", samples), ("thin", thin), ("chains", chains)):
-        positive_integer(name, value)
-    positive_integer("burn_in", burn_in, minimum=0)
+    samples = positive_integer("samples", samples)
+    thin, chains = positive_integer("thin", thin), positive_integer("chains", chains)
+    burn_in = positive_integer("burn_in", burn_in, minimum=0)
     if positive_integer("batches", batches, minimum=4) > samples or batches % 2:
         raise InvalidInputError(
             f"batches is {batches} and samples {samples}; use an even number of batches and at "
@@ -225,8 +225,8 @@ def draw(
 
     Options as in `sample_marginals`; `ScoredGraph.sample` draws exactly where it can.
     """
-    positive_integer("burn_in", burn_in, minimum=0)
-    positive_integer("thin", thin)
+    burn_in = positive_integer("burn_in", burn_in, minimum=0)
+    thin = positive_integer("thin", thin)
     random = generator(rng)
     start = start_labels(model, random, initial)
     chain = make_chain(model, sampler, start, new_key(random), threads)
