@@ -33,6 +33,7 @@ POISSON_LAST = 1 << 20  # counts in the table of the Poisson base; sums beyond a
 RIDGE = 1e-3
 TAIL = 400.0  # nats of decay that the table of a geometric tail spans
 
+FEW = 1000  # counts whose roots are computed one by one
 LARGEST_COUNT = 1_000_000
 
 
@@ -49,7 +50,17 @@ class CountBase(Base):
 
     def statistics(self, x: npt.ArrayLike, k: int) -> FloatArray:
         """Return t_1, ..., t_k and the statistics of the family, (..., k + e), of counts x."""
-        values = np.asarray(x, dtype=np.float64)[..., None]
+        values = np.asarray(x, dtype=np.float64)
+        if values.size > FEW:  # many small counts: look their roots up
+            with np.errstate(invalid="ignore"):
+                whole = values.astype(np.int64)
+            if whole.min() >= 0 and whole.max() < values.size and (whole == values).all():
+                return self._computed(np.arange(float(whole.max() + 1)), k)[whole]
+        return self._computed(values, k)
+
+    def _computed(self, x: FloatArray, k: int) -> FloatArray:
+        """Return what `statistics` does, each count by itself."""
+        values = x[..., None]
         shared = (np.log1p(values) if self.scale == "log" else values) ** self.exponents(k)
         return np.concatenate([shared, self.own_statistics(values)], axis=-1)
 

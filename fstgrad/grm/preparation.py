@@ -44,6 +44,8 @@ def statistics(
 
 def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
     """Return the family of every column, fitted to it where it has parameters of its own."""
+    if type(base).fitted_to is Base.fitted_to:
+        return (base,) * x.shape[1]
     columns = x.tocsc()
     return tuple(base.fitted_to(columns[:, [node]].toarray().ravel()) for node in range(x.shape[1]))
 

@@ -80,21 +80,21 @@ def term_size(eta: FloatArray, table: Table, q: int) -> float:
 @kernel
 def largest_later(eta: FloatArray, table: Table, q: int) -> float:
     """Return an upper bound of every log-increment after point q."""
-    return bound_of_increments(eta, table.later[q], 1)
+    return bound_of_increments(eta, table.later, q, 1)
 
 
 @kernel
 def least_earlier(eta: FloatArray, table: Table, q: int) -> float:
     """Return a lower bound of every log-increment before point q."""
-    return bound_of_increments(eta, table.earlier[q], -1)
+    return bound_of_increments(eta, table.earlier, q, -1)
 
 
 @inner_kernel
-def bound_of_increments(eta: FloatArray, row: FloatArray, sign: int) -> float:
+def bound_of_increments(eta: FloatArray, bounds: FloatArray, q: int, sign: int) -> float:
     """Return the sum of eta_j times the largest increment of t_j (sign 1) or the least (-1)."""
-    total = row[0]
+    total = bounds[q, 0]
     for j in range(eta.shape[0]):
-        total += eta[j] * row[2 + 2 * j if sign * eta[j] > 0 else 1 + 2 * j]
+        total += eta[j] * bounds[q, 2 + 2 * j if sign * eta[j] > 0 else 1 + 2 * j]
     return float(total)
 
 
@@ -139,14 +139,14 @@ def interpolate(x: float, table: Table, panel: int, values: FloatArray, first: i
 
 
 @kernel
-def add_term(moments: Moments, weight: float, statistics: FloatArray) -> None:
-    """Add one term of weight e^(f - height)."""
+def add_term(moments: Moments, weight: float, statistics: FloatArray, q: int) -> None:
+    """Add one term of weight e^(f - height), with row q of the statistics."""
     moments.mass[0] += weight
-    for i in range(statistics.shape[0]):
-        part = weight * (statistics[i] - moments.center[i])
+    for i in range(statistics.shape[1]):
+        part = weight * (statistics[q, i] - moments.center[i])
         moments.first[i] += part
         for j in range(i + 1):
-            moments.second[i, j] += part * (statistics[j] - moments.center[j])
+            moments.second[i, j] += part * (statistics[q, j] - moments.center[j])
 
 
 @kernel
@@ -155,19 +155,19 @@ def add_counts(
     table: Table,
     panel: int,
     heights: FloatArray,
-    at: FloatArray,
     moments: Moments,
 ) -> None:
     """Add a panel count by count, for terms that bend more than its points can follow."""
     k = eta.shape[0]
+    at = np.empty((1, k))
     first = table.singles + panel * NODES
     for x in range(table.panels[panel], table.panels[panel + 1]):
         f = interpolate(float(x), table, panel, heights, first)
         if f > moments.height[0]:
             raise_height(moments, f, term_size(eta, table, first))
         for j in range(k):
-            at[j] = interpolate(float(x), table, panel, table.statistics[first:, j], first)
-        add_term(moments, math.exp(f - moments.height[0]), at)
+            at[0, j] = interpolate(float(x), table, panel, table.statistics[first:, j], first)
+        add_term(moments, math.exp(f - moments.height[0]), at, 0)
 
 
 @kernel
@@ -177,7 +177,6 @@ def add_panel(
     panel: int,
     best: float,
     heights: FloatArray,
-    at: FloatArray,
     moments: Moments,
 ) -> None:
     """Add a panel by its points; `best` is about the highest log term of the whole sum.
@@ -194,13 +193,13 @@ def add_panel(
         top = max(top, heights[i])
     bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
     if top > best - DEPTH and bend > BENDING:
-        add_counts(eta, table, panel, heights, at, moments)
+        add_counts(eta, table, panel, heights, moments)
         return
     for i in range(NODES):
         if heights[i] > moments.height[0]:
             raise_height(moments, heights[i], term_size(eta, table, first + i))
         weight = table.quadrature[first + i] * math.exp(heights[i] - moments.height[0])
-        add_term(moments, weight, table.statistics[first + i])
+        add_term(moments, weight, table.statistics, first + i)
 
 
 @kernel
@@ -219,34 +218,55 @@ def ends(eta: FloatArray, table: Table, q: int, f: float, moments: Moments) -> b
 
 
 @kernel
-def sum_counts(
-    eta: FloatArray, table: Table, heights: FloatArray, at: FloatArray, moments: Moments
-) -> bool:
+def add_singles(
+    moments: Moments, weights: FloatArray, statistics: FloatArray, first: int, last: int
+) -> None:
+    """Add the moments of the points from `first` to before `last`, whose mass is counted."""
+    # sums in registers: loops over the few statistics inside the one over the points cost more
+    for i in range(statistics.shape[1]):
+        center, total = moments.center[i], 0.0
+        for q in range(first, last):
+            total += weights[q] * (statistics[q, i] - center)
+        moments.first[i] += total
+        for j in range(i + 1):
+            other, total = moments.center[j], 0.0
+            for q in range(first, last):
+                total += weights[q] * (statistics[q, i] - center) * (statistics[q, j] - other)
+            moments.second[i, j] += total
+
+
+@kernel
+def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Moments) -> bool:
     """Sum one row; return False where the counts after the last point are not negligible.
 
-    heights (NODES,), at (k,) : room.
+    heights (NODES,) : room.
     """
     clear(moments)
+    weights = np.empty(table.singles)
     count = table.points.shape[0]
     first, peak = start_of_sum(eta, table)
     if peak > 0:
-        moments.center[:] = table.statistics[peak]
+        for j in range(eta.shape[0]):
+            moments.center[j] = table.statistics[peak, j]
     q = first
     while q < min(table.singles, count):
         f = log_term(eta, table, q)
-        if f == -np.inf:
-            q += 1
-            continue
         if f > moments.height[0]:
+            scale = math.exp(moments.height[0] - f)
+            for before in range(first, q):
+                weights[before] *= scale
             raise_height(moments, f, term_size(eta, table, q))
-        add_term(moments, math.exp(f - moments.height[0]), table.statistics[q])
-        if ends(eta, table, q, f, moments):
+        weights[q] = math.exp(f - moments.height[0]) if f > -np.inf else 0.0
+        moments.mass[0] += weights[q]
+        if f > -np.inf and ends(eta, table, q, f, moments):
+            add_singles(moments, weights, table.statistics, first, q + 1)
             return True
         q += 1
+    add_singles(moments, weights, table.statistics, first, q)
     panel = (q - table.singles) // NODES
     best = log_term(eta, table, peak)
     while q < count:
-        add_panel(eta, table, panel, max(best, moments.height[0]), heights, at, moments)
+        add_panel(eta, table, panel, max(best, moments.height[0]), heights, moments)
         q += NODES
         panel += 1
         if ends(eta, table, q - 1, heights[NODES - 1], moments):
@@ -264,14 +284,14 @@ def derivatives(
     are summed once.
     """
     m, k = eta.shape
-    # row < m; heights has a place for each point of a panel, `at` and the moments one for each t_j
-    moments, heights, at = empty_moments(k), np.empty(NODES), np.empty(k)
+    # row < m; heights has a place for each point of a panel, the moments one for each t_j
+    moments, heights = empty_moments(k), np.empty(NODES)
     seen = np.full(table_size(m), -1)
     for row in range(m):
         same = find_row(eta, row, seen)
         if same >= 0:
             bounds[row], mean[row], covariance[row] = bounds[same], mean[same], covariance[same]
-        elif sum_counts(eta[row], table, heights, at, moments):
+        elif sum_counts(eta[row], table, heights, moments):
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
             fail(bounds[row], mean[row], covariance[row])

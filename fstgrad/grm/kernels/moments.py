@@ -44,9 +44,11 @@ def clear(moments: Moments) -> None:
     moments.mass[0] = 0.0
     moments.left_out[0] = 0.0
     moments.size[0] = 0.0
-    moments.center[:] = 0.0
-    moments.first[:] = 0.0
-    moments.second[:] = 0.0
+    for i in range(moments.first.shape[0]):  # slices cost more than these few entries
+        moments.center[i] = 0.0
+        moments.first[i] = 0.0
+        for j in range(moments.first.shape[0]):
+            moments.second[i, j] = 0.0
 
 
 @kernel
@@ -57,8 +59,10 @@ def raise_height(moments: Moments, height: float, size: float) -> None:
     moments.size[0] = size
     moments.mass[0] *= scale
     moments.left_out[0] *= scale
-    moments.first[:] *= scale
-    moments.second[:] *= scale
+    for i in range(moments.first.shape[0]):
+        moments.first[i] *= scale
+        for j in range(moments.first.shape[0]):
+            moments.second[i, j] *= scale
 
 
 @kernel

@@ -134,10 +134,10 @@ def draw_in_panel(table: Table, panel: int, heights: FloatArray, top: float, u: 
 
 @kernel
 def draw_count(
-    eta: FloatArray, table: Table, moments: Moments, heights: FloatArray, at: FloatArray, u: float
+    eta: FloatArray, table: Table, moments: Moments, heights: FloatArray, u: float
 ) -> float:
     """Return the count at which the distribution function passes u; -1 beyond the table."""
-    if not sum_counts(eta, table, heights, at, moments):
+    if not sum_counts(eta, table, heights, moments):
         return -1.0
     left, top = u * moments.mass[0], moments.height[0]
     q = start_of_sum(eta, table)[0]
@@ -171,12 +171,12 @@ def draw_count(
 def sweep_counts(chains: ChainArrays, tables: TableSet, uniforms: FloatArray) -> int:
     """Draw every node of every chain given the others, once; return the node that failed or -1."""
     count, p, k = chains.statistics.shape
-    eta, moments, heights, at = np.empty(k), empty_moments(k), np.empty(NODES), np.empty(k)
+    eta, moments, heights = np.empty(k), empty_moments(k), np.empty(NODES)
     for s in range(p):
         table = table_of(tables, s)
         for chain in range(count):
             conditional(chains, chain, s, eta)
-            x = draw_count(eta, table, moments, heights, at, uniforms[chain, s])
+            x = draw_count(eta, table, moments, heights, uniforms[chain, s])
             if x < 0:
                 return s
             chains.state[chain, s] = x

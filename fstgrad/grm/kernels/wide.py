@@ -162,7 +162,7 @@ def wide_derivatives(
     NaN where the sum cannot be done.  Where eta_1 alone is not 0 and k is 1, A = e^eta_1 exactly.
     """
     m, k = eta.shape
-    moments, heights, at = empty_moments(k), np.empty(NODES), np.empty(k)
+    moments, heights = empty_moments(k), np.empty(NODES)
     for row in range(m):
         if k == 1:
             rate = math.exp(eta[row, 0])
@@ -175,7 +175,7 @@ def wide_derivatives(
         if mode > HUGE:
             laplace(mode, eta[row], bounds[row], mean[row], covariance[row])
             continue
-        sum_counts(eta[row], table, heights, at, moments)
+        sum_counts(eta[row], table, heights, moments)
         if add_beyond(first, eta[row], moments):
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
