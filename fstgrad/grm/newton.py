@@ -30,6 +30,7 @@ MOST_DAMPING = 1e12
 MOST_SWEEPS = 100
 MOST_DENSE = 400  # non-zero parameters of a Newton system that is solved densely
 ARMIJO = 1e-4
+STRAIGHT = 0.75  # of the descent at the first slope, from which on a step of twice the size is tried
 FLAT = 1e-8  # curvature over the square of the slope, in 1 / nats: the step promises 5e7 nats
 MOST_TRIALS = 200  # points that a search along a flat parameter looks at
 MOST_STALLED = 10  # steps in a row that lower neither the objective nor the worst violation
@@ -244,9 +245,18 @@ class NewtonSolver:
             after = self._state(state.eta + size * moved, coef, play, state)
             rounding = 1e-15 * abs(state.objective)
             if after.objective <= state.objective + ARMIJO * size * predicted + rounding:
-                return coef, after
+                break
             size /= 2
-        return None
+        else:
+            return None
+        while size >= 1.0 and after.objective < state.objective + STRAIGHT * size * predicted:
+            size *= 2.0
+            further = play.coef + size * direction
+            beyond = self._state(state.eta + size * moved, further, play, state)
+            if not beyond.objective < after.objective:
+                break
+            coef, after = further, beyond
+        return coef, after
 
     def _direction(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, tolerance: float
