@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.grm import kernels
+from fstgrad.grm import feature_sign, kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
 
@@ -28,7 +28,6 @@ MOST_STEPS = 200
 MOST_HALVINGS = 6  # of a step before its Hessian is damped
 MOST_DAMPING = 1e12
 MOST_SWEEPS = 100
-MOST_DENSE = 400  # non-zero parameters of a Newton system that is solved densely
 ARMIJO = 1e-4
 STRAIGHT = 0.75  # of the descent at the first slope, from which on a step of twice the size is tried
 FLAT = 1e-8  # curvature over the square of the slope, in 1 / nats: the step promises 5e7 nats
@@ -263,8 +262,8 @@ class NewtonSolver:
     ) -> FloatArray:
         """Return the Newton direction by coordinate descent.
 
-        Where columns are so correlated that the descent crawls, its signs are kept and the linear
-        system of the non-zero parameters is solved instead, if the solution has these signs.
+        Where columns are so correlated that the descent crawls, a search over the signs goes on
+        from its result.
         """
         coordinates, penalised = self.intercepts
         free = np.flatnonzero(~penalised)
@@ -289,27 +288,15 @@ class NewtonSolver:
     def _polished(
         self, play: Play, covariance: FloatArray, gradient: FloatArray, direction: FloatArray
     ) -> FloatArray:
-        """Solve the Newton system of the parameters that are not zero; keep it if signs agree."""
-        now = play.coef + direction
-        active = np.flatnonzero((now != 0) | (play.penalty == 0))
-        if active.size > MOST_DENSE or (play.coef[now == 0] != 0).any():
-            return direction
-        sign = np.where(play.penalty > 0, np.sign(now), 0.0)[active]
-        hessian = self._hessian(play, active, covariance)
-        right = -(gradient[active] + play.penalty[active] * sign)
-        exact = np.linalg.lstsq(hessian, right, rcond=1e-14)[0]
-        if (sign * (play.coef[active] + exact) >= 0).all():
-            direction = np.zeros(direction.shape)
-            direction[active] = exact
-        return direction
+        """Return the minimum of the quadratic model by its signs, or `direction` if it is lower."""
 
-    def _hessian(self, play: Play, active: IntArray, covariance: FloatArray) -> FloatArray:
-        """Return the second derivatives of the parameters `active`, dense."""
-        out = np.empty((active.size, active.size))
-        unit = np.zeros(play.coef.size)
-        for i, m in enumerate(active):
+        def column(m: int) -> FloatArray:
+            unit = np.zeros(play.coef.size)
             unit[m] = 1.0
-            out[:, i] = kernels.descent.product(play.slots, covariance, unit)[active]
-            out[i, i] += play.ridge[m]
-            unit[m] = 0.0
-        return out
+            return kernels.descent.product(play.slots, covariance, unit) + play.ridge * unit
+
+        model = feature_sign.Model(column, gradient, play.penalty, play.coef)
+        exact = feature_sign.minimum(model, direction)
+        if exact is None or model.value(exact) > model.value(direction):
+            return direction
+        return exact

@@ -33,6 +33,7 @@ STRIDE = 16  # points between those that the search for the highest one looks at
 NODES = 10  # points of a panel
 BENDING = 1.4  # most second difference of the log term over a panel that its points can follow
 DEPTH = 45.0  # nats below the top at which a panel needs no such check
+NOTHING = 90.0  # nats below the top at which a million counts and their squares are no rounding
 
 
 class Table(NamedTuple):
@@ -192,6 +193,8 @@ def add_panel(
         heights[i] = log_term(eta, table, first + i)
         top = max(top, heights[i])
     bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
+    if top < best - NOTHING:
+        return
     if top > best - DEPTH and bend > BENDING:
         add_counts(eta, table, panel, heights, moments)
         return
