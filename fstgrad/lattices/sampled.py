@@ -113,7 +113,7 @@ def lattice_sampled_softmax_margin(
     samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
     ids, of_gold, gold_posterior = gold_paths(lattice, gold)
-    against = loss.against(ids) if isinstance(loss, Loss) else loss
+    against = _against(loss, ids)
     b, name = _band(lattice, against, band, choose, max_states, random)
     draws = _Draws(lattice, against, samples, random, b, slope=1.0)
     log_weights = draws.log_weights
@@ -154,10 +154,7 @@ def lattice_sampled_risk(
     """
     samples = positive_integer("samples", samples, minimum=2)
     random, lattice = generator(rng), lattice.near
-    if isinstance(loss, Loss):
-        if target is None:
-            raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")
-        loss = loss.against(target)
+    loss = _against(loss, target)
     b, name = _band(lattice, loss, band, choose, max_states, random)
     draws = _Draws(lattice, loss, samples, random, b)
     finite = draws.losses < np.inf
@@ -187,6 +184,18 @@ def lattice_sampled_risk(
         widest=widest,
         proposal=name,
     )
+
+
+def _against(
+    loss: Loss | TargetLoss | SumTargetLoss, target: Target | None
+) -> TargetLoss | SumTargetLoss:
+    """Return the loss with its target."""
+    instance("loss", loss, (Loss, TargetLoss, SumTargetLoss), "a Loss")
+    if not isinstance(loss, Loss):
+        return loss
+    if target is None:
+        raise InvalidInputError("target is None; give it, or the loss as loss.against(target)")
+    return loss.against(target)
 
 
 def _band(

@@ -124,7 +124,7 @@ class MRFClassifier:
 
     def _features(self, X: npt.ArrayLike) -> FloatArray:
         array = real_array("X", X)
-        if array.ndim == 4:
+        if array.ndim == 4 and array.size:
             array = array.reshape(len(array), -1, array.shape[-1])
         if array.ndim != 3 or array.shape[1] != self.graph.num_nodes or len(array) == 0:
             raise InvalidInputError(

@@ -180,7 +180,7 @@ def confusion_network(lattice: Any, *, top: int = 5, dark: bool = False) -> "Fig
 
 def _slots(lattice: Any) -> list[list[tuple[str, float]]]:
     """Return (word, posterior) of each place, likeliest first."""
-    if not hasattr(lattice, "marginals") or not hasattr(lattice, "graph"):
+    if not all(hasattr(lattice, name) for name in ("marginals", "graph", "label")):
         raise InvalidInputError(f"lattice is a {type(lattice).__name__}; give a Lattice")
     posterior = lattice.marginals()
     graph, label = lattice.graph, lattice.label

@@ -264,6 +264,24 @@ def test_fewer_losses_than_gold_strings():
             ft.risk(scores, ["aba"], loss)
 
 
+def test_a_lattice_with_what_is_no_loss():
+    for run in (fg.sampled_risk, fg.sampled_softmax_margin):
+        with pytest.raises(fg.InvalidInputError, match="loss is a tuple"):
+            run(LATTICE, "a", ("a", "b"), samples=5, rng=0)
+
+
+def test_a_field_is_no_network_of_words():
+    from fstgrad import plot
+
+    with pytest.raises(fg.InvalidInputError, match="lattice is a PairwiseMRF"):
+        plot.confusion_network(PAIR)
+
+
+def test_images_without_pixels():
+    with pytest.raises(fg.InvalidInputError, match=r"X has shape \(3, 2, 1, 0\)"):
+        FITTED.models(np.zeros((3, 2, 1, 0)))
+
+
 def test_settings_are_kept_as_numbers():
     """Whatever holds a number is kept as the number."""
     from fstgrad.training.trainer import Settings

@@ -74,7 +74,7 @@ class Array(np.ndarray):
 CALLED = {"progress", "on_error", "callbacks", "psi", "draw", "each"}
 WORK = {
     "samples", "burn_in", "thin", "chains", "sweeps", "steps", "draws", "max_iter", "k", "epochs",
-    "iterations",
+    "iterations", "restarts",
 }  # fmt: skip
 
 
