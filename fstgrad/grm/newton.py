@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray
 from fstgrad.grm import feature_sign, kernels
 from fstgrad.grm.base import Base
 from fstgrad.grm.play import Intercepts, Play, leave, objective, violations
@@ -29,7 +29,9 @@ MOST_HALVINGS = 6  # of a step before its Hessian is damped
 MOST_DAMPING = 1e12
 MOST_SWEEPS = 100
 ARMIJO = 1e-4
-STRAIGHT = 0.75  # of the descent at the first slope, from which on a step of twice the size is tried
+STRAIGHT = (
+    0.75  # of the descent at the first slope, from which on a step of twice the size is tried
+)
 FLAT = 1e-8  # curvature over the square of the slope, in 1 / nats: the step promises 5e7 nats
 MOST_TRIALS = 200  # points that a search along a flat parameter looks at
 MOST_STALLED = 10  # steps in a row that lower neither the objective nor the worst violation
