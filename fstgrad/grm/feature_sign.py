@@ -115,4 +115,5 @@ def _before_a_change_of_sign(
         points.append(point)
     # a parameter that enters with the wrong sign has no way to go: its target is what is left
     points.append(np.where(changed & (now == 0), 0.0, target))
-    return min(points, key=lambda point: model.value(point - model.coef))
+    best: FloatArray = min(points, key=lambda point: model.value(point - model.coef))
+    return best

@@ -43,7 +43,7 @@ class Budget(NamedTuple):
 
     def checked(self) -> "Budget":
         """Return the budget, all of it above zero."""
-        return self._make(positive_number(name, value) for name, value in self._asdict().items())
+        return Budget(*(positive_number(name, value) for name, value in self._asdict().items()))
 
     def states(self, scores: FloatArray) -> int:
         """Return how many states an automaton may have."""

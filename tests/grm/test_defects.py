@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import gammaln, logsumexp
 
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
@@ -10,6 +11,7 @@ from fstgrad.grm import bounds, families, measures, newton, partition
 from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.kernels import counts
 from fstgrad.grm.kernels.moments import empty_moments
+from fstgrad.grm.kernels.sampling import draw_count
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_inference import parameters
 
@@ -170,6 +172,20 @@ def test_draws_of_wide_counts_follow_their_law():
 
     assert (draws == np.floor(draws)).all()
     assert kstest(draws, nbinom(2.0, 2.0 / 5002.0).cdf).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("eta", [(9.0, -109.20265185602602), (10.5, -231.1715679321049)])
+def test_draws_of_two_modes_far_apart_follow_their_law(eta):
+    """Counts near zero and counts above 8,000 share the mass; none lies in the valley between."""
+    table = families.Poisson().table(2)
+    uniforms = (np.arange(400) + 0.5) / 400
+    moments, heights = empty_moments(2), np.empty(counts.NODES)
+    draws = [draw_count(np.array(eta), table, moments, heights, u) for u in uniforms]
+    x = np.arange(200_000)
+    log_weights = eta[0] * x + eta[1] * np.sqrt(x) - gammaln(x + 1)
+    cdf = np.cumsum(np.exp(log_weights - logsumexp(log_weights)))
+    assert 0.1 < cdf[1000] < 0.9
+    np.testing.assert_allclose(draws, np.searchsorted(cdf, uniforms), atol=2)
 
 
 def test_one_piece_of_the_line_bounds_the_integral():

@@ -172,6 +172,23 @@ def add_counts(
 
 
 @kernel
+def fill_heights(eta: FloatArray, table: Table, first: int, heights: FloatArray) -> float:
+    """Fill the log terms of the points of a panel, the first of them `first`; return the most."""
+    top = -np.inf
+    for i in range(NODES):
+        heights[i] = log_term(eta, table, first + i)
+        top = max(top, heights[i])
+    return float(top)
+
+
+@kernel
+def bends(heights: FloatArray, top: float, best: float) -> bool:
+    """Return whether a panel with log terms `heights` is to be added count by count."""
+    bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
+    return bool(top > best - DEPTH and bend > BENDING)
+
+
+@kernel
 def add_panel(
     eta: FloatArray,
     table: Table,
@@ -188,14 +205,10 @@ def add_panel(
     """
     # the points of a panel are first .. first + NODES - 1: (q - singles) is a multiple of NODES
     first = table.singles + panel * NODES
-    top = -np.inf
-    for i in range(NODES):
-        heights[i] = log_term(eta, table, first + i)
-        top = max(top, heights[i])
-    bend = abs(heights[0] - heights[NODES // 2 - 1] - heights[NODES // 2] + heights[NODES - 1])
+    top = fill_heights(eta, table, first, heights)
     if top < best - NOTHING:
         return
-    if top > best - DEPTH and bend > BENDING:
+    if bends(heights, top, best):
         add_counts(eta, table, panel, heights, moments)
         return
     for i in range(NODES):

@@ -10,7 +10,10 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.grm.kernels.counts import (
     NODES,
+    NOTHING,
     Table,
+    bends,
+    fill_heights,
     interpolate,
     log_term,
     start_of_sum,
@@ -21,6 +24,7 @@ from fstgrad.grm.kernels.moments import Moments, empty_moments
 
 CELLS = 1024  # of the table of a density over the logarithm
 PARTS = 64  # of a panel of counts
+ROUNDING = 1e-13  # of the mass, what may be left of a share behind the last mode
 
 
 class ChainArrays(NamedTuple):
@@ -107,14 +111,31 @@ def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> 
 
 
 @kernel
-def draw_in_panel(table: Table, panel: int, heights: FloatArray, top: float, u: float) -> float:
+def panel_mass(table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool) -> float:
+    """Return the sum of a panel with log terms `heights`, each less `top`."""
+    first = table.singles + panel * NODES
+    total = 0.0
+    if is_bent:
+        for x in range(table.panels[panel], table.panels[panel + 1]):
+            total += math.exp(interpolate(float(x), table, panel, heights, first) - top)
+        return total
+    for i in range(NODES):
+        total += table.quadrature[first + i] * math.exp(heights[i] - top)
+    return total
+
+
+@kernel
+def draw_in_panel(
+    table: Table, panel: int, heights: FloatArray, top: float, is_bent: bool, u: float
+) -> float:
     """Return the count at the share u of the mass of a panel with log terms `heights`.
 
-    The panel is cut into `PARTS` parts of equal length, in which counts are equally likely.
+    A panel that is not bent is cut into `PARTS` parts of equal length, in which counts are equally
+    likely.
     """
     first = table.singles + panel * NODES
     start, end = table.panels[panel], table.panels[panel + 1]
-    parts = min(PARTS, end - start)
+    parts = end - start if is_bent else min(PARTS, end - start)
     mass, total = np.empty(parts), 0.0
     for part in range(parts):
         a, b = start + (end - start) * part // parts, start + (end - start) * (part + 1) // parts
@@ -151,17 +172,15 @@ def draw_count(
                 return float(last)
         q += 1
     panel = (q - table.singles) // NODES
-    while q < count:
-        mass = 0.0
-        for i in range(NODES):
-            heights[i] = log_term(eta, table, q + i)
-            mass += table.quadrature[q + i] * math.exp(heights[i] - top)
-        if left <= mass:
-            return draw_in_panel(table, panel, heights, top, left / mass)
-        if mass < 1e-17 * moments.mass[0] and q > table.singles and last > 0:
-            return float(table.panels[panel])
-        last = float(table.panels[panel + 1] - 1)
-        left -= mass
+    while q < count and (last == 0.0 or left > ROUNDING * moments.mass[0]):
+        highest = fill_heights(eta, table, q, heights)
+        if highest > top - NOTHING:
+            is_bent = bends(heights, highest, top)
+            mass = panel_mass(table, panel, heights, top, is_bent)
+            if left <= mass:
+                return draw_in_panel(table, panel, heights, top, is_bent, left / mass)
+            last = float(table.panels[panel + 1] - 1)
+            left -= mass
         q += NODES
         panel += 1
     return float(last)
