@@ -33,6 +33,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Shape = tuple[int | None, ...]
 _DISTRIBUTIONS = {"PIL": "Pillow", "sklearn": "scikit-learn"}  # modules of another name
+LARGEST_SCORE = 1e300  # sums of scores stay finite
 _LARGEST_FACTOR = 1e150
 _FLOAT64 = np.dtype(np.float64)
 Seed = np.random.Generator | int | None
@@ -40,15 +41,20 @@ Kind = TypeVar("Kind")
 
 
 def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
-    """Return `values` as float64 log-weights; NaN and +inf are errors, -inf forbids."""
+    """Return `values` as float64 log-weights, at most `LARGEST_SCORE`; -inf forbids."""
     array = float_array(name, values, shape)
-    if array.size and not np.maximum.reduce(array, axis=None) < np.inf:  # NaN is the largest of all
-        where = _first(np.isnan(array) | (array == np.inf))
-        raise InvalidInputError(
-            f"{name}{list(where)} is {array[where]}; scores are log-weights in nats: "
-            "finite, or -inf to forbid"
-        )
+    if array.size and not np.maximum.reduce(array, axis=None) <= LARGEST_SCORE:  # NaN too
+        where = _first(~(array <= LARGEST_SCORE))
+        raise unusable_score(f"{name}{list(where)}", array[where])
     return array
+
+
+def unusable_score(place: str, value: float) -> InvalidInputError:
+    """Return the error for the score `value`: NaN, +inf or above `LARGEST_SCORE`."""
+    rule = "finite, or -inf to forbid"
+    if np.isfinite(value):
+        rule = f"at most {LARGEST_SCORE:g}, so that their sums are finite"
+    return InvalidInputError(f"{place} is {value}; scores are log-weights in nats: {rule}")
 
 
 def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:

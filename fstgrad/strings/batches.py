@@ -12,7 +12,7 @@ import numpy as np
 
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.automata.layout import Layout
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
 from fstgrad.distribution import is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
@@ -68,12 +68,10 @@ class Strings(NamedTuple):
                 f"scores of a position have the shape {self.scores.shape[1:]}; with {n} symbols "
                 f"the context axes have {n + 1}"
             )
-        if self.scores.size and not self.scores.max() < np.inf:  # NaN is the largest of all
-            place = tuple(int(j) for j in np.argwhere(~(self.scores < np.inf))[0])
-            raise InvalidInputError(
-                f"scores at {self._where(place[0])} hold {self.scores[place]}; scores are "
-                "log-weights in nats: finite, or -inf to forbid"
-            )
+        if self.scores.size and not self.scores.max() <= LARGEST_SCORE:  # NaN too
+            place = tuple(int(j) for j in np.argwhere(~(self.scores <= LARGEST_SCORE))[0])
+            where = f"scores{list(place[1:])} at {self._where(place[0])}"
+            raise unusable_score(where, self.scores[place])
         for i, (b, length) in enumerate(
             zip(self.automata, np.diff(self.starts).tolist(), strict=True)
         ):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusable_score
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
 
@@ -231,9 +231,9 @@ class LinearChains:
         """Return the largest of each row, after a look at what is no log-weight."""
         maxima: FloatArray = table.max(axis=-1)
         seen = np.where(self._inside, maxima, 0.0) if name == "emissions" else maxima
-        if not (seen < np.inf).all():
-            place = tuple(int(j) for j in np.argwhere(~(seen < np.inf))[0])
-            raise InvalidInputError(f"{name}[{place}] holds NaN or +inf; give log-weights")
+        if not (usable := seen.astype(np.float64) <= LARGEST_SCORE).all():
+            place = tuple(int(j) for j in np.argwhere(~usable)[0])
+            raise unusable_score(f"the largest of {name}{list(place)}", seen[place])
         return seen
 
     def _check_feasible(self, scores: FloatArray) -> None:

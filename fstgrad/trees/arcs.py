@@ -42,7 +42,7 @@ class ArcTable:
     def checked(
         cls, scores: npt.ArrayLike, lengths: npt.ArrayLike | None, labeled: bool | None
     ) -> "ArcTable":
-        """Check shapes, and that every score within the lengths is finite or -inf."""
+        """Check shapes, and that every score within the lengths is a log-weight."""
         array = checks.float_array("scores", scores)
         shape = array.shape
         is_labeled = _is_labeled(shape) if labeled is None else checks.flag("labeled", labeled)
@@ -69,10 +69,7 @@ class ArcTable:
         if bad >= 0:
             where = [int(i) for i in np.unravel_index(bad, shape)]
             item = table.name(bad // (array.size // len(sizes)))
-            raise InvalidInputError(
-                f"scores{where} is {array.flat[bad]}{item}; scores are log-weights in nats: "
-                "finite, or -inf to forbid"
-            )
+            raise checks.unusable_score(f"scores{where}{item}", array.flat[bad])
         if bad == -2:
             least = kernels.matrix_tree.LEAST
             array, flat = (np.where(x > -np.inf, np.maximum(x, least), x) for x in (array, flat))

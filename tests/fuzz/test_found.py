@@ -43,11 +43,27 @@ def test_complex_scores_are_refused_instead_of_cut():
         fg.StringDistribution(scores)
 
 
-def test_a_single_root_with_an_arc_near_the_largest_float_has_a_finite_log_partition():
+def test_a_single_root_with_arcs_of_the_largest_scores_has_a_finite_log_partition():
     scores = np.zeros((3, 3))
-    scores[1, 2] = 1e308
+    scores[0, 2] = scores[2, 1] = 1e300
     for family in (fg.ProjectiveTrees, fg.SpanningTrees):
-        assert family(scores, single_root=True).log_partition() == 1e308
+        trees = family(scores, single_root=True)
+        assert trees.log_partition() == 2e300
+        assert trees.marginals()[0, 2] == trees.marginals()[2, 1] == 1.0
+
+
+@pytest.mark.parametrize("score", [1.01e300, 1e308])
+def test_scores_whose_sums_overflow_are_refused(score):
+    calls = [
+        lambda: fg.SpanningTrees(np.full((3, 3), score), single_root=True),
+        lambda: fg.ProjectiveTrees(np.full((1, 3, 3), score), single_root=False),
+        lambda: fg.best_tree(np.full((3, 3), score), single_root=True),
+        lambda: fg.StringDistribution(np.full((3, 2), score)),
+        lambda: fg.PairwiseMRF(np.full((2, 2), score), [[0, 1]], np.zeros((1, 2, 2))),
+    ]
+    for call in calls:
+        with pytest.raises(fg.InvalidInputError, match=r"at most 1e\+300"):
+            call()
 
 
 LATTICE = fg.Lattice.from_text("0 1 a\n1", AB)

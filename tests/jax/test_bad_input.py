@@ -104,7 +104,7 @@ def test_what_jit_could_not_know_ends_with_the_message(gold):
 
 
 def test_scores_of_nan():
-    with pytest.raises(fg.InvalidInputError, match="hold nan"):
+    with pytest.raises(fg.InvalidInputError, match="is nan"):
         fgj.crf_nll(jnp.full((2, 4, 3), jnp.nan), GOLD)
 
 

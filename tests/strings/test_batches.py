@@ -75,7 +75,7 @@ def test_errors_name_the_item_and_the_position():
     with pytest.raises(fg.InfeasibleError, match="position 1 of item 3"):
         strings.part(2, 5).risks()
     strings.scores[strings.starts[4]] = np.nan
-    with pytest.raises(fg.InvalidInputError, match="position 0 of item 4 hold nan"):
+    with pytest.raises(fg.InvalidInputError, match="position 0 of item 4 is nan"):
         strings.check()
     other = Strings(np.zeros((5, 5, 4)), np.array([0, 5]), [EDIT.compile("abc")])
     with pytest.raises(fg.InvalidInputError, match="item 0 are for 5 positions and 4 symbols; its"):

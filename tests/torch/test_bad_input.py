@@ -38,7 +38,7 @@ STRINGS = {
     "half a length": (lambda f: f(SCORES, GOLD, lengths=[1.5, 2.0]), "lengths is torch.float32"),
     "a word": (lambda f: f(SCORES, GOLD, lengths="ab"), "lengths is 'ab'; give 2 integers"),
     "ignore": (lambda f: f(SCORES, GOLD, ignore_index="x"), "ignore_index is 'x'"),
-    "nan": (lambda f: f(SCORES * NAN, GOLD), "position 0 of item 0 hold nan"),
+    "nan": (lambda f: f(SCORES * NAN, GOLD), "position 0 of item 0 is nan"),
     "contexts": (lambda f: f(torch.zeros(2, 4, 3, 3), GOLD), "context axes have 4"),
 }
 

@@ -10,7 +10,7 @@ diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  T
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import exponentiate, invert
 
@@ -28,8 +28,9 @@ LEAST = -1e300
 
 @kernel
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
-    """Return the index of the first NaN or +inf in a flat view of (b, m+1, (m+1) * y).
+    """Return the index of the first NaN or score above LARGEST_SCORE.
 
+    scores : a flat view of (b, m+1, (m+1) * y).
     Where there is none, -1, or -2 if a finite score is below LEAST.
     """
     size, width = scores.shape[1:]
@@ -40,11 +41,11 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
             row = scores[item, i]
             bad = 0
             for k in range(count):
-                bad += not row[k] < np.inf
+                bad += not row[k] <= LARGEST_SCORE
                 low += (row[k] < LEAST) & (row[k] > -np.inf)
             if bad > 0:
                 for k in range(count):
-                    if not row[k] < np.inf:
+                    if not row[k] <= LARGEST_SCORE:
                         return int((item * size + i) * width + k)
     return -1 if low == 0 else -2
 

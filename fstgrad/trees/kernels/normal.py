@@ -20,7 +20,7 @@ Sums of y_c are pairs (value, what rounding lost), as 0.3 - 1e30 + 1e30 has to b
 
 import numpy as np
 
-from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
 from fstgrad.trees.kernels.matrix_tree import LEAST
@@ -264,11 +264,11 @@ def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
 def best_checked(scores: FloatArray, single: bool, heads: IntArray) -> bool:
     """Write the heads (n,) of the best tree of a table (n+1, n+1), in one call.
 
-    False, and no heads, where a score is NaN or +inf or no tree is allowed.
+    False, and no heads, where a score is NaN or above LARGEST_SCORE, or no tree is allowed.
     """
     bad = 0
     for value in scores.reshape(-1):
-        bad += not value < np.inf
+        bad += not value <= LARGEST_SCORE
     return bad == 0 and best_of(scores, len(heads), single, heads)
 
 
