@@ -51,9 +51,8 @@ def log_weights(name: str, values: npt.ArrayLike, shape: Shape | None = None) ->
 
 def unusable_score(place: str, value: float) -> InvalidInputError:
     """Return the error for the score `value`: NaN, +inf or above `LARGEST_SCORE`."""
-    rule = "finite, or -inf to forbid"
-    if np.isfinite(value):
-        rule = f"at most {LARGEST_SCORE:g}, so that their sums are finite"
+    limit = f"at most {LARGEST_SCORE:g}, so that their sums are finite"
+    rule = limit if np.isfinite(value) else "finite, or -inf to forbid"
     return InvalidInputError(f"{place} is {value}; scores are log-weights in nats: {rule}")
 
 
