@@ -70,9 +70,10 @@ def _arrays(data: bytes, rng: np.random.Generator) -> bytes:
     """Change one array of an npz file and write the file anew, so that its checksums are right."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = dict(archive)
+            members = dict(archive)
     except Exception:
         return _bytes(data, rng)
+    arrays = {name: value for name, value in members.items() if isinstance(value, np.ndarray)}
     if not arrays:
         return data
     name = list(arrays)[rng.integers(len(arrays))]
