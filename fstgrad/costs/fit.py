@@ -123,8 +123,10 @@ def fit_costs(
     one_of("prior", prior, ("uniform", "transducer"))
     smoothing = positive_number("smoothing", smoothing, allow_zero=True)
     instance("schedule", schedule, Schedule, "a Schedule")
-    positive_integer("restarts", schedule.restarts)
-    positive_integer("max_iterations", schedule.max_iterations)
+    schedule = schedule._replace(
+        restarts=positive_integer("restarts", schedule.restarts),
+        max_iterations=positive_integer("max_iterations", schedule.max_iterations),
+    )
     random = generator(rng)
     transducer = pair_transducer(source, alphabet)
     ties = Ties.of(transducer, tie, given)

@@ -192,9 +192,10 @@ class NegativeBinomial(CountBase):
     ridge = RIDGE
 
     def __init__(self, law_mean: float | None = None, dispersion: float | None = None) -> None:
-        for name, value in (("law_mean", law_mean), ("dispersion", dispersion)):
-            if value is not None:
-                checks.positive_number(name, value)
+        if law_mean is not None:
+            law_mean = checks.positive_number("law_mean", law_mean)
+        if dispersion is not None:
+            dispersion = checks.positive_number("dispersion", dispersion)
         self.law_mean = law_mean
         self.dispersion = dispersion
 

@@ -114,8 +114,8 @@ class InferenceMixin:
         smallest first).
         """
         parameters = self._fitted()
-        checks.positive_integer("order", order)
-        checks.positive_integer("top", top)
+        order = checks.positive_integer("order", order)
+        top = checks.positive_integer("top", top)
         checks.one_of("sign", sign, ("both", "positive", "negative"))
         names = self.names_
         sets, values = self._of_order(parameters, order)
@@ -148,7 +148,7 @@ class InferenceMixin:
         names = items("names", names)
         for name in names:
             instance("one of names", name, str, "a str")
-        positive_integer("top", top)
+        top = positive_integer("top", top)
         unknown = [name for name in names if name not in self.names_]
         if unknown:
             raise InvalidInputError(f"names has {unknown[0]!r}, which is not a column of the model")
@@ -255,7 +255,7 @@ class InferenceMixin:
         """
         networkx = checks.extra("networkx", "grm", "to_networkx")
         if top is not None:
-            checks.positive_integer("top", top)
+            top = checks.positive_integer("top", top)
         parameters = self._fitted()
         graph = networkx.Graph()
         graph.add_nodes_from(self.names_)

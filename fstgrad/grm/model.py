@@ -274,19 +274,19 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _problem(self, x: sparse.csr_matrix, weights: FloatArray, offset: FloatArray) -> Problem:
         """Return the samples of the fit with what does not depend on alpha."""
-        terms = terms_of(self.k, self.interactions)
-        base = resolve(self.base)
-        coordinates = intercept_coordinates(terms, base.free(self.k))
+        k, base = int(self.k), resolve(self.base)
+        terms = terms_of(k, self.interactions)
+        coordinates = intercept_coordinates(terms, base.free(k))
         return Problem(
-            x, preparation.families(x, base), self.k, terms,
-            Intercepts(coordinates, ~np.isin(coordinates, base.free(self.k))),
-            preparation.varying_columns(x, self.k), weights, offset, self.max_memory,
+            x, preparation.families(x, base), k, terms,
+            Intercepts(coordinates, ~np.isin(coordinates, base.free(k))),
+            preparation.varying_columns(x, k), weights, offset, float(self.max_memory),
             self.scale_columns,
         )  # fmt: skip
 
     def _solving(self) -> Solving:
         return Solving(
-            float(self.alpha), float(self.tol), self.max_iter, self.screening, self._threads()
+            float(self.alpha), float(self.tol), int(self.max_iter), self.screening, self._threads()
         )
 
     def _starts(self, problem: Problem) -> list[NodeFit] | None:
@@ -301,18 +301,18 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _solve(self, problem: Problem) -> None:
         """Fit the nodes, then one model."""
-        starts = self._starts(problem)
-        sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], self.k, self.names_)
+        starts, k = self._starts(problem), problem.k
+        sizes = preparation.candidates(self.candidate_sets, problem.x.shape[1], k, self.names_)
         if isinstance(self.candidate_sets, str):
-            for size in range(2, self.k):
-                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, self.k + 1)}
+            for size in range(2, k):
+                empty = {s: np.empty((0, s), np.int64) for s in range(size + 1, k + 1)}
                 design = problem.design({**sizes, **empty})
                 starts = self._nodes(problem, design, starts, size)
                 chosen = self._chosen(problem, starts, design, size)
                 sizes[size + 1] = fitting.cliques(chosen, problem.x.shape[1])
         design = problem.design(sizes)
         if starts is None or not self._is_joint() or self.candidate_sets == "stagewise":
-            fits = self._nodes(problem, design, starts, self.k)
+            fits = self._nodes(problem, design, starts, k)
             self._store(problem, fits, design, None)
         else:  # the last joint fit is the better start
             self._store(problem, starts, design, self.parameters_)
@@ -325,8 +325,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         settings = {n: v for n, v in self.get_params().items() if n not in ignored}
         kept = checkpoint_of(problem, self.checkpoint, stage, settings, storage.plain)
         solving = self._solving()
-        if self._is_joint() and stage == self.k:
-            solving = replace(solving, tol=max(self.tol, ROUGH * self.alpha))
+        if self._is_joint() and stage == problem.k:
+            solving = replace(solving, tol=max(solving.tol, ROUGH * solving.alpha))
         with node_progress(problem.x.shape[1], self.names_, enabled=self.verbose) as progress:
             return solve_nodes(problem, design, solving, starts, kept, progress)
 

@@ -41,6 +41,9 @@ def log_partition(
 ) -> PartitionEstimate:
     """Return log Z by "exact", "ais", or "auto": exact where that is possible."""
     checks.one_of("method", method, ("auto", "exact", "ais"))
+    samples = checks.positive_integer("samples", samples, minimum=2)
+    steps = checks.positive_integer("steps", steps)
+    generator = checks.generator(rng)
     if method != "ais":
         value = _exact(parameters)
         if value is not None:
@@ -50,7 +53,7 @@ def log_partition(
                 'method is "exact", which needs independent variables, counts with p <= 3 or a '
                 'Gaussian base with k <= 2; give "ais"'
             )
-    return annealed(parameters, samples=samples, steps=steps, rng=rng)
+    return annealed(parameters, samples=samples, steps=steps, rng=generator)
 
 
 def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> PartitionEstimate:
@@ -60,8 +63,6 @@ def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> 
     Gibbs sweep at each of `steps` equal steps; the standard error is the delta method's.
     """
     normalization.require(parameters, "log_partition")
-    checks.positive_integer("samples", samples, minimum=2)
-    checks.positive_integer("steps", steps)
     generator = checks.generator(rng)
     chains = Chains(parameters, samples)
     chains.sweep(generator, weight=0.0)

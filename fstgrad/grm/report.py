@@ -56,7 +56,7 @@ def fit_report(model: Any, x: FloatArray, *, samples: int, rng: Seed) -> FitRepo
     from fstgrad import checks
 
     generator = checks.generator(rng)
-    checks.positive_integer("samples", samples)
+    samples = checks.positive_integer("samples", samples)
     draws = model.gibbs(samples, generator, chains=min(100, samples))
     known = draws.r_hat[~np.isnan(draws.r_hat)]
     return FitReport(

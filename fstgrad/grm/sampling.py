@@ -66,8 +66,8 @@ def gibbs(
     """Return k draws from `chains` chains, each after `burn_in` sweeps, `thin` sweeps apart."""
     count = checks.positive_integer("k", k)
     many = min(checks.positive_integer("chains", chains), count)
-    checks.positive_integer("thin", thin)
-    checks.positive_integer("burn_in", burn_in, minimum=0)
+    thin = checks.positive_integer("thin", thin)
+    burn_in = checks.positive_integer("burn_in", burn_in, minimum=0)
     generator = checks.generator(rng)
     normalization.require(parameters, "sample")
     running = started(parameters, many, generator)

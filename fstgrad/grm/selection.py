@@ -137,7 +137,7 @@ class SelectionMixin:
         Meinshausen and Buehlmann, Journal of the Royal Statistical Society B 72 (2010).
         """
         generator = checks.generator(rng)
-        checks.positive_integer("samples", samples)
+        samples = checks.positive_integer("samples", samples)
         rows, found = _rows(X), dict[tuple[str, ...], int]()
         for _ in range(samples):
             half = np.sort(generator.permutation(rows)[: len(rows) // 2])

@@ -198,3 +198,20 @@ def test_parameters_whose_sums_overflow_have_no_score():
     model.parameters_.interactions[0].values[:] = 1e300
     with pytest.raises(fg.InvalidInputError, match="row 0 of X has no log-likelihood: sums of"):
         model.score(counts[:2])
+
+
+@pytest.mark.parametrize("settings", [{"k": np.int8(2)}, {"alpha": np.float16(0.1)}])
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+def test_settings_of_small_types_are_those_of_python(settings, symmetrize):
+    x = np.random.default_rng(0).poisson(2.0, (40, 4))
+    plain = {name: value.item() for name, value in settings.items()}
+    defaults = {"k": 2, "alpha": 0.1, "symmetrize": symmetrize}
+    model = fg.GeneralizedRootModel(**{**defaults, **settings}).fit(x)
+    same = fg.GeneralizedRootModel(**{**defaults, **plain}).fit(x)
+    assert model.score(x) == same.score(x)
+
+
+def test_numbers_of_samples_are_checked_where_the_value_is_exact():
+    model = fg.GeneralizedRootModel(k=1).fit(np.ones((4, 2)))
+    with pytest.raises(fg.InvalidInputError, match=r"samples is 50.0; give an integer >= 2"):
+        model.log_partition(samples=50.0)
