@@ -129,6 +129,8 @@ class LossAutomaton:
         class_of = index_array("class_of", self.class_of, 2**31, (len(self.alphabet),))
         classes = int(class_of.max(initial=-1)) + 1
         float_array("final", self.final, (None,))
+        if not self.levels:
+            raise InvalidInputError("levels is empty; give a Level for each position")
         for t, level in enumerate(self.levels):
             shape = level.nextstate.shape
             if len(shape) != 2 or shape[1] < classes or level.cost.shape != shape:
@@ -190,6 +192,11 @@ class LossAutomaton:
         length = positive_integer("length", length)
         index_array("a label of fst", fst.ilabel, len(alphabet) + 1, lower=1)
         index_array("the start of fst", fst.start, fst.num_states, ())
+        if length >= fst.num_states:
+            raise InvalidInputError(
+                f"length is {length}, but fst has {fst.num_states} states, which is enough for "
+                f"strings of length {fst.num_states - 1}; give the length of its strings"
+            )
         n, depth = len(alphabet), np.full(fst.num_states, -1)
         depth[fst.start] = 0
         for t in range(length):

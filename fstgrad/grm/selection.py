@@ -160,12 +160,15 @@ class SelectionMixin:
 
     def _alphas(self, problem: Problem, alphas: Sequence[float] | int) -> FloatArray:
         """Return the penalties from the largest down."""
-        if isinstance(alphas, int):
+        if isinstance(alphas, int | np.integer):
             count = checks.positive_integer("alphas", alphas)
             model = self._copy()
             top = largest_useful_alpha(problem, model._solving(), model._is_joint())
             return np.geomspace(top, SMALLEST_SHARE * top, count)
-        return np.sort(checks.real_array("alphas", alphas, (None,)))[::-1]
+        given = checks.real_array("alphas", alphas, (None,))
+        if not given.size:
+            raise InvalidInputError("alphas is empty; give at least one penalty")
+        return np.sort(given)[::-1]
 
     def _copy(self, **changes: Any) -> Any:
         from sklearn.base import clone

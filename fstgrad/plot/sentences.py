@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_WORDS = 80
+_ROUNDING = 1e-6  # of probabilities
 
 
 def trees(
@@ -63,7 +64,12 @@ def trees(
         raise InvalidInputError(
             f"marginals has shape {table.shape}; give the (n+1, n+1) table of one sentence"
         )
-    n = len(table) - 1
+    if not ((table > -_ROUNDING) & (table < 1 + _ROUNDING)).all():
+        raise InvalidInputError(
+            f"marginals are from {table.min():g} to {table.max():g}; give probabilities, as "
+            "marginals() of a tree distribution returns them"
+        )
+    table, n = table.clip(0.0, 1.0), len(table) - 1
     names = [str(i + 1) for i in range(n)] if words is None else items("words", words)
     for name in names:
         instance("a word", name, str, "a str")

@@ -147,6 +147,10 @@ def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
     arguments.floating("node_scores", node_scores)
     arguments.floating("edge_scores", edge_scores)
     instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
+    if node_scores.ndim < 2:
+        raise InvalidInputError(
+            f"node_scores has shape {tuple(node_scores.shape)}; give (I, C) or (B, I, C)"
+        )
 
 
 def _no_labels(nodes: torch.Tensor) -> torch.Tensor:

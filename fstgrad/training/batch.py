@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 
 from fstgrad.checks import FloatArray, fields, instance, items, positive_integer, real_array
 from fstgrad.errors import FstgradError, InvalidInputError
@@ -297,6 +298,8 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
     first = positive_integer("first", first, minimum=0)
     try:
         iterator = iter(pairs)
+        if issparse(pairs):
+            raise TypeError("a sparse matrix has no pairs")
     except Exception as error:  # whatever __iter__ of a stranger raises
         raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):

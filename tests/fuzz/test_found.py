@@ -307,3 +307,26 @@ def test_settings_are_kept_as_numbers():
     assert (type(settings.learning_rate), type(settings.epochs)) == (float, int)
     objective = fg.PairObjective(fg.QGramCounts(AB, 2), EDIT, kind="risk", cap=np.float32(2))
     assert type(objective.cap) is float
+
+
+def test_sequences_and_tables_that_are_none():
+    import torch
+
+    import fstgrad.torch as fgt
+    from fstgrad import openfst, plot
+    from fstgrad.automata.automaton import LossAutomaton
+
+    objective = fg.PairObjective(fg.QGramCounts(AB, 2), EDIT, kind="risk")
+    found, rows = openfst.to_arrays(EDIT.compile("ab").to_fst()), sparse.eye(3, format="dia")
+    edges = torch.zeros(2, 2, dtype=torch.float64)
+    calls = {
+        "marginals are from 0 to 2": lambda: plot.trees(np.full((3, 3), [0.0, 1.0, 2.0])),
+        "alphas is empty": lambda: fg.GeneralizedRootModel(k=1).select(np.ones((4, 2)), ()),
+        "give pairs": lambda: fg.Batch(objective).sums(np.zeros((2, 2)), rows),
+        "levels is empty": lambda: LossAutomaton(AB, np.array([0, 1]), (), 0.0, np.zeros(1)),
+        "length is 2147483648": lambda: LossAutomaton.from_arrays(AB, found, 2**31),
+        r"node_scores has shape \(\)": lambda: fgt.mrf_log_partition(edges.sum(), edges, PAIR),
+    }
+    for message, call in calls.items():
+        with pytest.raises(fg.InvalidInputError, match=message):
+            call()
