@@ -217,10 +217,12 @@ class MomentDistribution(ArrayDistribution):
         The gradient is one Hessian-vector product, Cov (F (E f - target)), where Druck and Smith
         (2009) form all covariances.
         """
-        if not _is_sparse(features):
+        if _is_sparse(features):
+            checks.direction_array("features.data", features.data)
+        else:
             features = checks.direction_array("features", features)
         expected = self._expectations("features", features)
-        wanted = checks.real_array("target", target)
+        wanted = checks.direction_array("target", target)
         if wanted.shape not in (expected.shape, expected.shape[-1:]):
             raise InvalidInputError(
                 f"target has shape {wanted.shape}; it must fit the expectations, {expected.shape}"

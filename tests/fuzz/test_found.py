@@ -330,3 +330,11 @@ def test_sequences_and_tables_that_are_none():
     for message, call in calls.items():
         with pytest.raises(fg.InvalidInputError, match=message):
             call()
+
+
+@pytest.mark.parametrize("target", [1.1e150, -1e308])
+def test_targets_whose_squares_overflow_are_refused(target):
+    with pytest.raises(fg.InvalidInputError, match="target has an entry of"):
+        TREES.generalized_expectation(np.ones((4, 4, 1)), [target])
+    with pytest.raises(fg.InvalidInputError, match=r"features\.data has an entry of"):
+        TREES.generalized_expectation(sparse.csr_array(np.full((16, 1), target)), [0.0])
