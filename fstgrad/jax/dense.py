@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fstgrad.checks import instance, items, positive_integer
+from fstgrad.checks import positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.jax import arguments
 from fstgrad.jax.operators import called, no_tangent, shape_of
-from fstgrad.mrf.dense import Kernel, PairSums
+from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.objectives.base import Array
 
 
@@ -52,17 +52,15 @@ def mrf_dense_marginals(
     ((2, 4, 4), True)
     """
     iterations = positive_integer("iterations", iterations)
-    kernels = items("kernels", kernels)
-    for i, kernel in enumerate(kernels):
-        instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+    kernels = checked_kernels(kernels)
     nodes = arguments.table("node_scores", node_scores, 3, 4, axes="(C, H, W) or (B, C, H, W)")
     gray = arguments.table("image", image, 2, 3, axes="(H, W) or (B, H, W)")
     single = nodes.ndim == 3
     nodes, gray = nodes[None] if single else nodes, gray[None] if gray.ndim == 2 else gray
-    if len(nodes) == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
+    if nodes.size == 0 or gray.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
             f"node_scores has shape {jnp.shape(node_scores)}, image {jnp.shape(image)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W)"
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), none of them 0"
         )
     size, count = nodes.shape[1], len(kernels)
     factors = _parameter("weights", weights, np.ones(count), nodes)

@@ -9,12 +9,22 @@ one for the first kernel, one on a grid of places and values for the second (Kr√
 2011; Chen, Paris and Durand 2007 for the grid).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, log_weights, positive_integer, positive_number, real_array
+from fstgrad.checks import (
+    FloatArray,
+    instance,
+    items,
+    log_weights,
+    positive_integer,
+    positive_number,
+    real_array,
+    real_number,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.summary import short_repr
 
@@ -80,12 +90,24 @@ def dense_mean_field(
         All pixels are updated at once; stop when no marginal changes by more than `tol`.
     damping : float
         In [0, 1): the share of the old marginals, for kernels so strong that updates oscillate.
+
+    Raises
+    ------
+    InvalidInputError
+        An image without pixels or labels, or an argument of another type or range.
     """
     node = log_weights("node_scores", node_scores, (None, None, None))
+    if node.size == 0:
+        raise InvalidInputError(
+            f"node_scores has shape {node.shape}; give at least one pixel and one label"
+        )
     values = real_array("image", image, node.shape[:2])
     max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
-    filters = [PairSums(values, kernel) for kernel in kernels]
+    damping = real_number("damping", damping)
+    if not 0 <= damping < 1:
+        raise InvalidInputError(f"damping is {damping}; give a number in [0, 1)")
+    filters = [PairSums(values, kernel) for kernel in checked_kernels(kernels)]
     q = _softmax(node)
     change = np.inf
     iterations = 0
@@ -101,6 +123,20 @@ def dense_mean_field(
 def _softmax(scores: FloatArray) -> FloatArray:
     weights = np.exp(scores - scores.max(axis=2, keepdims=True))
     return np.asarray(weights / weights.sum(axis=2, keepdims=True))
+
+
+def checked_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """Return the kernels as a list.
+
+    Raises
+    ------
+    InvalidInputError
+        One of them is no Kernel.
+    """
+    found = items("kernels", kernels)
+    for i, kernel in enumerate(found):
+        instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+    return found
 
 
 class PairSums:

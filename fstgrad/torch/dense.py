@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fstgrad.checks import instance, items, positive_integer
+from fstgrad.checks import positive_integer
 from fstgrad.errors import InvalidInputError
-from fstgrad.mrf.dense import Kernel, PairSums
+from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.torch import arguments
 from fstgrad.torch.operators import aside, knows_values, no_vmap, refuse_transforms, widened
 
@@ -58,19 +58,17 @@ def mrf_dense_marginals(
     iterations = positive_integer("iterations", iterations)
     arguments.floating("node_scores", node_scores)
     arguments.real("image", image)
-    kernels = items("kernels", kernels)
-    for i, kernel in enumerate(kernels):
-        instance(f"kernels[{i}]", kernel, Kernel, "a Kernel")
+    kernels = checked_kernels(kernels)
     for name, given in (("weights", weights), ("compatibility", compatibility)):
         if given is not None:
             arguments.real(name, given)
     single = node_scores.ndim == 3
     nodes = (node_scores[None] if single else node_scores).double()
     images = image[None] if image.ndim == 2 else image
-    if nodes.ndim != 4 or len(nodes) == 0 or images.shape != (len(nodes), *nodes.shape[2:]):
+    if nodes.ndim != 4 or nodes.numel() == 0 or images.shape != (len(nodes), *nodes.shape[2:]):
         raise InvalidInputError(
             f"node_scores has shape {tuple(node_scores.shape)}, image {tuple(image.shape)}; give "
-            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W)"
+            "(C, H, W) and (H, W), or (B, C, H, W) and (B, H, W), none of them 0"
         )
     size = nodes.shape[1]
     if weights is None:

@@ -1,6 +1,7 @@
 """What a model is fitted to: pairs of sequences, and a loss by name."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fstgrad import losses
 from fstgrad.alphabet import Alphabet
@@ -41,6 +42,20 @@ def paired(X: Sequences, Y: Sequences) -> list[XY]:
         if len(y) == 0:
             raise InvalidInputError(f"Y[{i}] is empty; give at least one symbol")
     return [(as_input(x), tuple(y)) for x, y in zip(X, Y, strict=True)]
+
+
+def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
+    """Return the inputs and the targets of (X, Y), each read once.
+
+    Raises
+    ------
+    InvalidInputError
+        Not two sequences.
+    """
+    both = items(name, given)
+    if len(both) != 2:
+        raise InvalidInputError(f"{name} is (X, Y); give two sequences, not {len(both)}")
+    return items(f"{name}[0]", both[0]), items(f"{name}[1]", both[1])
 
 
 def made_loss(

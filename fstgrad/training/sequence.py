@@ -16,7 +16,7 @@ from fstgrad.strings.caps import TOLERANCE
 from fstgrad.strings.proposals import Kind as Proposal
 from fstgrad.training import measures, storage
 from fstgrad.training.batch import XY, Batch
-from fstgrad.training.data import Sequences, made_loss, paired
+from fstgrad.training.data import Sequences, made_loss, paired, two_sequences
 from fstgrad.training.estimator import Estimator
 from fstgrad.training.kinds import CONSTANTS
 from fstgrad.training.latent import Alignment, LatentOutputs, check_aligned, is_latent
@@ -200,8 +200,8 @@ class SequenceModel(Estimator):
         X, Y = items("X", X), items("Y", Y)
         if validation is None:
             (X, Y), validation = split(X, Y, self.held_out, self.seed)
-        elif len(items("validation", validation)) != 2:
-            raise InvalidInputError("validation is (X, Y); give two sequences")
+        else:
+            validation = two_sequences("validation", validation)
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self

@@ -338,3 +338,43 @@ def test_targets_whose_squares_overflow_are_refused(target):
         TREES.generalized_expectation(np.ones((4, 4, 1)), [target])
     with pytest.raises(fg.InvalidInputError, match=r"features\.data has an entry of"):
         TREES.generalized_expectation(sparse.csr_array(np.full((16, 1), target)), [0.0])
+
+
+def test_held_out_pairs_are_read_once():
+    X, Y = ["ab", "ba", "aab"], ["ba", "ab", "bba"]
+    given = fg.SequenceModel(order=1, epochs=2, window=1).fit(X, Y, iter([map(str, X), iter(Y)]))
+    listed = fg.SequenceModel(order=1, epochs=2, window=1).fit(X, Y, (X, Y))
+    np.testing.assert_array_equal(given.coef_, listed.coef_)
+    with pytest.raises(fg.InvalidInputError, match="validation is"):
+        fg.SequenceModel(order=1, epochs=1).fit(X, Y, [X])
+    with pytest.raises(fg.InvalidInputError, match=r"validation\[1\]"):
+        fg.SequenceModel(order=1, epochs=1).fit(X, Y, (X, 3))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (3, 0, 2), (3, 3, 0)])
+def test_dense_fields_without_pixels_or_labels(shape):
+    from fstgrad.mrf.dense import Kernel, dense_mean_field
+
+    with pytest.raises(fg.InvalidInputError, match="node_scores has shape"):
+        dense_mean_field(np.zeros(shape), np.zeros(shape[:2]), [Kernel(1.0, 1.0, 0.5)])
+
+
+def test_settings_of_dense_fields():
+    from fstgrad.mrf.dense import Kernel, dense_mean_field
+
+    node, image = np.zeros((2, 2, 2)), np.zeros((2, 2))
+    for damping in (1.0, -0.1, np.nan, "a"):
+        with pytest.raises(fg.InvalidInputError, match="damping"):
+            dense_mean_field(node, image, [Kernel(1.0, 1.0)], damping=damping)
+    with pytest.raises(fg.InvalidInputError, match=r"kernels\[0\]"):
+        dense_mean_field(node, image, [(1.0, 1.0)])
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (0, 3, 3)])
+def test_dense_layers_without_pixels_or_labels(shape):
+    torch = pytest.importorskip("torch")
+    from fstgrad.mrf.dense import Kernel
+    from fstgrad.torch import mrf_dense_marginals
+
+    with pytest.raises(fg.InvalidInputError, match="node_scores has shape"):
+        mrf_dense_marginals(torch.zeros(shape), torch.zeros(shape[1:]), [Kernel(1.0, 1.0, 0.5)])

@@ -207,7 +207,7 @@ def damaged_value(value: Any, other: Any, rng: np.random.Generator) -> Any:
         parts = parts[:-1] if kind == 0 else [*parts, part] if kind == 1 else parts
         return type(value)(parts)
     if isinstance(value, str):
-        return (value + "\0", value + "\ud800", value.upper(), value * 50, value[:-1])[
+        return (value + "\0", value + "\ud800", value.upper(), (value * 50)[:200], value[:-1])[
             rng.integers(5)
         ]
     return other
