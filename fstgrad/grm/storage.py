@@ -156,6 +156,8 @@ def plain(value: object) -> object:
         return to_description(value)
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
+    if isinstance(value, range):
+        return list(value)
     if isinstance(value, set | frozenset):
         return sorted(value)
     raise TypeError(f"{type(value).__name__} cannot be saved")

@@ -378,3 +378,11 @@ def test_dense_layers_without_pixels_or_labels(shape):
 
     with pytest.raises(fg.InvalidInputError, match="node_scores has shape"):
         mrf_dense_marginals(torch.zeros(shape), torch.zeros(shape[1:]), [Kernel(1.0, 1.0, 0.5)])
+
+
+def test_a_range_of_candidate_sets_names_a_checkpoint(tmp_path):
+    """What a list may be, a range may be, also in the digest of the settings."""
+    X, where = np.eye(3), tmp_path / "nodes.npz"
+    chosen = fg.GeneralizedRootModel(k=2, alpha=0.1, candidate_sets=range(0), checkpoint=where)
+    assert not chosen.fit(X).top_interactions(order=2)
+    assert chosen.fit(X).n_candidates_ == 0 and where.exists()

@@ -100,8 +100,9 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     for j in range(k):
         total += abs(eta[j])
     start = -k * math.log(total) - 2.0 - (WINDOW + 2.0) / c
-    best, best_v = -np.inf, start
-    v, slope = start, log_slope(start, eta, c)
+    rise = max(start, -k * math.log(4.0 * total / c))  # up to here h' >= 3 c / 4: no maximum
+    best, best_v = -np.inf, rise
+    v, slope = rise, log_slope(rise, eta, c)
     while True:  # once up, for the maximum
         after = v + CELL
         after_slope = log_slope(after, eta, c)
@@ -118,23 +119,25 @@ def window(eta: FloatArray, c: float, out: FloatArray) -> bool:
     end, level = v, best - WINDOW
     out[2], out[3] = best_v, end - start
     out[0], out[1] = best_v, best_v
-    v, slope = start, log_slope(start, eta, c)
+    v, slope, high = rise, log_slope(rise, eta, c), log_integrand(rise, eta, c) > level
+    if high:
+        below = log_integrand(start, eta, c) <= level
+        out[0] = crossing(start, rise, level, eta, c) if below else start
     while v < end:  # once more, for the outermost crossings of the level
         after = v + CELL
         after_slope = log_slope(after, eta, c)
-        high = log_integrand(v, eta, c) > level
         high_after = log_integrand(after, eta, c) > level
-        place = after
+        place, high_place = after, high_after
         if slope > 0 >= after_slope and not (high and high_after):
             place = maximum(v, after, eta, c)
-        high_place = log_integrand(place, eta, c) > level
+            high_place = log_integrand(place, eta, c) > level
         if high_place and v < out[0]:
             out[0] = min(out[0], v if high else crossing(v, place, level, eta, c))
         if high or high_place:
             inside = place if high_place else v
             reach = after if high_after else crossing(after, inside, level, eta, c)
             out[1] = max(out[1], reach)
-        v, slope = after, after_slope
+        v, slope, high = after, after_slope, high_after
     return True
 
 

@@ -223,9 +223,18 @@ def table_mass(eta: FloatArray, c: float, place: FloatArray, table: FloatArray) 
         return -np.inf
     step = (place[1] - place[0]) / CELLS
     height = log_integrand(place[2], eta, c)
+    lift = math.log(c) - height
+    powers, ratios = np.empty(eta.shape[0]), np.empty(eta.shape[0])
+    for j in range(eta.shape[0]):
+        ratios[j] = math.exp(step / (j + 1))
     total = 0.0
     for at in range(CELLS + 1):
-        table[at] = math.exp(log_integrand(place[0] + at * step, eta, c) - height)
+        v = place[0] + at * step
+        level = c * v + lift
+        for j in range(eta.shape[0]):  # T^(1/j) from the point before, anew at every 32nd
+            powers[j] = math.exp(v / (j + 1)) if at % 32 == 0 else powers[j] * ratios[j]
+            level += eta[j] * powers[j]
+        table[at] = math.exp(level)
         total += table[at]
     return height + math.log(total * step)
 
