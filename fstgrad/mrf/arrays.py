@@ -49,44 +49,82 @@ class Network(NamedTuple):
     mate: npt.NDArray[np.int32]
 
 
-class Groups(NamedTuple):
-    """The arcs of a network in groups of nodes; an arc has a lane within its group.
+class Lanes(NamedTuple):
+    """The arcs of a network in blocks of nodes of about equal degree.
+
+    Slot s of a block is the s-th arc of each of its nodes that has as many; they come in order of
+    their degree, so that these are the first ones.  A lane is the place of an arc: block by block,
+    slot by slot, node by node.  A message (C,) of block g lies at C * first[g] + lane - first[g],
+    its labels as many numbers apart as the block has lanes.
 
     Attributes
     ----------
-    start : (I + 1,) uint64
-        As in `Network`.
-    cut, first : (groups + 1,)
-        Group g is of the nodes cut[g] .. cut[g + 1] - 1 and the arcs first[g] .. first[g + 1] - 1.
-    ahead : (groups,)
-        How many of the arcs leave the first node of their edge; they have the first lanes.
-    lane, to : (2E,) uint64
-        The lane of each arc, and the arc back of each lane: to[first[g] + lane[a]] = mate[a].
+    node : (nodes with arcs,)
+        The nodes in their order.
+    cut, first, first_slot : (blocks + 1,) uint64
+        Block g has the nodes cut[g] .. cut[g + 1] - 1 of this order, the lanes first[g] ..
+        first[g + 1] - 1 and the slots first_slot[g] .. first_slot[g + 1] - 1.
+    slot : (slots + 1,) uint64
+        The first lane of each slot.
+    first_run, run, flip : (blocks + 1,), (runs + 1,), (runs,)
+        Lanes run[r] .. run[r + 1] - 1 read the shared table transposed where flip[r] is 1.
+    source, step : (2E,) uint64
+        Where each lane hears: the place of the message back, and the lanes of its block.
+    arc : (2E,)
+        The arc of each lane.
     """
 
-    start: Indices
-    cut: IntArray
-    first: IntArray
-    ahead: IntArray
-    lane: Indices
-    to: Indices
+    node: IntArray
+    cut: Indices
+    first: Indices
+    first_slot: Indices
+    slot: Indices
+    first_run: IntArray
+    run: IntArray
+    flip: IntArray
+    source: Indices
+    step: Indices
+    arc: IntArray
 
     @classmethod
-    def of(cls, network: Network, behind: BoolArray, size: int) -> "Groups":
-        """Cut into groups of `size` arcs and the rest of a node; `behind` arcs come last."""
-        number = network.start[:-1] // size
-        cut = np.concatenate(([0], np.flatnonzero(np.diff(number)) + 1, [len(number)]))
-        first = network.start[cut]
-        group = np.repeat(np.arange(len(cut) - 1), np.diff(first))
-        order = np.lexsort((behind, group))
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        ahead = np.bincount(group[~behind], minlength=len(cut) - 1)
-        start, lane, to = (
+    def of(cls, network: Network, behind: BoolArray, labels: int, size: int) -> "Lanes":
+        """Cut into blocks of `size` arcs and the rest of a node; `behind` arcs read transposed."""
+        degree = np.diff(network.start)
+        tail = np.repeat(np.arange(len(degree)), degree)
+        behind_of = np.bincount(tail[behind], minlength=len(degree))
+        node = np.argsort(-degree, kind="stable")[: np.count_nonzero(degree)]
+        number = (np.cumsum(degree[node]) - degree[node]) // size
+        node = node[np.lexsort((behind_of[node], -degree[node], number))]
+        place = np.empty_like(degree)
+        place[node] = np.arange(len(node))
+        inner = np.lexsort((behind, tail))  # arcs that read the table as it is come first
+        slot_of = np.arange(len(tail)) - network.start[tail]
+        by = np.lexsort((place[tail], slot_of, number[place[tail]]))
+        arc, block, slot = inner[by], number[place[tail[by]]], slot_of[by]
+        cut, first = _starts(number), _starts(block)
+        group = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        mate = np.empty_like(arc)
+        mate[arc] = np.arange(len(arc))
+        mate = mate[network.mate[arc]]
+        begin = first[group[mate]]
+        slots, runs = _starts(block, slot), _starts(block, behind[arc])
+        unsigned = [
             array.astype(np.uint64)
-            for array in (network.start, place - first[group], network.mate[order])
+            for array in (cut, first, np.searchsorted(slots, first), slots,
+                          begin * (labels - 1) + mate, np.diff(first)[group[mate]])
+        ]  # fmt: skip
+        flip = behind[arc][runs[:-1]].astype(np.int64)
+        return cls(
+            node, *unsigned[:4], np.searchsorted(runs, first), runs, flip, *unsigned[4:], arc
         )
-        return cls(start, cut, first, ahead, lane, to)
+
+
+def _starts(*keys: npt.NDArray[np.generic]) -> IntArray:
+    """Return where rows of keys begin that differ from the row before, and the number of rows."""
+    count = len(keys[0])
+    new = np.ones(count, np.bool_)
+    new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return np.append(np.flatnonzero(new), count)
 
 
 class Sites(NamedTuple):

@@ -32,42 +32,42 @@ def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: Fl
 @kernel
 def mix(
     pre: FloatArray, scores: FloatArray, flip: int, maximum: int, first: int, width: int,
-    out: FloatArray,
+    to: int, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Write out[b, w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
+    """Write out[b, to + w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
 
     flip = 1 reads scores[b, a, w]; a table of width 1 serves all pixels.
     """
     size, shared = pre.shape[0], scores.shape[2] == 1
     for b in range(size):
         for w in range(width):
-            out[b, w] = 0.0
+            out[b, to + w] = 0.0
     done = size - size % 2 if maximum == 0 else 0
     for b in range(0, done, 2):
         for a in range(0, done, 2):
-            _add_block(pre, a, scores, flip, b, first, width, out)
+            _add_block(pre, a, scores, flip, b, first, width, to, out)
     for b in range(size):
         for a in range(done if b < done else 0, size):
             i, j = (b, a) if flip == 1 else (a, b)
             weight = scores[i, j, 0]
             if shared and maximum == 0:
                 for w in range(width):
-                    out[b, w] += pre[a, first + w] * weight
+                    out[b, to + w] += pre[a, first + w] * weight
             elif shared:
                 for w in range(width):
-                    out[b, w] = max(out[b, w], pre[a, first + w] * weight)
+                    out[b, to + w] = max(out[b, to + w], pre[a, first + w] * weight)
             elif maximum == 0:
                 for w in range(width):
-                    out[b, w] += pre[a, first + w] * scores[i, j, w]
+                    out[b, to + w] += pre[a, first + w] * scores[i, j, w]
             else:
                 for w in range(width):
-                    out[b, w] = max(out[b, w], pre[a, first + w] * scores[i, j, w])
+                    out[b, to + w] = max(out[b, to + w], pre[a, first + w] * scores[i, j, w])
 
 
 @inner_kernel
 def _add_block(
     pre: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: int, width: int,
-    out: FloatArray,
+    to: int, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add the terms of two labels a, a + 1 to the sums of b, b + 1: half the reads and writes."""
     i, j = (b, a) if flip == 1 else (a, b)
@@ -77,13 +77,13 @@ def _add_block(
         u, v = scores[i + dj, j + di, 0], scores[i + 1, j + 1, 0]
         for w in range(width):
             p, q = pre[a, first + w], pre[a + 1, first + w]
-            out[b, w] += p * s + q * t
-            out[b + 1, w] += p * u + q * v
+            out[b, to + w] += p * s + q * t
+            out[b + 1, to + w] += p * u + q * v
     else:
         for w in range(width):
             p, q = pre[a, first + w], pre[a + 1, first + w]
-            out[b, w] += p * scores[i, j, w] + q * scores[i + di, j + dj, w]
-            out[b + 1, w] += p * scores[i + dj, j + di, w] + q * scores[i + 1, j + 1, w]
+            out[b, to + w] += p * scores[i, j, w] + q * scores[i + di, j + dj, w]
+            out[b + 1, to + w] += p * scores[i + dj, j + di, w] + q * scores[i + 1, j + 1, w]
 
 
 @kernel
@@ -162,22 +162,22 @@ def sweep(
         if width > 1:
             scores = across[r if len(across) > 1 else 0]
             multiply(node[r], left, up, under, pre)
-            mix(pre, scores, 0, maximum, 0, width - 1, out)
+            mix(pre, scores, 0, maximum, 0, width - 1, 0, out)
             ok = ok and settle(out, left, damping, 1, width - 1, top, ratio, fresh[LEFT, r])
             multiply(node[r], right, up, under, pre)
-            mix(pre, scores, 1, maximum, 1, width - 1, out)
+            mix(pre, scores, 1, maximum, 1, width - 1, 0, out)
             ok = ok and settle(out, right, damping, 0, width - 1, top, ratio, fresh[RIGHT, r])
         if r + 1 < height:
             scores = down[r if len(down) > 1 else 0]
             multiply(node[r], left, right, up, pre)
-            mix(pre, scores, 0, maximum, 0, width, out)
+            mix(pre, scores, 0, maximum, 0, width, 0, out)
             ok = ok and settle(
                 out, messages[UP, r + 1], damping, 0, width, top, ratio, fresh[UP, r + 1]
             )
         if r > 0:
             scores = down[r - 1 if len(down) > 1 else 0]
             multiply(node[r], left, right, under, pre)
-            mix(pre, scores, 1, maximum, 0, width, out)
+            mix(pre, scores, 1, maximum, 0, width, 0, out)
             ok = ok and settle(
                 out, messages[DOWN, r - 1], damping, 0, width, top, ratio, fresh[DOWN, r - 1]
             )
@@ -237,7 +237,7 @@ def pair_norms(
         if width > 1:
             multiply(node[r], messages[LEFT, r], up, under, pre)
             multiply(node[r], messages[RIGHT, r], up, under, other)
-            mix(pre, across[r if len(across) > 1 else 0], 0, 0, 0, width - 1, out)
+            mix(pre, across[r if len(across) > 1 else 0], 0, 0, 0, width - 1, 0, out)
             horizontal[r] = 0.0
             for c in range(size):
                 for w in range(width - 1):
@@ -246,7 +246,7 @@ def pair_norms(
             multiply(node[r], messages[LEFT, r], messages[RIGHT, r], up, pre)
             left, right = messages[LEFT, r + 1], messages[RIGHT, r + 1]
             multiply(node[r + 1], left, right, messages[DOWN, r + 1], other)
-            mix(pre, down[r if len(down) > 1 else 0], 0, 0, 0, width, out)
+            mix(pre, down[r if len(down) > 1 else 0], 0, 0, 0, width, 0, out)
             vertical[r] = 0.0
             for c in range(size):
                 for w in range(width):

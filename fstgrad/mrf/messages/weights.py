@@ -6,14 +6,15 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.mrf import kernels
-from fstgrad.mrf.arrays import Groups
+from fstgrad.mrf.arrays import Lanes
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_NODES = 2000
-GROUP = 128  # arcs
-PARALLEL_GROUPS = 50
+BLOCK_CELLS = 4096  # numbers that the arcs of a block say
+LEAST_ARCS = 256  # of a block
+PARALLEL_BLOCKS = 8
 
 
 class WeightMessages:
@@ -31,54 +32,31 @@ class WeightMessages:
             self.node = np.exp(node - top)  # NaN in a dead row fails the range check
         shifts = p.shift.sum() * (model.graph.num_edges if model.shared else 1)
         self.offset = float(top.sum() + shifts)
-        arcs, network = model.graph.leaving, model.graph.network
-        self.which = arcs & 1 if model.shared else arcs
-        self.messages = np.ones((len(arcs), model.num_labels))
-        self.fresh = np.ones_like(self.messages)
-        self.sent: FloatArray = np.ones_like(self.messages)
+        self.which = model.graph.leaving & 1 if model.shared else model.graph.leaving
         self.log_norm = np.empty(model.num_nodes)
         self.nodes = Bands(model.num_nodes, threads, PARALLEL_NODES)
-        if model.num_labels == 2:
-            both = np.stack((p.exp_edge, p.exp_edge.transpose(0, 2, 1)), axis=1)
-            self.table: FloatArray = both.reshape(-1, 4)
-            ends = (network.start, network.mate, self.which)
-            self.start, self.mate, self.table_of = (a.astype(np.uint64) for a in ends)
-            return
-        self.arcs = Groups.of(network, self.which % 2 == 1, GROUP)
-        self.table = p.exp_edge.reshape(-1)
-        if not model.shared:
-            self.table = np.empty(2 * self.table.size)
-            kernels.weights.tables_by_group(self.arcs, self.which, p.exp_edge, self.table)
-        self.sent = self.sent.reshape(-1)
-        self.groups = Bands(len(self.arcs.ahead), threads, PARALLEL_GROUPS)
+        self.sends: _ByArcs | _ByLanes = (_ByArcs if model.num_labels == 2 else _ByLanes)(
+            self, threads
+        )
 
     def sweep(self, damping: float) -> float | None:
         """Update all messages once."""
-
-        def band_of_two(low: int, high: int) -> float:
-            return kernels.weights.sweep_two(
-                low, high, self.start, self.mate, self.table_of, self.node, self.table,
-                damping, self.maximum, self.messages, self.sent, self.fresh,
-            )  # fmt: skip
-
-        def band(low: int, high: int) -> float:
-            return kernels.weights.sweep(
-                low, high, self.arcs, self.node, self.table, damping, self.maximum,
-                self.messages, self.sent, self.fresh,
-            )  # fmt: skip
-
-        changes = self.nodes(band_of_two) if self.model.num_labels == 2 else self.groups(band)
-        self.messages, self.fresh = self.fresh, self.messages
+        changes = self.sends.sweep(damping)
         return None if min(changes) < 0 else float(max(changes))
+
+    @property
+    def messages(self) -> FloatArray:
+        """What each arc's tail hears along it, (2E, C), maximum 1."""
+        return self.sends.by_arcs()
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:
         """Return node beliefs (I, C) and the sum over i of (1 - degree_i) log Z_i."""
-        self.out = np.empty_like(self.node)
+        self.out, messages = np.empty_like(self.node), self.messages
         network = self.model.graph.network
 
         def band(low: int, high: int) -> bool:
             return kernels.weights.beliefs(
-                low, high, network, self.node, self.messages, self.out, self.log_norm
+                low, high, network, self.node, messages, self.out, self.log_norm
             )
 
         if not all(self.nodes(band)):
@@ -109,3 +87,79 @@ class WeightMessages:
         arcs.messages[leaving ^ 1] = np.log(self.messages)  # row a is what arc a's tail hears
         arcs.sum_up()
         return arcs
+
+
+class _ByArcs:
+    """The sweeps of a model with two labels, arc by arc."""
+
+    def __init__(self, owner: WeightMessages, threads: int) -> None:
+        model, network = owner.model, owner.model.graph.network
+        exp_edge = model.potentials.exp_edge
+        both = np.stack((exp_edge, exp_edge.transpose(0, 2, 1)), axis=1).reshape(-1, 4)
+        self.table = both if model.shared else both[owner.which]  # read in the order of the arcs
+        which = owner.which if model.shared else np.arange(len(both))
+        self.start, self.mate, self.which = (
+            array.astype(np.uint64) for array in (network.start, network.mate, which)
+        )
+        self.node, self.maximum, self.bands = owner.node, owner.maximum, owner.nodes
+        shape = len(owner.which), 2
+        self.messages, self.sent, self.fresh = np.ones(shape), np.ones(shape), np.ones(shape)
+
+    def sweep(self, damping: float) -> list[float]:
+        """Update all messages; return the change of each band, -1 out of range."""
+
+        def band(low: int, high: int) -> float:
+            return kernels.weights.sweep_two(
+                low, high, self.start, self.mate, self.which, self.node, self.table, damping,
+                self.maximum, self.messages, self.sent, self.fresh,
+            )  # fmt: skip
+
+        changes = self.bands(band)
+        self.messages, self.fresh = self.fresh, self.messages
+        return changes
+
+    def by_arcs(self) -> FloatArray:
+        """Return what each arc's tail hears."""
+        return self.messages
+
+
+class _ByLanes:
+    """The sweeps of a model with any number of labels, block by block of nodes."""
+
+    def __init__(self, owner: WeightMessages, threads: int) -> None:
+        model, graph, labels = owner.model, owner.model.graph, owner.model.num_labels
+        exp_edge = model.potentials.exp_edge
+        turned = bool(model.shared and (exp_edge[0] != exp_edge[0].T).any())
+        key = "lanes", labels, turned
+        if key not in graph.cache:
+            behind = (graph.leaving & 1 == 1) & turned
+            size = max(LEAST_ARCS, BLOCK_CELLS // labels)
+            graph.cache[key] = Lanes.of(graph.network, behind, labels, size)
+        lanes: Lanes = graph.cache[key]
+        self.lanes, self.maximum, self.shape = lanes, owner.maximum, (len(lanes.arc), labels)
+        self.node, self.table = np.empty(lanes.node.size * labels), exp_edge.reshape(-1)
+        kernels.weights.nodes_by_block(lanes, owner.node, self.node)
+        if not model.shared:
+            self.table = np.empty(2 * exp_edge.size)
+            kernels.weights.tables_by_lane(lanes, owner.which, exp_edge, self.table)
+        self.sent, self.fresh = np.ones(len(lanes.arc) * labels), np.ones(len(lanes.arc) * labels)
+        self.bands = Bands(len(lanes.cut) - 1, threads, PARALLEL_BLOCKS)
+
+    def sweep(self, damping: float) -> list[float]:
+        """Update all messages; return the change of each band, -1 out of range."""
+
+        def band(low: int, high: int) -> float:
+            return kernels.weights.sweep(
+                low, high, self.lanes, self.node, self.table, damping, self.maximum, self.sent,
+                self.fresh,
+            )  # fmt: skip
+
+        changes = self.bands(band)
+        self.sent, self.fresh = self.fresh, self.sent
+        return changes
+
+    def by_arcs(self) -> FloatArray:
+        """Return what each arc's tail hears."""
+        heard = np.empty(self.shape)
+        kernels.weights.by_arcs(self.lanes, self.sent, heard)
+        return heard
