@@ -143,55 +143,80 @@ def belief_propagation(quick):
 def other_graphs(quick):
     """Time a message on 8-connected grids and edge lists beside that of the 4-connected grid."""
     side = 64 if quick else 128
-    for labels in (2, 10):
-        grid = model(side, labels)
+    rng = np.random.default_rng(1)
+    for labels, shared in ((2, True), (2, False), (3, True), (4, True), (10, True), (10, False)):
+        grid = model(side, labels, shared=shared)
         scores = grid.scores
+        eight = grid_tables = scores.edge
+        if not shared:
+            more = 0.3 * rng.normal(size=(2 * (side - 1) ** 2, labels, labels))
+            eight = np.concatenate((grid_tables, more))
         graphs = {
             "4-connected grid": grid,
-            "8-connected grid": fg.PairwiseMRF.grid(side, side, *scores, connectivity=8),
-            "edge list": fg.PairwiseMRF(*scores, grid.graph.edges),
+            "8-connected grid": fg.PairwiseMRF.grid(side, side, scores.node, eight, connectivity=8),
+            "edge list": fg.PairwiseMRF(scores.node, grid_tables, grid.graph.edges),
         }
         calls = {name: lambda g=g: g.infer("bp", max_iter=ITERATIONS, tol=0.0)
                  for name, g in graphs.items()}  # fmt: skip
+        calls["edge list, trw"] = lambda g=graphs["edge list"]: g.infer(
+            "trw", max_iter=ITERATIONS, tol=0.0
+        )
+        graphs["edge list, trw"] = graphs["edge list"]
         times = interleaved_medians(calls)
         each = {n: times[n] / (ITERATIONS * 2 * g.graph.num_edges) for n, g in graphs.items()}
         for name in graphs:
             yield {
-                "case": f"BP on a {name}, {side} x {side}, {labels} labels, one thread",
+                "case": f"BP on a {name}, {side} x {side}, {labels} labels, "
+                f"{'shared' if shared else 'own'} tables, one thread",
                 "seconds a message": each[name],
                 "ratio 4-connected": each[name] / each["4-connected grid"],
             }
 
 
 def cuts(quick):
-    """Time a minimum cut beside PyMaxflow."""
+    """Time minimum cuts beside PyMaxflow: one coupling, a table for each edge, an edge list."""
     try:
         import maxflow
     except ImportError:
         return
     side = 64 if quick else 256
-    node = np.random.default_rng(0).normal(size=(side, side))
-    for coupling in (0.5, 1.0, 2.0):
-        scores = np.stack((-node, node), axis=-1)
-        grid = fg.PairwiseMRF.grid(side, side, scores, coupling * np.eye(2))
+    rng = np.random.default_rng(0)
+    node = rng.normal(size=(side, side))
+    scores = np.stack((-node, node), axis=-1)
+    for coupling, own in ((0.5, False), (1.0, False), (2.0, False), (0.5, True), (2.0, True)):
+        tables = coupling * np.eye(2)
+        if own:
+            tables = rng.exponential(size=2 * side * (side - 1))[:, None, None] * tables
+        grid = fg.PairwiseMRF.grid(side, side, scores, tables)
+        edges = grid.graph.edges
+        graphs = {"grid": grid, "edge list": fg.PairwiseMRF(scores.reshape(-1, 2), tables, edges)}
+        weights = np.broadcast_to(tables, (len(edges), 2, 2))[:, 0, 0]
+        for name, graph in graphs.items():
+            in_rows = name == "grid" and not own
 
-        def peer(coupling=coupling):
-            graph = maxflow.GraphFloat()
-            ids = graph.add_grid_nodes((side, side))
-            graph.add_grid_edges(ids, coupling)
-            graph.add_grid_tedges(ids, node, -node)
-            graph.maxflow()
-            return graph.get_grid_segments(ids)
+            def peer(weights=weights, edges=edges, in_rows=in_rows):
+                graph = maxflow.GraphFloat(side * side, len(edges))
+                ids = graph.add_grid_nodes((side, side))
+                if in_rows:
+                    graph.add_grid_edges(ids, weights[0])
+                else:
+                    graph.add_edges(edges[:, 0], edges[:, 1], weights, weights)
+                graph.add_grid_tedges(ids, node, -node)
+                graph.maxflow()
+                return graph.get_grid_segments(ids)
 
-        mine = grid.decode("graph_cut").labels.reshape(side, side)
-        assert np.array_equal(mine == 0, peer())
-        times = interleaved_medians({"mine": lambda g=grid: g.decode("graph_cut"), "peer": peer})
-        yield {
-            "case": f"minimum cut {side} x {side}, coupling {coupling}",
-            "seconds": times["mine"],
-            "seconds PyMaxflow": times["peer"],
-            "ratio PyMaxflow": times["peer"] / times["mine"],
-        }
+            mine = graph.decode("graph_cut").labels.reshape(side, side)
+            assert np.array_equal(mine == 0, peer())
+            times = interleaved_medians(
+                {"mine": lambda g=graph: g.decode("graph_cut"), "peer": peer}
+            )
+            yield {
+                "case": f"minimum cut of a {name} {side} x {side}, coupling {coupling}"
+                f"{' times a weight of each edge' if own else ''}",
+                "seconds": times["mine"],
+                "seconds PyMaxflow": times["peer"],
+                "ratio PyMaxflow": times["peer"] / times["mine"],
+            }
 
 
 def edge_list_gibbs(quick):

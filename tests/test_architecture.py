@@ -14,7 +14,7 @@ SOURCES = [p for folder in ("fstgrad", "cli", "grammars") for p in (ROOT / folde
 # What each package, or loose module, may import beside itself.  Imports run one way: a package may
 # also import whatever those import.
 BASE = {"errors", "checks", "alphabet", "distribution", "estimates", "io", "compiler", "_version"}
-BASE |= {"beside", "summary"}
+BASE |= {"beside", "summary", "vectors"}
 ALLOWED = {
     "openfst": BASE,
     "plot": {"openfst"},
@@ -36,7 +36,7 @@ ALLOWED = {
     "grammars": {"training", "costs", "plot"},
     "cli": {"grammars", "torch", "grm", "plot"},
 }
-ORDER = ["_version", "errors", "summary", "checks", "beside", "compiler"]
+ORDER = ["_version", "errors", "summary", "checks", "beside", "compiler", "vectors"]
 ORDER += ["alphabet", "distribution", "estimates", "io"]
 
 

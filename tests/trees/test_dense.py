@@ -1,4 +1,4 @@
-"""Exponentials and inverses of `kernels.dense` against those of numpy."""
+"""Inverses of `kernels.dense` against those of numpy."""
 
 import numpy as np
 import pytest
@@ -6,28 +6,6 @@ import pytest
 from fstgrad.trees.kernels import dense
 
 EPSILON = np.finfo(np.float64).eps
-
-
-def exponentials(x):
-    found = np.array(x, dtype=np.float64)
-    dense.exponentiate(found, np.empty(len(found)))
-    return found
-
-
-def test_exponentials_are_right_to_a_unit_in_the_last_place():
-    x = np.concatenate([-np.logspace(-300, 2.85, 5001), np.linspace(-707.9, 0, 5001)])
-    np.testing.assert_allclose(exponentials(x), np.exp(x), rtol=1.5 * EPSILON)
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 31])
-def test_exponentials_of_vectors_of_any_length(count):
-    x = -np.arange(count) / 3
-    np.testing.assert_allclose(exponentials(x), np.exp(x), rtol=1.5 * EPSILON)
-
-
-def test_edges_of_the_exponential():
-    assert exponentials([0.0, -0.0]).tolist() == [1.0, 1.0]
-    assert exponentials([-708.5, -745.0, -1e9, -1e308, -np.inf]).tolist() == [0.0] * 5
 
 
 def dominant(n, width, seed=0):

@@ -17,6 +17,7 @@ from fstgrad.mrf.arrays import Network
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
+ONE = np.uint64(1)
 Int8Array = npt.NDArray[np.int8]
 Int32Array = npt.NDArray[np.int32]
 
@@ -64,14 +65,14 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         if terminal[i] != 0.0:
             tree[i] = SOURCE if terminal[i] > 0 else SINK
             parent[i] = ROOT
-            push(i, waiting)
+            push(np.uint64(i), waiting)
     while ends[1] > 0:
-        i = queue[ends[0]]
+        i = np.uint64(queue[ends[0]])
         bridge = -1
         if tree[i] != FREE:
             bridge = grow(i, net, residual, forest, waiting)
         if bridge < 0:  # nothing more to do at this node
-            ends[0] = (ends[0] + 1) % nodes
+            ends[0] = ends[0] + 1 if ends[0] + 1 < nodes else 0
             ends[1] -= 1
             queued[i] = False
             continue
@@ -88,16 +89,16 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
 def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> float:
     """Send what can flow along single arcs; the trees, which start at all nodes, then find less."""
     flow = 0.0
-    for i in range(len(terminal)):
-        for arc in range(net.start[i], net.start[i + 1]):
+    for i in range(np.uint64(len(terminal))):
+        for arc in range(np.uint64(net.start[i]), np.uint64(net.start[i + ONE])):
             if terminal[i] <= 0:
                 break
-            j = net.head[arc]
+            j = np.uint64(net.head[arc])
             if terminal[j] < 0 and residual[arc] > 0:
                 sent = min(terminal[i], residual[arc], -terminal[j])
                 if sent < np.inf:
                     residual[arc] -= sent
-                    residual[net.mate[arc]] += sent
+                    residual[np.uint64(net.mate[arc])] += sent
                     terminal[i] -= sent
                     terminal[j] += sent
                     flow += sent
@@ -105,31 +106,32 @@ def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> flo
 
 
 @inner_kernel
-def push(i: int, waiting: Waiting) -> None:
+def push(i: np.uint64, waiting: Waiting) -> None:
     """Put a node behind the others that wait to grow."""
     queue, queued, ends = waiting
     if not queued[i]:
         queued[i] = True
-        queue[(ends[0] + ends[1]) % len(queue)] = i
+        at = ends[0] + ends[1]
+        queue[np.uint64(at if at < len(queue) else at - len(queue))] = i
         ends[1] += 1
 
 
 @inner_kernel
-def grow(i: int, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
+def grow(i: np.uint64, net: Network, residual: FloatArray, forest: Forest, waiting: Waiting) -> int:
     """Let a node take its free neighbours; return an arc from tree to tree, or -1."""
     tree, parent, distance, stamp = forest
     own = tree[i]
-    for arc in range(net.start[i], net.start[i + 1]):
-        toward = arc if own == SOURCE else net.mate[arc]
+    for arc in range(np.uint64(net.start[i]), np.uint64(net.start[i + ONE])):
+        toward = arc if own == SOURCE else np.uint64(net.mate[arc])
         if residual[toward] <= 0:
             continue
-        j = net.head[arc]
+        j = np.uint64(net.head[arc])
         if tree[j] == FREE:
             tree[j], parent[j] = own, net.mate[arc]
             distance[j], stamp[j] = distance[i] + 1, stamp[i]
             push(j, waiting)
         elif tree[j] != own:
-            return toward
+            return np.int64(toward)
         elif stamp[j] <= stamp[i] and distance[j] > distance[i] + 1:
             parent[j] = net.mate[arc]
             distance[j], stamp[j] = distance[i] + 1, stamp[i]
@@ -146,31 +148,36 @@ def augment(
     orphans: IntArray,
 ) -> tuple[float, int]:
     """Send all that a path can take; return it and the number of nodes cut off their parents."""
-    least = residual[bridge]
-    i = net.head[net.mate[bridge]]
+    mid, back = np.uint64(bridge), np.uint64(net.mate[bridge])
+    left, right = np.uint64(net.head[back]), np.uint64(net.head[mid])
+    least = residual[mid]
+    i = left
     while parent[i] != ROOT:
-        least = min(least, residual[net.mate[parent[i]]])
-        i = net.head[parent[i]]
+        up = np.uint64(parent[i])
+        least = min(least, residual[np.uint64(net.mate[up])])
+        i = np.uint64(net.head[up])
     least = min(least, terminal[i])
-    j = net.head[bridge]
+    j = right
     while parent[j] != ROOT:
-        least = min(least, residual[parent[j]])
-        j = net.head[parent[j]]
+        up = np.uint64(parent[j])
+        least = min(least, residual[up])
+        j = np.uint64(net.head[up])
     least = min(least, -terminal[j])
     if least == np.inf:
         return least, 0
     # the two paths share no node, so that count <= number of nodes
     count = 0
-    residual[bridge] -= least
-    residual[net.mate[bridge]] += least
+    residual[mid] -= least
+    residual[back] += least
     for side in range(2):
-        v = net.head[net.mate[bridge]] if side == 0 else net.head[bridge]
+        v = left if side == 0 else right
         while parent[v] != ROOT:
-            up = parent[v]
-            along = net.mate[up] if side == 0 else up
+            up = np.uint64(parent[v])
+            other = np.uint64(net.mate[up])
+            along, against = (other, up) if side == 0 else (up, other)
             residual[along] -= least
-            residual[net.mate[along]] += least
-            below, v = v, net.head[up]
+            residual[against] += least
+            below, v = v, np.uint64(net.head[up])
             if residual[along] <= 0:
                 parent[below] = ORPHAN
                 orphans[count] = below
@@ -184,7 +191,7 @@ def augment(
 
 
 @inner_kernel
-def root_distance(j: int, time: int, net: Network, forest: Forest) -> int:
+def root_distance(j: np.uint64, time: int, net: Network, forest: Forest) -> int:
     """Return how far a node is from its root, -1 where its path ends in an orphan."""
     _, parent, distance, stamp = forest
     steps, v = 0, j
@@ -199,12 +206,12 @@ def root_distance(j: int, time: int, net: Network, forest: Forest) -> int:
         if parent[v] < 0:
             return -1
         steps += 1
-        v = net.head[parent[v]]
+        v = np.uint64(net.head[np.uint64(parent[v])])
     left, v = steps, j
     while stamp[v] != time:
         stamp[v], distance[v] = time, left
         left -= 1
-        v = net.head[parent[v]]
+        v = np.uint64(net.head[np.uint64(parent[v])])
     return steps
 
 
@@ -229,30 +236,34 @@ def adopt(
     first, below = 0, 0
     while count > 0 or below > 0:
         if below > 0:
-            i = children[first]
+            i = np.uint64(children[first])
             first = first + 1 if first + 1 < size else 0
             below -= 1
         else:
             count -= 1
-            i = orphans[count]
+            i = np.uint64(orphans[count])
+        own = tree[i]
+        begin, end = np.uint64(net.start[i]), np.uint64(net.start[i + ONE])
         best, nearest = -1, 0
-        for arc in range(net.start[i], net.start[i + 1]):
-            toward = net.mate[arc] if tree[i] == SOURCE else arc
-            j = net.head[arc]
-            if residual[toward] > 0 and tree[j] == tree[i] and parent[j] != NONE:
+        for arc in range(begin, end):
+            j = np.uint64(net.head[arc])
+            if tree[j] != own or parent[j] == NONE:
+                continue
+            if residual[np.uint64(net.mate[arc]) if own == SOURCE else arc] > 0:
                 far = root_distance(j, time, net, forest)
                 if far >= 0 and (best < 0 or far < nearest):
-                    best, nearest = arc, far
+                    best, nearest = np.int64(arc), far
         if best >= 0:
             parent[i], stamp[i], distance[i] = best, time, nearest + 1
             continue
-        for arc in range(net.start[i], net.start[i + 1]):
-            j = net.head[arc]
-            if tree[j] != tree[i]:
+        for arc in range(begin, end):
+            j = np.uint64(net.head[arc])
+            if tree[j] != own:
                 continue
-            if residual[net.mate[arc] if tree[i] == SOURCE else arc] > 0:
+            back = np.uint64(net.mate[arc])
+            if residual[back if own == SOURCE else arc] > 0:
                 push(j, waiting)
-            if parent[j] >= 0 and net.head[parent[j]] == i:
+            if parent[j] == np.int64(back):
                 parent[j] = ORPHAN
                 at = first + below
                 children[at if at < size else at - size] = j

@@ -12,8 +12,8 @@ from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_NODES = 2000
-BLOCK_CELLS = 4096  # numbers that the arcs of a block say
-LEAST_ARCS = 256  # of a block
+BLOCK_CELLS = 8192  # numbers that the arcs of a block say
+LEAST_ARCS = 512  # of a block
 PARALLEL_BLOCKS = 8
 
 

@@ -1,4 +1,4 @@
-"""Exponentials and inverses of small dense matrices, for loops that compilers turn into vectors.
+"""Inverses of small dense matrices, for loops that compilers turn into vectors.
 
 Rows are padded to whole vectors and pivots are taken four at a time, so that a row is read and
 written once for four multiplications and additions of each entry: up to a few hundred rows that is
@@ -12,46 +12,6 @@ from fstgrad.compiler import fused_kernel
 
 # Four such pivots still have a product in the range of float64.
 SMALLEST_PIVOT = 1e-70
-# exp(-708) is the last that is no subnormal.
-LOWEST = -708.0
-# ln 2 in two parts, of which multiples of the first by small integers are exact.
-LN2, LN2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-LOG2_E = 1.4426950408889634
-# Added to a small number and subtracted again it rounds to an integer, which it leaves in the bits.
-ROUND = 1.5 * 2.0**52
-
-
-@fused_kernel
-def exponentiate(x: FloatArray, work: FloatArray) -> None:
-    """Replace each x <= 0 of a vector by exp(x), right to a unit in the last place; 0 below -708.
-
-    exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, whose Taylor series ends at r^13.
-    work : at least as long as x.
-    """
-    bits = work.view(np.int64)
-    for j in range(len(x)):
-        rounded = (x[j] if x[j] > LOWEST else LOWEST) * LOG2_E + ROUND
-        work[j] = rounded
-        k = rounded - ROUND
-        r = (x[j] - k * LN2) - k * LN2_REST
-        p = r * (1 / 6227020800) + 1 / 479001600
-        p = p * r + 1 / 39916800
-        p = p * r + 1 / 3628800
-        p = p * r + 1 / 362880
-        p = p * r + 1 / 40320
-        p = p * r + 1 / 5040
-        p = p * r + 1 / 720
-        p = p * r + 1 / 120
-        p = p * r + 1 / 24
-        p = p * r + 1 / 6
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        x[j] = p if x[j] > LOWEST else 0.0
-    for j in range(len(x)):
-        bits[j] = (bits[j] + 1023) << 52
-    for j in range(len(x)):
-        x[j] *= work[j]
 
 
 @fused_kernel

@@ -10,8 +10,8 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import kernel
-from fstgrad.trees.kernels.dense import exponentiate
 from fstgrad.trees.kernels.matrix_tree import CONDITION_LIMIT, center
+from fstgrad.vectors import exponentiate
 
 # A new Z below this part of the old one has lost digits, and so have columns that miss 1 by this.
 LEAST_RATIO, TOLERANCE = 1e-3, 1e-11

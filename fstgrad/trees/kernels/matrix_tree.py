@@ -12,7 +12,8 @@ import numpy as np
 
 from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray
 from fstgrad.compiler import fused_kernel, kernel
-from fstgrad.trees.kernels.dense import exponentiate, invert
+from fstgrad.trees.kernels.dense import invert
+from fstgrad.vectors import exponentiate
 
 # Above this gradient the subtractions B_jj - B_jh have lost too many digits: 1e-12 of a marginal.
 CONDITION_LIMIT = 1e4

@@ -15,10 +15,10 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads
-from fstgrad.trees.kernels.dense import exponentiate
 from fstgrad.trees.kernels.elimination import first_order, solve, solve_logs
 from fstgrad.trees.kernels.matrix_tree import ROOT_LIMIT, center, invert_laplacian
 from fstgrad.trees.kernels.normal import normalise, raise_least
+from fstgrad.vectors import exponentiate
 
 # Weights below exp(-600) of the largest are left to logarithms.
 LOWEST = -600.0

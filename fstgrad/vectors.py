@@ -1,0 +1,78 @@
+"""Exponentials and logarithms of whole vectors, in loops that compilers turn into vectors."""
+
+import numpy as np
+
+from fstgrad.checks import FloatArray
+from fstgrad.compiler import fused_kernel
+
+# exp(-708) is the last that is no subnormal.
+LOWEST = -708.0
+# ln 2 in two parts, of which multiples of the first by small integers are exact.
+LN2, LN2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+LOG2_E = 1.4426950408889634
+# Added to a small number and subtracted again it rounds to an integer, which it leaves in the bits.
+ROUND = 1.5 * 2.0**52
+ROUND_BITS = 0x4338000000000000
+HALF_ROOT_BITS = 0x3FE6A09E667F3BCD  # of sqrt(1 / 2)
+
+
+@fused_kernel
+def exponentiate(x: FloatArray, work: FloatArray) -> None:
+    """Replace each x <= 0 of a vector by exp(x), right to a unit in the last place; 0 below -708.
+
+    exp(x) = 2^k exp(r) with |r| <= ln(2) / 2, whose Taylor series ends at r^13.
+    work : at least as long as x.
+    """
+    bits = work.view(np.int64)
+    for j in range(len(x)):
+        rounded = (x[j] if x[j] > LOWEST else LOWEST) * LOG2_E + ROUND
+        work[j] = rounded
+        k = rounded - ROUND
+        r = (x[j] - k * LN2) - k * LN2_REST
+        p = r * (1 / 6227020800) + 1 / 479001600
+        p = p * r + 1 / 39916800
+        p = p * r + 1 / 3628800
+        p = p * r + 1 / 362880
+        p = p * r + 1 / 40320
+        p = p * r + 1 / 5040
+        p = p * r + 1 / 720
+        p = p * r + 1 / 120
+        p = p * r + 1 / 24
+        p = p * r + 1 / 6
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        x[j] = p if x[j] > LOWEST else 0.0
+    for j in range(len(x)):
+        bits[j] = (bits[j] + 1023) << 52
+    for j in range(len(x)):
+        x[j] *= work[j]
+
+
+@fused_kernel
+def logarithms(x: FloatArray, work: FloatArray) -> None:
+    """Replace each x of a vector by log(x), right to a unit in the last place.
+
+    x must be positive, finite and no subnormal.  log(2^k (1 + f)) = k ln 2 + log(1 + f) with 1 + f
+    between sqrt(1 / 2) and sqrt(2); with s = f / (2 + f), log(1 + f) = 2 s + s^3 R(s^2), R the
+    polynomial of fdlibm (e_log.c, Sun Microsystems 1993).
+    work : at least as long as x.
+    """
+    bits, exponents = x.view(np.int64), work.view(np.int64)
+    for j in range(len(x)):
+        exponents[j] = (bits[j] - HALF_ROOT_BITS) >> 52
+    for j in range(len(x)):
+        bits[j] -= exponents[j] << 52
+        exponents[j] += ROUND_BITS
+    for j in range(len(x)):
+        k, f = work[j] - ROUND, x[j] - 1.0
+        s = f / (2.0 + f)
+        z = s * s
+        r = z * 1.479819860511658591e-01 + 1.531383769920937332e-01
+        r = r * z + 1.818357216161805012e-01
+        r = r * z + 2.222219843214978396e-01
+        r = r * z + 2.857142874366239149e-01
+        r = r * z + 3.999999999940941908e-01
+        r = (r * z + 6.666666666666735130e-01) * z
+        half = 0.5 * f * f
+        x[j] = k * LN2 - ((half - (s * (half + r) + k * LN2_REST)) - f)
