@@ -47,8 +47,10 @@ def bounds(
     max_parts : int
         Stop when Z is a sum of more parts, or of as many as 4 GiB hold.
     max_seconds : float
-        Stop at this time, looked at between sweeps.  What is always done is an exact sum that
-        `max_cells` allows, or one bound of trees or of mini-buckets and one sweep of mean field.
+        Stop at this time, looked at between sweeps.  An exact sum is not begun where it would take
+        longer than the time left, at 20 ns a cell.  What is always done is a search for an order of
+        elimination, and an exact sum of at most 2^18 cells, or one bound of trees or of
+        mini-buckets and one sweep of mean field.
     max_cells : int
         A part whose elimination needs at most this many cells in its largest table is summed
         exactly, and a mini-bucket has at most this many, or 65536, or those of its largest factor;
@@ -60,11 +62,12 @@ def bounds(
     max_cells = positive_integer("max_cells", max_cells, minimum=0)
     budget = Budget.of(positive_number("max_seconds", max_seconds))
     try:
-        return _exact(model, max_cells, begun)
+        return _exact(model, max_cells, budget, begun)
     except MemoryLimitError:
         whole = without_masks(model)
     parts, order = _Parts(), count()
-    parts.add(part_of(clamp(whole, np.full(whole.num_nodes, -1)), max_cells, budget), next(order))
+    root = clamp(whole, np.full(whole.num_nodes, -1))
+    parts.add(part_of(root, max_cells, budget, too_wide=True), next(order))
     max_parts = min(max_parts, DEFAULT_BYTES // _bytes_of_part(whole))
     while parts.width > tolerance and len(parts) < max_parts and not budget.is_spent:
         widest = parts.pop()
@@ -138,9 +141,9 @@ def _uncertain(part: Part) -> int:
     return int(part.given.free[score.argmax()])
 
 
-def _exact(model: ScoredGraph, max_cells: int, begun: float) -> Bounds:
+def _exact(model: ScoredGraph, max_cells: int, budget: Budget, begun: float) -> Bounds:
     """Return bounds without a gap, or raise MemoryLimitError."""
-    engine = engine_of(model, max_cells)
+    engine = engine_of(model, max_cells, budget)
     value, table = engine.log_partition() + model.offset, engine.marginals()
     return Bounds(
         "bounds", value, "bounds", table.node, lambda low, high: table.edge[low:high].copy(),

@@ -20,6 +20,11 @@ class Budget:
         return cls(time.perf_counter() + seconds)
 
     @property
+    def left(self) -> float:
+        """The seconds that are left, below 0 when the time is over."""
+        return self.end - time.perf_counter()
+
+    @property
     def is_spent(self) -> bool:
         """Whether the time is over."""
         return self.end < float("inf") and time.perf_counter() >= self.end

@@ -1,5 +1,6 @@
 """The bounds of one part of Z: the sum over the labelings that agree with some labels."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -13,6 +14,7 @@ from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.clamping import Clamped
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
+from fstgrad.mrf.exact.plan import DEFAULT_BYTES
 from fstgrad.mrf.mean_field import climbed
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
@@ -26,6 +28,8 @@ LARGEST_BUCKET = 1 << 16  # cells
 FEW_CELLS = 1 << 18  # of larger factors; with more, sweeps of trees take long
 QUICK_CELLS = 1 << 23  # that take less than a second in mini-buckets
 CELLS_OF_A_BUCKET = 2000  # that take as long as the rest of its work
+ALWAYS_SUMMED = 1 << 18  # cells of an elimination
+SECONDS_A_CELL = 2e-8  # of an elimination, for log Z and the marginals
 SETTLED = 1e-4
 LOOK = 20  # sweeps between two bounds
 
@@ -47,8 +51,11 @@ class Part:
     upper_gradient: Table | None
 
 
-def part_of(given: Clamped, max_cells: int, budget: Budget) -> Part:
-    """Return the bounds of one part; where the budget is spent, those of one sweep."""
+def part_of(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
+    """Return the bounds of one part; where the budget is spent, those of one sweep.
+
+    too_wide : an exact sum is known to be too much.
+    """
     rest = given.rest
     if given.value == -np.inf:
         return _dead(given)
@@ -57,8 +64,9 @@ def part_of(given: Clamped, max_cells: int, budget: Budget) -> Part:
         both = given.expand(np.empty((0, given.whole.num_labels)), -np.inf, value)
         return Part(given, value, value, both, both, table, table)
     try:
-        return _summed(given, rest, max_cells)
-    except MemoryLimitError:
+        with suppress(MemoryLimitError):
+            if not too_wide:
+                return _summed(given, rest, max_cells, budget)
         return _bounded(given, rest, max_cells, budget)
     except InfeasibleError:
         return _dead(given)
@@ -69,18 +77,23 @@ def _dead(given: Clamped) -> Part:
     return Part(given, -np.inf, -np.inf, nothing, nothing, None, None)
 
 
-def engine_of(model: ScoredGraph, max_cells: int) -> Forest | Elimination:
-    """Return exact inference, or raise MemoryLimitError."""
+def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | Elimination:
+    """Return exact inference, or raise MemoryLimitError where cells or time do not suffice."""
     if model.is_forest:
         return Forest(model)
     if max_cells == 0:
         raise MemoryLimitError("max_cells is 0")
-    return Elimination(model, 8 * max_cells)
+    engine = Elimination(model, 8 * max_cells)  # which limits the largest table
+    engine.max_memory = DEFAULT_BYTES
+    cells = sum(engine.plan.cells)
+    if cells > ALWAYS_SUMMED and cells * SECONDS_A_CELL > budget.left:
+        raise MemoryLimitError(f"a sum of {cells:,} cells takes longer than the time that is left")
+    return engine
 
 
-def _summed(given: Clamped, rest: ScoredGraph, max_cells: int) -> Part:
+def _summed(given: Clamped, rest: ScoredGraph, max_cells: int, budget: Budget) -> Part:
     """Return the exact sum, or raise MemoryLimitError."""
-    engine = engine_of(rest, max_cells)
+    engine = engine_of(rest, max_cells, budget)
     value = engine.log_partition() + given.value
     table = given.table(engine.marginals())
     with np.errstate(divide="ignore"):

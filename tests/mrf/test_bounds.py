@@ -220,3 +220,14 @@ def test_the_bound_of_one_part_is_that_of_trees(scale):
     model = random_grid(4, 4, 2, seed=3, scale=scale)
     found = model.infer("bounds", tolerance=0, max_parts=1, max_cells=0)
     assert found.upper == pytest.approx(model.infer("trw").log_partition, abs=1e-6)
+
+
+def test_an_exact_sum_is_not_begun_where_the_time_does_not_suffice():
+    """The largest table of this grid has 2^18 cells, all its tables have 9 million."""
+    rng = np.random.default_rng(5)
+    model = fg.PairwiseMRF.grid(12, 60, rng.normal(size=(720, 2)), rng.normal(size=(2, 2)))
+    exact = model.infer("bounds")
+    assert exact.lower == exact.upper == pytest.approx(model.log_partition(), abs=1e-9)
+    found = model.infer("bounds", max_seconds=1e-3)
+    assert found.lower < exact.lower < found.upper
+    assert found.parts == 1

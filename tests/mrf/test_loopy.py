@@ -316,6 +316,29 @@ def test_weights_equal_the_log_domain(shared, maximum, damping, labels):
     assert_equal_sweeps(model, tables, damping, 1e-11)
 
 
+def graph_of_hubs(rng, labels, *, shared, symmetric):
+    """Two nodes with hundreds of neighbours among nodes with a few, arcs both ways round."""
+    nodes = 1500
+    ends = np.stack((rng.integers(nodes, size=2500), rng.integers(nodes, size=2500)), axis=1)
+    hubs = np.stack((np.repeat([3, 700], 600), rng.integers(nodes, size=1200)), axis=1)
+    pairs = np.concatenate((ends, hubs))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    _, first = np.unique(np.sort(pairs, axis=1), axis=0, return_index=True)
+    pairs = pairs[np.sort(first)]
+    edge = 0.05 * rng.normal(size=(labels, labels) if shared else (len(pairs), labels, labels))
+    edge = edge + edge.T if shared and symmetric else edge
+    return fg.PairwiseMRF(rng.normal(size=(nodes, labels)), edge, pairs)
+
+
+@pytest.mark.parametrize(("shared", "symmetric"), [(True, True), (True, False), (False, False)])
+@pytest.mark.parametrize("maximum", [0, 1])
+@pytest.mark.parametrize("labels", [2, 3, 20])
+def test_blocks_of_nodes_of_any_degree_equal_the_log_domain(shared, symmetric, maximum, labels):
+    model = graph_of_hubs(np.random.default_rng(2), labels, shared=shared, symmetric=symmetric)
+    tables = [cls(model, maximum, 2) for cls in (WeightMessages, GraphMessages)]
+    assert_equal_sweeps(model, tables, 0.2, 1e-11)
+
+
 def test_trees_of_a_graph_whose_pairs_exceed_32_bits():
     chain = np.stack((np.arange(49_999), np.arange(1, 50_000)), axis=1)
     graph = Graph(50_000, np.concatenate((chain[::-1], [[49_997, 49_999]])))
