@@ -66,7 +66,7 @@ def logarithms(x: FloatArray, work: FloatArray) -> None:
         exponents[j] += ROUND_BITS
     for j in range(len(x)):
         k, f = work[j] - ROUND, x[j] - 1.0
-        s = f / (2.0 + f)
+        s = np.divide(f, 2.0 + f)  # a division sign would test for zero, which no vector does
         z = s * s
         r = z * 1.479819860511658591e-01 + 1.531383769920937332e-01
         r = r * z + 1.818357216161805012e-01

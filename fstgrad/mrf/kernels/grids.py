@@ -107,7 +107,7 @@ def settle(
     if fine < width:
         return False
     for w in range(width):
-        top[w] = 1.0 / top[w]
+        top[w] = np.divide(1.0, top[w])  # a division sign would test for zero
     for c in range(row.shape[0]):
         rise, fall, beyond = ratio[0], ratio[1], 0
         for w in range(width):
@@ -207,7 +207,7 @@ def beliefs(
             if not norm[w] >= TINY:
                 return False
             log_norm[r, w] = np.log(norm[w])
-            norm[w] = 1.0 / norm[w]
+            norm[w] = np.divide(1.0, norm[w])
         for c in range(size):
             for w in range(width):
                 out[r, c, w] *= norm[w]
