@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 
 Indices = npt.NDArray[np.uint64]
+Index = int | np.uint64  # kernels need no test of the sign of the latter
 
 TINY = 1e-290  # weights below this are left to logarithms
 
@@ -113,10 +114,12 @@ class Lanes(NamedTuple):
             for array in (cut, first, np.searchsorted(slots, first), slots,
                           begin * (labels - 1) + mate, np.diff(first)[group[mate]])
         ]  # fmt: skip
-        flip = behind[arc][runs[:-1]].astype(np.int64)
         return cls(
-            node, *unsigned[:4], np.searchsorted(runs, first), runs, flip, *unsigned[4:], arc
-        )
+            node=node, cut=unsigned[0], first=unsigned[1], first_slot=unsigned[2],
+            slot=unsigned[3], first_run=np.searchsorted(runs, first), run=runs,
+            flip=behind[arc][runs[:-1]].astype(np.int64), source=unsigned[4], step=unsigned[5],
+            arc=arc,
+        )  # fmt: skip
 
 
 def _starts(*keys: npt.NDArray[np.generic]) -> IntArray:

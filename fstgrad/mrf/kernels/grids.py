@@ -16,6 +16,7 @@ import numpy as np
 
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
+from fstgrad.mrf.arrays import Index
 
 LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
 TINY = 1e-140
@@ -31,8 +32,8 @@ def multiply(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, out: Fl
 
 @kernel
 def mix(
-    pre: FloatArray, scores: FloatArray, flip: int, maximum: int, first: int, width: int,
-    to: int, out: FloatArray,
+    pre: FloatArray, scores: FloatArray, flip: int, maximum: int, first: Index, width: Index,
+    to: Index, out: FloatArray,
 ) -> None:  # fmt: skip
     """Write out[b, to + w] = sum (or maximum) over a of pre[a, first + w] * scores[a, b, w].
 
@@ -66,8 +67,8 @@ def mix(
 
 @inner_kernel
 def _add_block(
-    pre: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: int, width: int,
-    to: int, out: FloatArray,
+    pre: FloatArray, a: int, scores: FloatArray, flip: int, b: int, first: Index, width: Index,
+    to: Index, out: FloatArray,
 ) -> None:  # fmt: skip
     """Add the terms of two labels a, a + 1 to the sums of b, b + 1: half the reads and writes."""
     i, j = (b, a) if flip == 1 else (a, b)

@@ -67,14 +67,14 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
             parent[i] = ROOT
             push(np.uint64(i), waiting)
     while ends[1] > 0:
-        i = np.uint64(queue[ends[0]])
+        v = np.uint64(queue[ends[0]])
         bridge = -1
-        if tree[i] != FREE:
-            bridge = grow(i, net, residual, forest, waiting)
+        if tree[v] != FREE:
+            bridge = grow(v, net, residual, forest, waiting)
         if bridge < 0:  # nothing more to do at this node
             ends[0] = ends[0] + 1 if ends[0] + 1 < nodes else 0
             ends[1] -= 1
-            queued[i] = False
+            queued[v] = False
             continue
         time += 1
         sent, count = augment(bridge, net, residual, terminal, parent, orphans)
@@ -131,7 +131,7 @@ def grow(i: np.uint64, net: Network, residual: FloatArray, forest: Forest, waiti
             distance[j], stamp[j] = distance[i] + 1, stamp[i]
             push(j, waiting)
         elif tree[j] != own:
-            return np.int64(toward)
+            return int(np.int64(toward))
         elif stamp[j] <= stamp[i] and distance[j] > distance[i] + 1:
             parent[j] = net.mate[arc]
             distance[j], stamp[j] = distance[i] + 1, stamp[i]
@@ -252,7 +252,7 @@ def adopt(
             if residual[np.uint64(net.mate[arc]) if own == SOURCE else arc] > 0:
                 far = root_distance(j, time, net, forest)
                 if far >= 0 and (best < 0 or far < nearest):
-                    best, nearest = np.int64(arc), far
+                    best, nearest = int(np.int64(arc)), far
         if best >= 0:
             parent[i], stamp[i], distance[i] = best, time, nearest + 1
             continue

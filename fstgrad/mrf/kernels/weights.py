@@ -79,12 +79,13 @@ def sweep(
     cells, shared = size * size, len(table) == size * size
     widest = 1
     for block in range(low, high):
-        widest = max(widest, np.int64(lanes.first[block + 1] - lanes.first[block]))
+        widest = max(widest, int(np.int64(lanes.first[block + 1] - lanes.first[block])))
     room = widest + 13 - widest % 8  # no power of two: rows would meet in one set of the cache
     heard, pre, out = np.empty((size, room)), np.empty((size, room)), np.empty((size, room))
     top, ratio = np.empty(widest), np.ones(2)
     for block in range(low, high):
-        begin, end = np.int64(lanes.first[block]), np.int64(lanes.first[block + 1])
+        begin = int(np.int64(lanes.first[block]))
+        end = int(np.int64(lanes.first[block + 1]))
         width = np.uint64(end - begin)
         hear(lanes, lanes.first[block], width, sent, heard)
         multiply(lanes, np.uint64(block), node, heard, top, pre)
