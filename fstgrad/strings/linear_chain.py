@@ -17,7 +17,7 @@ from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
 
 BLOCK = 32  # items of one call of the kernel: fixed, so that bits do not depend on threads
-_SAFE = 1e-250  # see `forward_backward`: what is lost is below 1e-50 of the whole
+SAFE = 1e-250  # see `forward_backward`: what is lost is below 1e-50 of the whole
 
 Each = Callable[[int, Callable[[int], None]], None]
 
@@ -126,7 +126,7 @@ class LinearChains:
         self.each(len(factors), run)
         shift = np.where(self._inside, self._largest, 0.0).sum(axis=1)
         log_z += shift + (self.lengths - 1) * _finite(self._steepest)
-        is_wide = ~(least >= _SAFE)
+        is_wide = ~(least >= SAFE)
         for i in np.flatnonzero(is_wide).tolist():
             _, left, right = factors[i // BLOCK]
             left[:, i % BLOCK] = right[:, i % BLOCK] = 0.0

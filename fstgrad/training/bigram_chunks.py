@@ -15,14 +15,15 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.strings.bigrams import Bigrams, risk_of_bigrams, solve_bigrams
-from fstgrad.strings.linear_chain import LinearChains
-from fstgrad.training import kernels
+from fstgrad.strings.packed_chains import Packed, solve_packed
+from fstgrad.training.emissions import Emissions, permuted
 from fstgrad.training.objective import PairObjective
 from fstgrad.training.sums import Chunk, Item, Outcome, Sums
-from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
+from fstgrad.training.template_features import TemplateFeatures
 
 _KEPT = 2**14  # chunks whose numbers are remembered
 _KINDS = ("softmax-margin", "risk", "crf")
+Found = dict[int, tuple[Any, ...]]  # by place, what follows place and seconds in `Outcome`
 
 
 class Coded(NamedTuple):
@@ -31,23 +32,32 @@ class Coded(NamedTuple):
     pairs : the items of the chunk
     places : of the pairs that can be read, in the chunk
     errors : of the others, by place
-    encoded : the names of all positions, one output after another
+    emissions : the names of all positions, one output after another, or packed
     gold : (positions,) int64, the symbols of y
     before : (positions,) the symbol before each, n at the start
-    ends : (k + 1,) int64, where the outputs begin
-    pairs_of_names : the pairs of the names of the chunk; `encoded` has their numbers here
-    support : the weights that the chunk touches, those of `pairs_of_names` first
+    ends : (k + 1,) int64, where the outputs begin, one after another
+    packed : where they lie if the longest come first and equal positions lie together
+    support : the weights that the chunk touches, those of pairs with names first
     """
 
     pairs: list[Item]
     places: list[int]
     errors: dict[int, FstgradError]
-    encoded: Encoded
+    emissions: Emissions
     gold: IntArray
     before: IntArray
     ends: IntArray
-    pairs_of_names: Pairs
+    packed: Packed | None
     support: IntArray
+
+
+class _Read(NamedTuple):
+    """Pairs that can be read: places in the chunk, inputs with lengths, and symbols of y."""
+
+    places: list[int]
+    inputs: list[tuple[Any, int]]
+    gold: list[IntArray]
+    errors: dict[int, FstgradError]
 
 
 def applies(objective: PairObjective) -> bool:
@@ -66,39 +76,67 @@ def applies(objective: PairObjective) -> bool:
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
     """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
     started, features = time.perf_counter(), cast(TemplateFeatures, objective.features)
-    coded = _coded(features, first, list(pairs))
-    scores = _scores(features, w, coded)
+    is_likelihood = objective.kind == "crf" or objective.loss is None
+    coded = _coded(features, first, list(pairs), is_packed=is_likelihood)
+    own = w[coded.support[: len(coded.emissions.pairs.symbol)]]
+    scores = Bigrams(coded.emissions.scores(own), features.grams(w)[0])
     change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))
-    if objective.kind == "crf" or objective.loss is None:
+    if is_likelihood:
         found, errors = _likelihoods(scores, coded, change), coded.errors
     else:
         found, errors = _with_losses(objective, scores, coded, change)
     sums = Sums(_gradient(coded, change), failed=len(errors), places=coded.support)
     each = (time.perf_counter() - started) / max(1, len(pairs))
-    outcomes = [found[i]._replace(place=first + i, seconds=each) for i in sorted(found)]
+    outcomes = [Outcome(first + i, each, *found[i]) for i in sorted(found)]
     sums.value, sums.done = sum(outcome.value for outcome in outcomes), len(outcomes)
     for i, error in sorted(errors.items()):
         outcomes.insert(i, Outcome(first + i, each, error=error.with_traceback(None)))
     return Chunk(tuple(outcomes), sums)
 
 
-def _coded(features: TemplateFeatures, first: int, pairs: list[Item]) -> Coded:
+def _coded(
+    features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool
+) -> Coded:
     """Return the pairs as numbers, kept from one pass to the next."""
     kept = features.chunks.get(first)
-    if kept is None or kept.pairs != pairs:
+    if kept is None or kept.pairs != pairs or is_packed != (kept.packed is not None):
         if len(features.chunks) >= _KEPT:
             features.chunks.clear()
-        kept = _code(features, pairs)
+        kept = _code(features, pairs, is_packed=is_packed)
         features.chunks[first] = kept
     return kept
 
 
-def _code(features: TemplateFeatures, pairs: list[Item]) -> Coded:
-    places: list[int] = []
-    inputs: list[tuple[Any, int]] = []
-    gold: list[IntArray] = []
-    errors: dict[int, FstgradError] = {}
+def _code(features: TemplateFeatures, pairs: list[Item], *, is_packed: bool) -> Coded:
+    read = _read(features, pairs)
     n = len(features.alphabet)
+    if is_packed:
+        order = sorted(range(len(read.gold)), key=lambda i: -len(read.gold[i]))
+        read = read._replace(
+            places=[read.places[i] for i in order],
+            inputs=[read.inputs[i] for i in order],
+            gold=[read.gold[i] for i in order],
+        )
+    lengths = np.array([len(ids) for ids in read.gold], dtype=np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    encoded = features.coded(read.inputs)
+    gold = np.concatenate([np.zeros(0, dtype=np.int64), *read.gold])
+    before = np.concatenate([np.full(min(1, len(gold)), n), gold[:-1]])
+    before[ends[:-1]] = n
+    packed = None
+    if is_packed:
+        packed = Packed.of(lengths)
+        rows = ends[packed.item] + packed.position
+        encoded, gold, before = permuted(encoded, rows), gold[rows], before[rows]
+    emissions, support = Emissions.of(features, encoded)
+    return Coded(
+        pairs, read.places, read.errors, emissions, gold, before, ends, packed, support
+    )
+
+
+def _read(features: TemplateFeatures, pairs: list[Item]) -> _Read:
+    """Return the pairs that can be read, and the errors of the others."""
+    found = _Read([], [], [], {})
     for place, pair in enumerate(pairs):
         try:
             if isinstance(pair, FstgradError):
@@ -107,67 +145,47 @@ def _code(features: TemplateFeatures, pairs: list[Item]) -> Coded:
             if len(ids) == 0:
                 raise InvalidInputError("y is empty; give at least one symbol")
         except FstgradError as error:
-            errors[place] = error
+            found.errors[place] = error
             continue
-        places.append(place)
-        inputs.append((pair[0], len(ids)))
-        gold.append(ids)
-    starts, ids, copies = features.coded(inputs)
-    names, own = np.unique(ids, return_inverse=True)
-    ends = np.cumsum([0, *map(len, gold)], dtype=np.int64)
-    symbols = np.concatenate([np.zeros(0, dtype=np.int64), *gold])
-    before = np.concatenate([np.full(min(1, len(symbols)), n), symbols[:-1]])
-    before[ends[:-1]] = n
-    chosen, support = features.chosen(names)
-    encoded = Encoded(starts, own.astype(np.int64), copies)
-    return Coded(pairs, places, errors, encoded, symbols, before, ends, chosen, support)
+        found.places.append(place)
+        found.inputs.append((pair[0], len(ids)))
+        found.gold.append(ids)
+    return found
 
 
-def _scores(features: TemplateFeatures, w: FloatArray, coded: Coded) -> Bigrams:
-    """Return emissions (positions, n) and transitions of all pairs that can be read."""
-    pairs = coded.pairs_of_names
-    single = np.empty((len(coded.gold), len(features.alphabet)))
-    own = w[coded.support[: len(pairs.symbol)]]
-    kernels.templates.gather(*coded.encoded, *pairs, own, single)
-    return Bigrams(single, features.grams(w)[0])
-
-
-def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> dict[int, Outcome]:
+def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> Found:
     """Return the negative log-likelihoods, and write their derivatives in the scores."""
+    packed = cast(Packed, coded.packed)
     if not coded.places:
         return {}
     emissions, transitions = scores
-    lengths, n = np.diff(coded.ends), emissions.shape[1]
-    inside = np.arange(lengths.max()) < lengths[:, None]
-    padded = np.zeros((*inside.shape, n))
-    padded[inside] = emissions
-    padded[:, 0] += transitions[n]
-    chains = LinearChains(padded, transitions[:n], lengths)
-    solved = chains.solve()
-    positions = np.arange(len(emissions))
-    own = emissions[positions, coded.gold] + transitions[coded.before, coded.gold]
-    gold = np.add.reduceat(own, coded.ends[:-1])
-    change.emissions[:] = solved.node[inside]
-    change.emissions[positions, coded.gold] -= 1.0
-    change.transitions[:n] = chains.pair_sums(solved, np.ones(len(lengths)))
-    change.transitions[n] = solved.node[:, 0].sum(axis=0)
-    np.subtract.at(change.transitions, (coded.before, coded.gold), 1.0)
-    numbers = zip(coded.places, (solved.log_z - gold).tolist(), solved.log_z.tolist(), strict=True)
-    return {place: Outcome(place, 0.0, value, log_z) for place, value, log_z in numbers}
+    n, rows, starts = emissions.shape[1], np.arange(len(emissions)), packed.sizes[0]
+    emissions[:starts] += transitions[n]
+    own = emissions[rows, coded.gold]
+    own[starts:] += transitions[coded.before[starts:], coded.gold[starts:]]
+    solved = solve_packed(emissions, transitions[:n], packed)
+    values = solved.log_z - np.bincount(packed.item, own, len(coded.places))
+    change.emissions[:] = solved.node
+    change.emissions[rows, coded.gold] -= 1.0
+    change.transitions[:n] = solved.pairs
+    change.transitions[n] = solved.node[:starts].sum(axis=0)
+    steps = np.bincount(coded.before * n + coded.gold, minlength=n * (n + 1))
+    change.transitions[:] -= steps.reshape(n + 1, n)
+    numbers = zip(values.tolist(), solved.log_z.tolist(), strict=True)
+    return dict(zip(coded.places, numbers, strict=True))
 
 
 def _with_losses(
     objective: PairObjective, scores: Bigrams, coded: Coded, change: Bigrams
-) -> tuple[dict[int, Outcome], dict[int, FstgradError]]:
+) -> tuple[Found, dict[int, FstgradError]]:
     """Return the margins or risks, and what failed; write their derivatives in the scores."""
-    found: dict[int, Outcome] = {}
+    found: Found = {}
     errors = dict(coded.errors)
     for k, place in enumerate(coded.places):
         part = slice(coded.ends[k], coded.ends[k + 1])
         own = scores._replace(emissions=scores.emissions[part])
         try:
-            outcome = _with_loss(objective, own, coded.gold[part], change, part)
-            found[place] = outcome._replace(place=place)
+            found[place] = _with_loss(objective, own, coded.gold[part], change, part)[2:]
         except FstgradError as error:
             errors[place] = error
     return found, errors
@@ -196,8 +214,8 @@ def _with_loss(
 
 def _gradient(coded: Coded, change: Bigrams) -> FloatArray:
     """Return the gradient of the weights that the chunk touches."""
-    pairs = coded.pairs_of_names
+    size = len(coded.emissions.pairs.symbol)
     gradient = np.zeros(len(coded.support))
-    kernels.templates.scatter(*coded.encoded, *pairs, change.emissions, gradient)
-    gradient[len(pairs.symbol) :] = change.transitions.ravel()
+    coded.emissions.adjoint(change.emissions, gradient[:size])
+    gradient[size:] = change.transitions.ravel()
     return gradient

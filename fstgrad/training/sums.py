@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fstgrad.alphabet import SequenceLike
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import FloatArray, IntArray, index_array
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.summary import short_repr
+from fstgrad.training import kernels
 from fstgrad.training.pair_gradient import NAN, Method, PairGradient
 
 CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
@@ -71,7 +72,8 @@ class Sums:
                 raise InvalidInputError("sums over few weights cannot include sums over all")
             self.gradient += other.gradient
         elif self.places is None:
-            self.gradient[other.places] += other.gradient
+            places = index_array("places", other.places, len(self.gradient), other.gradient.shape)
+            kernels.templates.add_at(places, other.gradient, self.gradient)
         else:
             both = np.concatenate([self.places, other.places])
             self.places, where = np.unique(both, return_inverse=True)

@@ -53,8 +53,8 @@ def as_input(x: Sequence[str] | Tagged) -> Any:
     """
     if isinstance(x, Tagged):
         return x
-    symbols = tuple(items("an input", x))
-    if not all(isinstance(symbol, str) for symbol in symbols):
+    symbols = tuple(x) if type(x) in (str, tuple) else tuple(items("an input", x))
+    if not set(map(type, symbols)) <= {str} and not all(isinstance(s, str) for s in symbols):
         raise InvalidInputError(f"an input is {x!r}; give a str or a sequence of symbols")
     return symbols
 

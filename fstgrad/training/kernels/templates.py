@@ -80,3 +80,68 @@ def count_pairs(
                 pairs[k] = ids[i] * (n + 1) + n
                 k += 1
     return pairs
+
+
+@kernel
+def gather_rows(
+    starts: IntArray, ids: IntArray, copies: IntArray, table: FloatArray, out: FloatArray
+) -> None:
+    """Add the rows `ids` of a table (rows, n + 1) of each position to `out` (l, n)."""
+    n = out.shape[1]
+    sums = np.empty(n + 1)
+    for s in range(len(out)):
+        first, end = starts[s], starts[s + 1]
+        for b in range(n + 1):
+            sums[b] = 0.0
+        for k in range(first, end - 1, 2):
+            one, other = table[ids[k]], table[ids[k + 1]]
+            for b in range(n + 1):
+                sums[b] += one[b] + other[b]
+        if (end - first) % 2:
+            one = table[ids[end - 1]]
+            for b in range(n + 1):
+                sums[b] += one[b]
+        for b in range(n):
+            out[s, b] += sums[b]
+        if copies[s] >= 0:
+            out[s, copies[s]] += sums[n]
+
+
+@kernel
+def scatter_rows(
+    starts: IntArray, ids: IntArray, copies: IntArray, table: FloatArray, out: FloatArray
+) -> None:
+    """Add table[s] (l, n) to the rows `ids` of each position of `out` (rows, n + 1)."""
+    n = table.shape[1]
+    row = np.empty(n + 1)
+    for s in range(len(table)):
+        for b in range(n):
+            row[b] = table[s, b]
+        row[n] = table[s, copies[s]] if copies[s] >= 0 else 0.0
+        for k in range(starts[s], starts[s + 1]):
+            own = out[ids[k]]
+            for b in range(n + 1):
+                own[b] += row[b]
+
+
+@kernel
+def spread(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) -> None:
+    """Write the weights of each name to the places of their symbols in a row of `table`."""
+    for f in range(len(table)):
+        for e in range(unsigned(first[f]), unsigned(first[f + 1])):
+            table[f, unsigned(symbol[e])] = w[e]
+
+
+@kernel
+def collect(first: IntArray, symbol: IntArray, table: FloatArray, w: FloatArray) -> None:
+    """Write what `spread` read, from the table back to `w`."""
+    for f in range(len(table)):
+        for e in range(unsigned(first[f]), unsigned(first[f + 1])):
+            w[e] = table[f, unsigned(symbol[e])]
+
+
+@kernel
+def add_at(places: IntArray, values: FloatArray, out: FloatArray) -> None:
+    """Add the values to `out` at their places."""
+    for i in range(len(places)):
+        out[places[i]] += values[i]

@@ -1,0 +1,112 @@
+"""The passes over chains of several lengths that lie position by position, without padding.
+
+The rows of position t are those of the items that reach it, the longest items first, so that the
+items of every position are a prefix of those before.
+"""
+
+import math
+
+import numpy as np
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.compiler import sum_kernel, sum_part_kernel
+from fstgrad.strings.kernels.linear_chain import add_product
+
+
+@sum_kernel
+def packed_passes(
+    weights: FloatArray,
+    step: FloatArray,
+    turned: FloatArray,
+    sizes: IntArray,
+    node: FloatArray,
+    pairs: FloatArray,
+    log_z: FloatArray,
+) -> float:
+    """Write the marginals, the sums of pair marginals and log Z; O(P n^2) for P rows.
+
+    As `linear_chain.forward_backward`: returned is the smallest factor that was divided by.
+
+    weights : (P, n), exp(emission - largest of the row); written over
+    step, turned : (n, n), exp(transition - largest), and its transpose
+    sizes : (T,), the rows of each position
+    node : (P, n), zeros at first
+    pairs : (n, n), zeros at first
+        What lies between positions, without the factor `step`.
+    log_z : (items,), zeros at first
+    """
+    least, low, size = 1.0, 0, 0
+    for t in range(len(sizes)):
+        before = node[low : low + sizes[t]]
+        low += size
+        size = sizes[t]
+        own = node[low : low + size]
+        if t == 0:
+            own[:] = weights[:size]
+        else:
+            add_product(before, step, own)
+            own *= weights[low : low + size]
+        least = min(least, _normalize(own, log_z))
+    ahead = np.ones((sizes[0], weights.shape[1]))
+    for t in range(len(sizes) - 1, -1, -1):
+        size = sizes[t]
+        own, after, coming = node[low : low + size], weights[low : low + size], ahead[:size]
+        own *= coming
+        if t == 0:
+            break
+        after *= coming
+        low -= sizes[t - 1]
+        before = node[low : low + size]
+        least = min(least, _largest_one(after))
+        coming[:] = 0.0
+        add_product(after, turned, coming)
+        least = min(least, _share(before, after, coming))
+        add_product(before.T, after, pairs)
+    return least
+
+
+@sum_part_kernel
+def _normalize(rows: FloatArray, log_z: FloatArray) -> float:
+    """Let each row sum to one, and add the logarithm of its sum; return the least sum."""
+    least = np.inf
+    for i in range(len(rows)):
+        row, total = rows[i], 0.0
+        for y in range(len(row)):
+            total += row[y]
+        least = min(least, total)
+        log_z[i] += math.log(total) if total > 0.0 else -np.inf
+        share = 1.0 / total if total > 0.0 else 0.0
+        for y in range(len(row)):
+            row[y] *= share
+    return least
+
+
+@sum_part_kernel
+def _largest_one(rows: FloatArray) -> float:
+    """Divide each row by its largest value; return the least of those."""
+    least = np.inf
+    for i in range(len(rows)):
+        row, most = rows[i], 0.0
+        for y in range(len(row)):
+            most = max(most, row[y])
+        least = min(least, most)
+        share = 1.0 / most if most > 0.0 else 0.0
+        for y in range(len(row)):
+            row[y] *= share
+    return least
+
+
+@sum_part_kernel
+def _share(before: FloatArray, after: FloatArray, ahead: FloatArray) -> float:
+    """Divide the rows of `after` and `ahead` by before . ahead; return the least of those."""
+    least = np.inf
+    for i in range(len(before)):
+        left, right, row, total = before[i], ahead[i], after[i], 0.0
+        for x in range(len(left)):
+            total += left[x] * right[x]
+        least = min(least, total)
+        share = 1.0 / total if total > 0.0 else 0.0
+        for x in range(len(left)):
+            row[x] *= share
+            right[x] *= share
+    return least

@@ -1,0 +1,89 @@
+"""Chains of several lengths that lie position by position: log Z and sums of marginals.
+
+The distributions of `linear_chain.LinearChains`, for the gradient of a training chunk: there is no
+padding, and marginals of pairs of positions come only as their sum.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fstgrad.checks import LARGEST_SCORE, FloatArray, IntArray
+from fstgrad.strings import kernels
+from fstgrad.strings.linear_chain import SAFE, LinearChains
+
+
+class Packed(NamedTuple):
+    """Where the positions of some items lie, position by position.
+
+    Attributes
+    ----------
+    lengths : (B,) int64, of the items, the longest first
+    sizes : (T,) int64, the items that reach each position
+    item, position : (P,) int64, of each row
+    """
+
+    lengths: IntArray
+    sizes: IntArray
+    item: IntArray
+    position: IntArray
+
+    @classmethod
+    def of(cls, lengths: IntArray) -> "Packed":
+        """Return the rows of items whose lengths >= 1 do not ascend."""
+        longest = int(lengths.max(initial=0))
+        sizes = np.searchsorted(-lengths, -np.arange(longest), side="left").astype(np.int64)
+        ends = np.cumsum(sizes)
+        item = np.arange(lengths.sum()) - np.repeat(ends - sizes, sizes)
+        return cls(lengths, sizes, item, np.repeat(np.arange(longest), sizes))
+
+
+class PackedSums(NamedTuple):
+    """log Z of the items (B,) in nats, marginals (P, n) and sums of pair marginals (n, n)."""
+
+    log_z: FloatArray
+    node: FloatArray
+    pairs: FloatArray
+
+
+def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed) -> PackedSums:
+    """Return log Z and marginals of chains with emissions (P, n) and transitions (n, n).
+
+    O(P n^2).  Where weights span more than the range of floats `LinearChains` does it.
+
+    Raises
+    ------
+    InfeasibleError
+        Every string of an item has a score of -inf.
+    InvalidInputError
+        A score is too large, or NaN.
+    """
+    largest, steepest = emissions.max(axis=1), float(transitions.max())
+    highest, lowest = max(float(largest.max()), steepest), min(float(largest.min()), steepest)
+    if not (-np.inf < lowest and highest <= LARGEST_SCORE):
+        return _padded(emissions, transitions, packed)
+    weights = emissions - largest[:, None]
+    np.exp(weights, out=weights)
+    step = np.exp(transitions - steepest)
+    n = len(transitions)
+    node, pairs, log_z = np.zeros(weights.shape), np.zeros((n, n)), np.zeros(len(packed.lengths))
+    turned = np.ascontiguousarray(step.T)
+    least = kernels.packed_chains.packed_passes(
+        weights, step, turned, packed.sizes, node, pairs, log_z
+    )
+    if not least >= SAFE:
+        return _padded(emissions, transitions, packed)
+    log_z += np.bincount(packed.item, largest, len(log_z)) + (packed.lengths - 1) * steepest
+    pairs *= step
+    return PackedSums(log_z, node, pairs)
+
+
+def _padded(emissions: FloatArray, transitions: FloatArray, packed: Packed) -> PackedSums:
+    """Return the same in the order of items, with padding."""
+    lengths, n = packed.lengths, emissions.shape[1]
+    padded = np.zeros((len(lengths), int(lengths[0]), n))
+    padded[packed.item, packed.position] = emissions
+    chains = LinearChains(padded, transitions, lengths)
+    solved = chains.solve()
+    pairs = chains.pair_sums(solved, np.ones(len(lengths)))
+    return PackedSums(solved.log_z, solved.node[packed.item, packed.position], pairs)
