@@ -58,11 +58,12 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
     InvalidInputError
         A score is too large, or NaN.
     """
-    largest, steepest = emissions.max(axis=1), float(transitions.max())
+    weights, largest = emissions.copy(), np.empty(len(emissions))
+    kernels.packed_chains.shift_rows(weights, largest)
+    steepest = float(transitions.max())
     highest, lowest = max(float(largest.max()), steepest), min(float(largest.min()), steepest)
     if not (-np.inf < lowest and highest <= LARGEST_SCORE):
         return _padded(emissions, transitions, packed)
-    weights = emissions - largest[:, None]
     np.exp(weights, out=weights)
     step = np.exp(transitions - steepest)
     n = len(transitions)
@@ -71,7 +72,7 @@ def solve_packed(emissions: FloatArray, transitions: FloatArray, packed: Packed)
     least = kernels.packed_chains.packed_passes(
         weights, step, turned, packed.sizes, node, pairs, log_z
     )
-    if not least >= SAFE:
+    if not (least >= SAFE and np.isfinite(log_z).all()):
         return _padded(emissions, transitions, packed)
     log_z += np.bincount(packed.item, largest, len(log_z)) + (packed.lengths - 1) * steepest
     pairs *= step

@@ -80,10 +80,10 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     coded = _coded(features, first, list(pairs), is_packed=is_likelihood)
     own = w[coded.support[: len(coded.emissions.pairs.symbol)]]
     scores = Bigrams(coded.emissions.scores(own), features.grams(w)[0])
-    change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))
     if is_likelihood:
-        found, errors = _likelihoods(scores, coded, change), coded.errors
+        (found, change), errors = _likelihoods(scores, coded), coded.errors
     else:
+        change = Bigrams(np.zeros_like(scores.emissions), np.zeros_like(scores.transitions))
         found, errors = _with_losses(objective, scores, coded, change)
     sums = Sums(_gradient(coded, change), failed=len(errors), places=coded.support)
     each = (time.perf_counter() - started) / max(1, len(pairs))
@@ -94,9 +94,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
     return Chunk(tuple(outcomes), sums)
 
 
-def _coded(
-    features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool
-) -> Coded:
+def _coded(features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool) -> Coded:
     """Return the pairs as numbers, kept from one pass to the next."""
     kept = features.chunks.get(first)
     if kept is None or kept.pairs != pairs or is_packed != (kept.packed is not None):
@@ -129,9 +127,7 @@ def _code(features: TemplateFeatures, pairs: list[Item], *, is_packed: bool) -> 
         rows = ends[packed.item] + packed.position
         encoded, gold, before = permuted(encoded, rows), gold[rows], before[rows]
     emissions, support = Emissions.of(features, encoded)
-    return Coded(
-        pairs, read.places, read.errors, emissions, gold, before, ends, packed, support
-    )
+    return Coded(pairs, read.places, read.errors, emissions, gold, before, ends, packed, support)
 
 
 def _read(features: TemplateFeatures, pairs: list[Item]) -> _Read:
@@ -153,26 +149,24 @@ def _read(features: TemplateFeatures, pairs: list[Item]) -> _Read:
     return found
 
 
-def _likelihoods(scores: Bigrams, coded: Coded, change: Bigrams) -> Found:
-    """Return the negative log-likelihoods, and write their derivatives in the scores."""
+def _likelihoods(scores: Bigrams, coded: Coded) -> tuple[Found, Bigrams]:
+    """Return the negative log-likelihoods, and their derivatives in the scores."""
     packed = cast(Packed, coded.packed)
-    if not coded.places:
-        return {}
     emissions, transitions = scores
+    if not coded.places:
+        return {}, Bigrams(emissions, np.zeros_like(transitions))
     n, rows, starts = emissions.shape[1], np.arange(len(emissions)), packed.sizes[0]
     emissions[:starts] += transitions[n]
     own = emissions[rows, coded.gold]
     own[starts:] += transitions[coded.before[starts:], coded.gold[starts:]]
     solved = solve_packed(emissions, transitions[:n], packed)
     values = solved.log_z - np.bincount(packed.item, own, len(coded.places))
-    change.emissions[:] = solved.node
+    steps = np.bincount(coded.before * n + coded.gold, minlength=n * (n + 1)).reshape(n + 1, n)
+    change = Bigrams(solved.node, np.vstack([solved.pairs, solved.node[:starts].sum(axis=0)]))
+    np.subtract(change.transitions, steps, out=change.transitions)
     change.emissions[rows, coded.gold] -= 1.0
-    change.transitions[:n] = solved.pairs
-    change.transitions[n] = solved.node[:starts].sum(axis=0)
-    steps = np.bincount(coded.before * n + coded.gold, minlength=n * (n + 1))
-    change.transitions[:] -= steps.reshape(n + 1, n)
     numbers = zip(values.tolist(), solved.log_z.tolist(), strict=True)
-    return dict(zip(coded.places, numbers, strict=True))
+    return dict(zip(coded.places, numbers, strict=True)), change
 
 
 def _with_losses(

@@ -16,11 +16,15 @@ from fstgrad.alphabet import Alphabet
 from fstgrad.checks import flag, one_of, optional, positive_integer, real_number
 from fstgrad.errors import InvalidInputError
 from fstgrad.training.data import paired
-from fstgrad.training.objective import KINDS, Kind
+from fstgrad.training.objective import KINDS, Kind, PairObjective
 from fstgrad.training.trainer import Settings
 
 Objective = Kind | Literal["crf-then-risk"]
 OBJECTIVES: tuple[str, ...] = (*KINDS, "crf-then-risk")
+_OF_PAIRS = (
+    "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
+    "temperature", "epsilon",
+)  # fmt: skip
 _FEWEST = 50  # pairs of which some are held out
 
 
@@ -49,6 +53,16 @@ def settings_of(model: Any) -> Settings:
         recipe.l2 if model.l2 is None else model.l2,
         model.seed,
         model.patience,
+    )
+
+
+def objective_of(model: Any) -> PairObjective:
+    """Return the objective of a model whose features are made."""
+    return PairObjective(
+        model.features_,
+        model.loss_ if model.latent_ is None else model.latent_.loss(model.loss_),
+        model.objective,
+        **{name: getattr(model, name) for name in _OF_PAIRS},
     )
 
 

@@ -25,16 +25,11 @@ from fstgrad.training.measures import Evaluation
 from fstgrad.training.objective import Method, PairObjective
 from fstgrad.training.optimizers import Optimizer
 from fstgrad.training.predictions import best
-from fstgrad.training.recipes import Objective, fit_in_turn, settings_of, split
+from fstgrad.training.recipes import Objective, fit_in_turn, objective_of, settings_of, split
 from fstgrad.training.template_features import Pairs, TemplateFeatures
 from fstgrad.training.templates import Template, Window, as_input
 from fstgrad.training.trainer import Callback, State, Trainer
 from fstgrad.training.vocabulary import Vocabulary
-
-_OF_PAIRS = (
-    "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
-    "temperature", "epsilon",
-)  # fmt: skip
 
 
 class SequenceModel(Estimator):
@@ -208,12 +203,7 @@ class SequenceModel(Estimator):
         start, pairs = self._prepare_start(paired(X, Y), Y)
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
-        objective = PairObjective(
-            self.features_,
-            self.loss_ if self.latent_ is None else self.latent_.loss(self.loss_),
-            self.objective,
-            **{name: getattr(self, name) for name in _OF_PAIRS},
-        )
+        objective = objective_of(self)
         path = storage.checkpoint(self)
         known = (pairs, validation, *([start] if start.any() else []))
         digest = "" if path is None else storage.fingerprint(self, *known)

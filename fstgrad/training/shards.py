@@ -1,62 +1,221 @@
 """The sums over a corpus of many files, on the backend of joblib.
 
-A task is one shard: the worker reads its file and sends back one gradient.  The reduction is in the
-order of the shards, so that neither the number of workers nor the loss of one changes the result.
+A task is one shard or a block of neighbours: the worker reads the files and sends back one
+gradient, of the weights that they touch where these are few.  Sums are added along a binary tree
+over the shards in their order.  No bit of the result depends on the number of workers, on who ends
+first, or on the loss of one; nor on the size of a block, whose sums are a node of the tree.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fstgrad.checks import FloatArray
-from fstgrad.errors import InvalidInputError
-from fstgrad.io import Path, Tokens, read_pairs
-from fstgrad.training.batch import Batch, Sums
+from fstgrad.checks import FloatArray, items, one_of, path_name, positive_integer, real_array
+from fstgrad.errors import FstgradError, InvalidInputError
+from fstgrad.io import Path, Tokens, located, read_table
+from fstgrad.training.batch import Batch, Outcome, Sums
 from fstgrad.training.objective import PairObjective
+from fstgrad.training.sums import Item
+
+_SPARSE = 0.5  # a gradient with a smaller share of numbers that are not zero is sent as places
+OnError = Callable[[str, Outcome], object]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The files of a corpus, and how they are read.
+
+    Attributes
+    ----------
+    paths : sequence of paths
+        TSV files of x TAB y, or what else `fstgrad.io.read_table` reads, which every worker can
+        read.
+    tokens_x, tokens_y
+        As in `fstgrad.io.read_pairs`.
+    block : int
+        Shards of one task, a power of two.  A task receives the weights and returns a gradient
+        once, whatever its block; the result is the same for every block.
+    cache_directory : path, optional
+        Where workers keep compiled losses from one pass to the next, as in `Batch`.
+    """
+
+    paths: Sequence[Path]
+    tokens_x: Tokens = "chars"
+    tokens_y: Tokens = "chars"
+    block: int = 1
+    cache_directory: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the files and the block."""
+        paths = tuple(path_name(path, "a shard") for path in items("shards", self.paths))
+        if not paths:
+            raise InvalidInputError("shards is empty; give at least one file")
+        block = positive_integer("block", self.block)
+        if block & (block - 1):
+            raise InvalidInputError(f"block is {block}; give a power of two")
+        for name in ("tokens_x", "tokens_y"):
+            one_of(name, getattr(self, name), ("chars", "words"))
+        vars(self).update(paths=paths, block=block)
 
 
 def shard_sums(
     objective: PairObjective,
     w: FloatArray,
-    shards: Sequence[Path],
+    shards: Shards | Sequence[Path],
     *,
     tokens_x: Tokens = "chars",
     tokens_y: Tokens = "chars",
+    on_error: OnError | None = None,
 ) -> Sums:
     """Return the sums of value and gradient over the pairs of all shards.
 
     Inside `joblib.parallel_config(backend="dask")` the shards are worked on by a cluster of
-    dask.distributed, and a shard of a lost worker is done again by another; without it, here.
+    dask.distributed, and a shard of a lost worker is done again by another; other backends of
+    joblib serve as well, and without any the work is done here.
 
     Parameters
     ----------
-    shards : sequence of paths
-        TSV files of x TAB y which every worker can read.
+    shards : Shards, or a sequence of paths
     tokens_x, tokens_y
-        As in `fstgrad.io.read_pairs`.
+        As in `fstgrad.io.read_pairs`; those of `Shards` count where they are given.
+    on_error : callable (path, outcome)
+        Called here, in the order of the shards, for every row that cannot be read and every pair
+        that fails, with its place in the file; the pass then continues.
 
     Raises
     ------
     InvalidInputError
         There are no shards.
     FstgradError
-        From the first bad row or pair.
+        From the first bad row or pair, without `on_error`.
     """
     import joblib
 
-    if not shards:
-        raise InvalidInputError("shards is empty; give at least one file")
-    tasks = (
-        joblib.delayed(_one)(objective, w, path, tokens_x, tokens_y) for path in map(str, shards)
-    )
-    total = Sums(np.zeros(objective.features.shape))
-    for sums in joblib.Parallel()(tasks):
-        total.add(sums)
-    return total
+    if not isinstance(shards, Shards):
+        shards = Shards(shards, tokens_x, tokens_y)
+    if on_error is not None and not callable(on_error):
+        raise InvalidInputError(f"on_error is {on_error!r}; give a function (path, outcome)")
+    weights, is_tolerant = real_array("w", w, objective.features.shape), on_error is not None
+    starts = range(0, len(shards.paths), shards.block)
+    tasks = (joblib.delayed(_one)(objective, weights, shards, i, is_tolerant) for i in starts)
+    tree, errors, told = _Tree(len(starts), weights.size), dict[int, Any](), 0
+    for block in _unordered(tasks):
+        tree.add(block.first // shards.block, block.sums)
+        errors[block.first] = block.errors
+        while on_error is not None and told in errors:
+            for path, outcome in errors[told]:
+                on_error(path, outcome)
+            told += shards.block
+    sums = _dense(tree.root, weights.size)
+    gradient = sums.gradient if sums.gradient.flags.writeable else sums.gradient.copy()
+    sums.gradient = gradient.reshape(objective.features.shape)
+    return sums
+
+
+class _Block(NamedTuple):
+    """What comes back from a task: the number of its first shard, the sums, and what failed."""
+
+    first: int
+    sums: Sums
+    errors: list[tuple[str, Outcome]]
 
 
 def _one(
-    objective: PairObjective, w: FloatArray, path: str, tokens_x: Tokens, tokens_y: Tokens
-) -> Sums:
-    with Batch(objective) as batch:
-        return batch.sums(w, read_pairs(path, tokens_x=tokens_x, tokens_y=tokens_y))
+    objective: PairObjective, w: FloatArray, shards: Shards, first: int, is_tolerant: bool
+) -> _Block:
+    """Return the sums of a block of shards."""
+    paths = shards.paths[first : first + shards.block]
+    tree, errors = _Tree(len(paths), w.size), list[tuple[str, Outcome]]()
+    for i, path in enumerate(paths):
+        found: list[Outcome] = []
+        with Batch(objective, cache_directory=shards.cache_directory) as batch:
+            pairs = _items(str(path), shards)
+            sums = batch.sums(w, pairs, on_error=found.append if is_tolerant else None)
+        tree.add(i, _packed(sums))
+        errors += [(str(path), outcome) for outcome in found]
+    return _Block(first, tree.root, errors)
+
+
+def _items(path: str, shards: Shards) -> Iterator[Item]:
+    """Yield the pairs of a file, errors in place of rows that cannot be read."""
+    for row in read_table(path):
+        try:
+            with located(row):
+                item: Item = row.pair(shards.tokens_x, shards.tokens_y)
+        except FstgradError as error:
+            item = error
+        yield item
+
+
+def _unordered(tasks: Iterable[Any]) -> Iterator[_Block]:
+    """Yield what tasks return as soon as it is there, where the backend can do so."""
+    import joblib
+
+    try:
+        parallel = joblib.Parallel(return_as="generator_unordered")
+    except ValueError:  # a backend that returns everything at the end
+        parallel = joblib.Parallel()
+    yield from parallel(tasks)
+
+
+class _Tree:
+    """Sums over numbered leaves: each node is the sum of its two children.
+
+    A node without a right neighbour is its own parent.  Kept are the nodes whose sibling has not
+    come: about as many as there are levels and workers.
+    """
+
+    def __init__(self, leaves: int, size: int) -> None:
+        self._leaves, self._size = leaves, size
+        self._waiting: dict[tuple[int, int], Sums] = {}
+
+    def add(self, number: int, sums: Sums) -> None:
+        """Add a leaf, and all nodes that are complete with it."""
+        level, nodes = 0, self._leaves
+        while nodes > 1:
+            if number % 2 or number < nodes - 1:
+                other = self._waiting.pop((level, number ^ 1), None)
+                if other is None:
+                    break
+                sums = self._added(other, sums)
+            level, number, nodes = level + 1, number // 2, (nodes + 1) // 2
+        self._waiting[level, number] = sums
+
+    @property
+    def root(self) -> Sums:
+        """The sums of all leaves, once they have come."""
+        (root,) = self._waiting.values()
+        return root
+
+    def _added(self, one: Sums, other: Sums) -> Sums:
+        """Return both sums in the memory of one of them; a + b and b + a have the same bits."""
+        if one.places is not None and other.places is None:
+            one, other = other, one
+        if not one.gradient.flags.writeable:  # it lies in memory that workers share
+            one.gradient = one.gradient.copy()
+        one.add(other)
+        if one.places is not None and len(one.places) >= _SPARSE * self._size:
+            return _dense(one, self._size)
+        return one
+
+
+def _packed(sums: Sums) -> Sums:
+    """Return sums with a flat gradient, of the numbers that are not zero where these are few."""
+    flat = sums.gradient.reshape(-1)
+    places = np.flatnonzero(flat)
+    sums.gradient = flat
+    if len(places) < _SPARSE * len(flat):
+        kind = np.int32 if len(flat) < 2**31 else np.int64
+        sums.gradient, sums.places = flat[places], places.astype(kind)
+    return sums
+
+
+def _dense(sums: Sums, size: int) -> Sums:
+    """Return sums with all weights."""
+    if sums.places is not None:
+        gradient = np.zeros(size)
+        gradient[sums.places] = sums.gradient
+        sums.gradient, sums.places = gradient, None
+    return sums

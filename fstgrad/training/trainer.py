@@ -10,9 +10,9 @@ and its checkpoints lie there.
 import json
 import pathlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from fstgrad.checks import (
 )
 from fstgrad.errors import FstgradError, InvalidInputError
 from fstgrad.io import Field, json_object, read_arrays, write_arrays
-from fstgrad.training.batch import CHUNK, XY, Batch, Chunk, Sums
+from fstgrad.training.batch import CHUNK, Chunk, Sums
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
 BLOCK = 64  # pairs of a chunk, if minibatches have as many; part of the result, as `CHUNK` is
@@ -151,14 +151,24 @@ class State:
         return cls(**settings)
 
 
+class Passes(Protocol):
+    """What computes the sums of chunks, as `Batch` does."""
+
+    def numbered(
+        self, w: FloatArray, numbered: Iterable[tuple[int, Sequence[Any]]]
+    ) -> Iterator[Chunk]:
+        """Yield the results of chunks (index, items)."""
+        ...
+
+
 @dataclass
 class Trainer:
     """Runs the epochs of one fit.
 
     Parameters
     ----------
-    batch : Batch
-    pairs : sequence of (x, y)
+    batch : Passes
+    pairs : sequence of (x, y), or of what else `batch` computes
     settings : Settings
     validate : callable (w) -> error rate, optional
     callbacks : sequence of callable (Epoch)
@@ -167,8 +177,8 @@ class Trainer:
         Called after every epoch of minibatches, every 20 iterations of L-BFGS, and at the end.
     """
 
-    batch: Batch
-    pairs: Sequence[XY]
+    batch: Passes
+    pairs: Sequence[Any]
     settings: Settings
     validate: Callable[[FloatArray], float] | None = None
     callbacks: Sequence[Callback] = ()
@@ -207,7 +217,7 @@ class Trainer:
         gradient += settings.l2 * state.w
         self._record(state, mean + self._penalty(state.w), gradient, started)
 
-    def _minibatches(self) -> list[list[tuple[int, list[XY]]]]:
+    def _minibatches(self) -> list[list[tuple[int, list[Any]]]]:
         """Return the chunks of each minibatch, made of the shuffled pairs once for all epochs.
 
         A chunk keeps its number, by which a process finds the automata that it compiled.
@@ -290,7 +300,7 @@ class Trainer:
         return total
 
 
-def _chunked(pairs: Sequence[XY], size: int) -> list[tuple[int, list[XY]]]:
+def _chunked(pairs: Sequence[Any], size: int) -> list[tuple[int, list[Any]]]:
     """Return chunks of pairs with the numbers by which `Batch` knows them again."""
     starts = range(0, len(pairs), size)
     return [(k * CHUNK, list(pairs[i : i + size])) for k, i in enumerate(starts)]

@@ -5,8 +5,8 @@
 """
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from fstgrad.io import memory_limit
 from fstgrad.training import kernels
 from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
 
+_KEPT = 2**16  # training inputs whose names are kept as numbers
 _POSITION = 16  # bytes of the least that is kept of a position
 _BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
 
@@ -51,38 +52,75 @@ class Names:
             instance("a name", name, str, "a str")
         self.template = template
         self.names = tuple(names)
-        self._number = {name: i for i, name in enumerate(self.names)}
+        self._number = _Numbers((name, i) for i, name in enumerate(self.names))
+        self._kept: dict[tuple[Any, int], Active] = {}
 
     def __len__(self) -> int:
         """Return the number of names."""
         return len(self.names)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: not what is kept of the training inputs."""
+        return {**self.__dict__, "_kept": {}}
+
     @classmethod
     def of(cls, template: Template, inputs: Sequence[tuple[Any, int]], min_count: int) -> "Names":
         """Return the names that occur `min_count` times at (x, l) of the inputs."""
-        counts: Counter[str] = Counter()
-        for x, length in inputs:
-            for s in range(length):
-                counts.update(_named(template, x, s, length))
-        return cls(template, sorted(name for name, count in counts.items() if count >= min_count))
+        number: dict[str, int] = defaultdict(itertools.count().__next__)
+        starts, ids = _named(template, inputs, number)
+        counts = np.bincount(ids, minlength=len(number))
+        found = cls(template, sorted(f for f, i in number.items() if counts[i] >= min_count))
+        own = np.array([found._number[name] for name in number], dtype=np.int64)
+        starts, ids = _known(starts, own[ids])
+        ends = np.cumsum([0, *(length for _, length in inputs)]).tolist()
+        for i, key in enumerate(inputs[:_KEPT]):
+            part = starts[ends[i] : ends[i + 1] + 1]
+            found._kept[key] = Active(part - part[0], ids[part[0] : part[-1]])
+        return found
 
     def active(self, inputs: Sequence[tuple[Any, int]]) -> Active:
         """Return the numbers of the active names of all positions of (x, l), one after another."""
-        known = [
-            [self._number[f] for f in _named(self.template, x, s, length) if f in self._number]
-            for x, length in inputs
-            for s in range(length)
-        ]
-        starts = np.cumsum([0, *map(len, known)], dtype=np.int64)
-        return Active(starts, np.array(list(itertools.chain.from_iterable(known)), dtype=np.int64))
+        kept = [self._kept.get(key) for key in inputs]
+        rows = [row for row in kept if row is not None]
+        if len(rows) < len(kept):
+            return _known(*_named(self.template, inputs, self._number))
+        sizes = _joined([np.diff(row.starts) for row in rows])
+        return Active(np.concatenate([[0], np.cumsum(sizes)]), _joined([row.ids for row in rows]))
 
 
-def _named(template: Template, x: Any, s: int, length: int) -> list[str]:
-    """Return the names that a template gives to one position."""
-    names = items("what features returns", called("features", template, x, s, length))
-    for name in names:
-        instance("a name", name, str, "a str")
-    return names
+class _Numbers(dict[str, int]):
+    """Numbers of names, -1 of those that are not known."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
+def _named(
+    template: Template, inputs: Sequence[tuple[Any, int]], number: Mapping[str, int]
+) -> Active:
+    """Return the numbers of the names that a template gives to the positions of (x, l)."""
+    names: list[str] = []
+    starts = [0]
+    for x, length in inputs:
+        for s in range(length):
+            own = called("features", template, x, s, length)
+            names += own if type(own) is list else items("what features returns", own)
+            starts.append(len(names))
+    if not set(map(type, names)) <= {str}:
+        for name in names:
+            instance("a name", name, str, "a str")
+    ids = np.fromiter(map(number.__getitem__, names), dtype=np.int64, count=len(names))
+    return Active(np.array(starts, dtype=np.int64), ids)
+
+
+def _known(starts: IntArray, ids: IntArray) -> Active:
+    """Return the numbers that are not -1."""
+    ends = np.concatenate([[0], np.cumsum(ids >= 0)])
+    return Active(ends[starts], ids[ids >= 0])
+
+
+def _joined(arrays: Sequence[IntArray]) -> IntArray:
+    return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
 
 
 @dataclass(frozen=True, eq=False)

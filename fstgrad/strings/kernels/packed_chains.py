@@ -9,8 +9,26 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import sum_kernel, sum_part_kernel
+from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
 from fstgrad.strings.kernels.linear_chain import add_product
+
+
+@kernel
+def shift_rows(table: FloatArray, largest: FloatArray) -> None:
+    """Write the largest value of each row (P, n), and subtract it; no NaN."""
+    rows, n = table.shape
+    for i in range(rows):
+        row = table[i]
+        a = b = c = d = row[0]
+        for y in range(0, n - 3, 4):
+            a, b = max(a, row[y]), max(b, row[y + 1])
+            c, d = max(c, row[y + 2]), max(d, row[y + 3])
+        for y in range(n - n % 4, n):
+            a = max(a, row[y])
+        a = max(max(a, b), max(c, d))
+        largest[i] = a
+        for y in range(n):
+            row[y] -= a
 
 
 @sum_kernel
@@ -36,6 +54,7 @@ def packed_passes(
     log_z : (items,), zeros at first
     """
     least, low, size = 1.0, 0, 0
+    ahead, spare = np.ones((sizes[0], weights.shape[1])), np.empty(sizes[0])
     for t in range(len(sizes)):
         before = node[low : low + sizes[t]]
         low += size
@@ -46,8 +65,9 @@ def packed_passes(
         else:
             add_product(before, step, own)
             own *= weights[low : low + size]
-        least = min(least, _normalize(own, log_z))
-    ahead = np.ones((sizes[0], weights.shape[1]))
+        least = min(least, _normalize(own, spare))
+        for i in range(size):
+            log_z[i] += math.log(spare[i]) if spare[i] > 0.0 else -np.inf
     for t in range(len(sizes) - 1, -1, -1):
         size = sizes[t]
         own, after, coming = node[low : low + size], weights[low : low + size], ahead[:size]
@@ -57,7 +77,7 @@ def packed_passes(
         after *= coming
         low -= sizes[t - 1]
         before = node[low : low + size]
-        least = min(least, _largest_one(after))
+        least = min(least, _normalize(after, spare))
         coming[:] = 0.0
         add_product(after, turned, coming)
         least = min(least, _share(before, after, coming))
@@ -66,31 +86,16 @@ def packed_passes(
 
 
 @sum_part_kernel
-def _normalize(rows: FloatArray, log_z: FloatArray) -> float:
-    """Let each row sum to one, and add the logarithm of its sum; return the least sum."""
+def _normalize(rows: FloatArray, sums: FloatArray) -> float:
+    """Let each row sum to one, and write the sums; return the least."""
     least = np.inf
     for i in range(len(rows)):
         row, total = rows[i], 0.0
         for y in range(len(row)):
             total += row[y]
         least = min(least, total)
-        log_z[i] += math.log(total) if total > 0.0 else -np.inf
+        sums[i] = total
         share = 1.0 / total if total > 0.0 else 0.0
-        for y in range(len(row)):
-            row[y] *= share
-    return least
-
-
-@sum_part_kernel
-def _largest_one(rows: FloatArray) -> float:
-    """Divide each row by its largest value; return the least of those."""
-    least = np.inf
-    for i in range(len(rows)):
-        row, most = rows[i], 0.0
-        for y in range(len(row)):
-            most = max(most, row[y])
-        least = min(least, most)
-        share = 1.0 / most if most > 0.0 else 0.0
         for y in range(len(row)):
             row[y] *= share
     return least
