@@ -7,7 +7,7 @@ first, or on the loss of one; nor on the size of a block, whose sums are a node 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,8 +109,7 @@ def shard_sums(
                 on_error(path, outcome)
             told += shards.block
     sums = _dense(tree.root, weights.size)
-    gradient = sums.gradient if sums.gradient.flags.writeable else sums.gradient.copy()
-    sums.gradient = gradient.reshape(objective.features.shape)
+    sums.gradient = sums.gradient.reshape(objective.features.shape)
     return sums
 
 
@@ -135,7 +134,8 @@ def _one(
             sums = batch.sums(w, pairs, on_error=found.append if is_tolerant else None)
         tree.add(i, _packed(sums))
         errors += [(str(path), outcome) for outcome in found]
-    return _Block(first, tree.root, errors)
+    root = tree.root if len(paths) == 1 else _packed(_dense(tree.root, w.size))
+    return _Block(first, root, errors)
 
 
 def _items(path: str, shards: Shards) -> Iterator[Item]:
@@ -193,17 +193,14 @@ class _Tree:
         """Return both sums in the memory of one of them; a + b and b + a have the same bits."""
         if one.places is not None and other.places is None:
             one, other = other, one
-        if not one.gradient.flags.writeable:  # it lies in memory that workers share
-            one.gradient = one.gradient.copy()
+        one = _dense(one, self._size)
         one.add(other)
-        if one.places is not None and len(one.places) >= _SPARSE * self._size:
-            return _dense(one, self._size)
         return one
 
 
 def _packed(sums: Sums) -> Sums:
     """Return sums with a flat gradient, of the numbers that are not zero where these are few."""
-    flat = sums.gradient.reshape(-1)
+    flat = sums.gradient.reshape(-1) + 0.0  # without -0.0, so that a zero has the same bits
     places = np.flatnonzero(flat)
     sums.gradient = flat
     if len(places) < _SPARSE * len(flat):
@@ -213,9 +210,11 @@ def _packed(sums: Sums) -> Sums:
 
 
 def _dense(sums: Sums, size: int) -> Sums:
-    """Return sums with all weights."""
+    """Return sums with all weights, in memory of their own."""
     if sums.places is not None:
         gradient = np.zeros(size)
         gradient[sums.places] = sums.gradient
-        sums.gradient, sums.places = gradient, None
+        return replace(sums, gradient=gradient, places=None)
+    if not sums.gradient.flags.writeable:  # it lies in memory that workers share
+        return replace(sums, gradient=sums.gradient.copy())
     return sums
