@@ -89,9 +89,18 @@ class TargetLoss:
     def bounds(self, length: int) -> tuple[float, float]:
         """Return what the losses of all strings of a length lie between, in nats.
 
-        Infinite where no bound is known.  O(l x arcs of M).
+        Infinite where no bound is known.  O(l x arcs of M) for the first call with a length.
         """
         length = positive_integer("length", length, minimum=0)
+        if length not in self._bounds:
+            self._bounds[length] = self._bounds_of(length)
+        return self._bounds[length]
+
+    @cached_property
+    def _bounds(self) -> dict[int, tuple[float, float]]:
+        return {}
+
+    def _bounds_of(self, length: int) -> tuple[float, float]:
         if self.machine.semiring is not TROPICAL:
             return -np.inf, float(self.in_nats(np.zeros(1))[0])
         frontier = TropicalFrontier(self.machine, length)

@@ -20,7 +20,7 @@ mixture  log mean_o exp(L_o), one band o    at most 0 (balance heuristic, Veach 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -88,6 +88,11 @@ class Proposal:
         """Whether strings are drawn from the scores alone."""
         return all(part.b is None for part in self.parts)
 
+    @cached_property
+    def chain(self) -> Chain:
+        """The chain of the scores alone."""
+        return Chain(self.parts[0].scores)
+
     @property
     def states(self) -> int:
         """Number of states of all automata."""
@@ -114,8 +119,7 @@ class Proposal:
         (first, *others) = self.parts
         if not others:
             if first.b is None:
-                chain = Chain(first.scores)
-                return chain.draw(rng.random((samples, chain.length)))
+                return self.chain.draw(rng.random((samples, first.length)))
             return first.sample(samples, rng)
         masses = np.array([part.log_partition() for part in self.parts])
         shares = np.exp(masses - masses.max())

@@ -147,7 +147,7 @@ def sampled_softmax_margin(
     weights, log_mean, error = loss_weighted(np.where(log_weights > -np.inf, log_weights, np.inf))
     log_mass = chosen.log_mass
     low, high = log_mean_interval(log_weights, chosen.low, chosen.high)
-    parts = _Parts(Chain(distribution.scores), chosen.marginals)
+    parts = _Parts(chosen.chain, chosen.marginals)
     q, q_error = controlled_marginals(parts, parts.chain.places(strings), weights)
     q.flat[gold_places] -= 1.0
     wider = _ROUNDING * max(1.0, abs(log_mass), abs(gold_score))
