@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick dist-test release-check docs docs-browser docs-clean clean
+.PHONY: demo test test-slow test-without-openfst fuzz faults bounds mutants lint types bench bench-readme learning learning-genomes learning-phones learning-quick learning-recipes dist-test release-check docs docs-browser docs-clean clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -90,10 +90,15 @@ bench-readme: $(VENV)/.dev
 # The learning experiments of docs/performance/learning.md.
 learning-quick: $(VENV)/.dev
 	$(BIN)/python benchmarks/learning.py --quick
+	$(BIN)/python benchmarks/recipes.py --quick
 
 learning-genomes learning-phones: learning-%: $(VENV)/.dev
 	mkdir -p build
 	$(BIN)/python benchmarks/learning.py $* --json build/learning-$*.json
+
+learning-recipes: $(VENV)/.dev
+	mkdir -p build
+	$(BIN)/python benchmarks/recipes.py table --json build/learning-recipes.json
 
 learning: $(VENV)/.dev
 	mkdir -p build

@@ -2,14 +2,17 @@
 
 p(y | native) is a Markov model whose pairs of letters are scored by what they have in common with
 the native.  Cross-entropy is exact; the Smith-Waterman margin, for which there is no automaton of
-this length, is sampled in every step.
+this length, is sampled in every step from the model itself.  The scores do not depend on the
+position; on such scores this has more effective samples than bands, at a hundredth of the cost.
 """
 
 import numpy as np
 
 import fstgrad as fg
+from fstgrad.estimates import SampledObjective
 
 RELATIONS = 5
+MOST = 12_800  # strings that are drawn for one native
 SIZE = 20 + 2 * RELATIONS  # weights: letters, relations, and relations weighted by their surprise
 
 
@@ -58,17 +61,25 @@ def train(
     relations: list[np.ndarray],
     golds: list[np.ndarray],
     losses: list[fg.TargetLoss] | None,
+    start: np.ndarray | None = None,
     *,
     epochs: int = 8,
     batch: int = 16,
     rate: float = 0.1,
     l2: float = 0.01,
-    samples: int = 200,
-) -> tuple[np.ndarray, float]:
-    """Return w by Adam, and the mean effective sample size; without losses by cross-entropy."""
+    samples: int = 400,
+    enough: float = 100,
+) -> tuple[np.ndarray, list[float]]:
+    """Return w by Adam, and effective sample sizes; without losses by cross-entropy.
+
+    Natives whose step has fewer than `enough` effective samples have twice as many from then on.
+    """
     rng = np.random.default_rng(0)
     w, first, second = np.zeros((3, SIZE))
-    steps, effective = 0, []
+    if start is not None:
+        w = start
+    steps, drawn = 0, np.full(len(golds), samples)
+    effective: list[float] = []
     for _ in range(epochs):
         for part in np.array_split(rng.permutation(len(golds)), len(golds) // batch):
             gradient = l2 * w
@@ -77,9 +88,10 @@ def train(
                 if losses is None:
                     table = fg.softmax_margin(scores, golds[i])[1]
                 else:
-                    sampled = fg.sampled_softmax_margin(
-                        scores, golds[i], losses[i], samples=samples, rng=rng
-                    )
+                    sampled = _sampled(scores, golds[i], losses[i], drawn[i], rng)
+                    while sampled.effective_samples < enough and drawn[i] < MOST:
+                        drawn[i] *= 2
+                        sampled = _sampled(scores, golds[i], losses[i], drawn[i], rng)
                     table = sampled.gradient
                     effective.append(sampled.effective_samples)
                 gradient = gradient + adjoint(table, relations[i]) / len(part)
@@ -88,4 +100,16 @@ def train(
             second = 0.999 * second + 0.001 * gradient**2
             scale = np.sqrt(second / (1 - 0.999**steps)) + 1e-8
             w = w - rate * first / (1 - 0.9**steps) / scale
-    return w, float(np.mean(effective)) if effective else float("nan")
+    return w, effective
+
+
+def _sampled(
+    scores: np.ndarray,
+    gold: np.ndarray,
+    loss: fg.TargetLoss,
+    samples: int,
+    rng: np.random.Generator,
+) -> SampledObjective:
+    return fg.sampled_softmax_margin(
+        scores, gold, loss, samples=int(samples), rng=rng, proposal="plain"
+    )
