@@ -112,6 +112,8 @@ class Aligner:
     ----------
     log_likelihood_ : (iterations,) float64, nats
         Sum over the pairs before each update; it never falls while `smoothing` is 0.
+    log_probabilities_ : (pairs,) float64, nats
+        Of each pair, over all of its alignments, before the last update.
 
     Notes
     -----
@@ -187,7 +189,7 @@ class Aligner:
                 break
         self.counts_ = counts
         self.log_p_ = log_p
-        self.log_likelihood_ = np.array(history)
+        self.log_likelihood_, self.log_probabilities_ = np.array(history), log_z
         return self
 
     def discourage(self, min_count: float) -> "Aligner":

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.checks import fields, instance, items, one_of
+from fstgrad.checks import FloatArray, fields, instance, items, one_of
 from fstgrad.errors import InvalidInputError
 from fstgrad.losses import CollapsedLoss, Loss
 from fstgrad.training.align import Aligner, per_symbol
@@ -29,8 +29,10 @@ FAVOUR = 5.0  # nats by which copies are favoured before the first iteration
 _SLOT = re.compile(r"</?s\d+>")
 MOST_LINKS = 10**7  # of one pair: places in x and its slots, times those in y
 RARE = 2.0  # expected count below which a string of several symbols is a last resort
+FEWEST, UNRELATED = 50, 0.1  # pairs of which at most this share is left out
 Alignment = Literal["auto", "em", "given"] | None
 Symbols = tuple[str, ...]
+Pair = tuple[Symbols, Symbols]
 
 
 def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
@@ -89,6 +91,10 @@ class LatentOutputs:
         several symbols the most frequent are kept, so that there are at most 4 n + 4 latent symbols
         for n symbols of y; where a pair has another, its z has the first symbol alone.
 
+        Of at least 50 pairs, those whose x tells less about y than the frequencies of its symbols
+        do are left out, a tenth at most: abbreviations, or lines of text that do not belong
+        together.  They would teach the others wrong links.
+
         Raises
         ------
         InvalidInputError
@@ -100,7 +106,13 @@ class LatentOutputs:
                     f"X[{i}] has a symbol like <s1> or </s1>, which marks the slots of an "
                     "alignment; rename it"
                 )
-        found = _aligned([(tuple(symbols_of(x)), tuple(y)) for x, y in pairs])
+        read = [(tuple(symbols_of(x)), tuple(y)) for x, y in pairs]
+        aligner, cut, beside = _fitted(read)
+        related = _related(read, aligner.log_probabilities_)
+        if len(related) < len(pairs):
+            pairs, read = [pairs[i] for i in related], [read[i] for i in related]
+            aligner, cut, beside = _fitted(read)
+        found = _best(aligner, cut, beside)
         slots = _slots([z[0] for z in found]), _slots([z[-1] for z in found])
         spread = [(*_before(z[0], slots[0]), *z[1:-1], *_behind(z[-1], slots[1])) for z in found]
         kept = _kept(spread, 4 * (len(alphabet) + 1))
@@ -158,8 +170,8 @@ def _start(u: Symbols, v: Symbols) -> float:
     return FAVOUR * (u == v)
 
 
-def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
-    """Return for each pair the symbols before x, those that each symbol of x gives, and the rest.
+def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
+    """Return an aligner of pairs, the pairs with x between slots, and how many on either side.
 
     Symbols of y beside x are drawn one by one: a string of them costs as much as its symbols, so
     that no pair is explained by leaving out all of x.
@@ -174,9 +186,25 @@ def _aligned(pairs: Sequence[tuple[Symbols, Symbols]]) -> list[list[Symbols]]:
             )
     slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
     aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)
-    aligner.fit(cut).discourage(RARE)
+    return aligner.fit(cut), cut, beside
+
+
+def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
+    """Return the places of the pairs with p(y | x) above the product of frequencies in y."""
+    if len(pairs) < FEWEST:
+        return list(range(len(pairs)))
+    counts = Counter(symbol for _, y in pairs for symbol in y)
+    log_share = {symbol: np.log(count / counts.total()) for symbol, count in counts.items()}
+    gain = log_p - [sum(log_share[symbol] for symbol in y) for _, y in pairs]
+    worst = np.argsort(gain, kind="stable")[: int(UNRELATED * len(pairs))]
+    left_out = set(worst[gain[worst] < 0].tolist())
+    return [i for i in range(len(pairs)) if i not in left_out]
+
+
+def _best(aligner: Aligner, cut: list[Pair], beside: list[int]) -> list[list[Symbols]]:
+    """Return for each pair the symbols before x, those that each symbol of x gives, and the rest."""
     found = []
-    for pair, k in zip(aligner.align_all(cut), beside, strict=True):
+    for pair, k in zip(aligner.discourage(RARE).align_all(cut), beside, strict=True):
         z = per_symbol(pair.links)
         found.append([sum(z[:k], ()), *z[k : len(z) - k], sum(z[len(z) - k :], ())])
     return found

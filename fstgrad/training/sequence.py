@@ -96,6 +96,7 @@ class SequenceModel(Estimator):
     loss_ : Loss or None
     lengths_ : LengthModel
     history_ : list of Epoch
+    left_out_ : int, pairs whose alignment explains y worse than frequencies do
     about_ : dict of what JSON can hold, saved with the model
 
     Examples
@@ -143,16 +144,14 @@ class SequenceModel(Estimator):
         self.loss = loss
         self.features = features
         self.order = order
-        self.objective = objective
-        self.l2 = l2
+        self.objective, self.l2 = objective, l2
         self.alignment = alignment
         self.window, self.span = window, span
         self.min_count = min_count
         self.alphabet = alphabet
         self.optimizer = optimizer
         self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+        self.batch_size, self.learning_rate = batch_size, learning_rate
         self.seed = seed
         self.patience = patience
         self.held_out = held_out
@@ -276,7 +275,7 @@ class SequenceModel(Estimator):
         """Make the loss and the features; return the weights to start from, and aligned pairs."""
         goes_on = self.warm_start and hasattr(self, "coef_")
         alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
-        latent = None
+        given, latent = len(pairs), None
         if is_latent(self.alignment, pairs):
             latent, pairs = LatentOutputs.fit(pairs, alphabet)
             if goes_on and latent != self.latent_:
@@ -284,6 +283,7 @@ class SequenceModel(Estimator):
                     "warm_start: the alignment of the pairs differs from that of the last fit; "
                     "give the same pairs"
                 )
+        self.left_out_ = given - len(pairs)
         if goes_on:
             known = self.features_.vocabulary, self.features_.pairs
             self.prepare(alphabet, known, pairs, latent)

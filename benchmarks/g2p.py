@@ -1,0 +1,171 @@
+"""Strings to strings: which model would people choose?  One budget of CPU seconds for all.
+
+    python benchmarks/g2p.py [--tasks cmudict,dut] [--models pairs,fstgrad] [--seconds 20]
+                             [--keep FOLDER] [--quick] [--json FILE]
+
+Word and symbol error in percent, with 95 percent bootstrap intervals, on test sets that no choice
+was made on; differences of word error by paired bootstrap.  Networks use the whole budget, the
+others what they need.  What the rows mean: docs/performance/learning.md.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import _harness
+
+_harness.one_thread()
+
+import _g2p  # noqa: E402
+import _g2p_tasks  # noqa: E402
+import _pair_ngram  # noqa: E402
+from _g2p_tasks import Symbols, Task  # noqa: E402
+
+from fstgrad.training.comparison import compare  # noqa: E402
+from fstgrad.training.sequence import SequenceModel  # noqa: E402
+
+Predictor = Callable[[Task, float], Sequence[Sequence[str]]]
+
+
+def inputs(task: Task) -> list[Symbols]:
+    """Return the inputs of the test set."""
+    return [x for x, _ in task.test]
+
+
+def fstgrad_train(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+    """Return the predictions of a model with the settings of `fstgrad train` without options."""
+    model = SequenceModel("edit", objective="crf", alignment="auto")
+    model.fit([x for x, _ in task.train], [y for _, y in task.train])
+    return model.predict(inputs(task))
+
+
+def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+    """Return those of the same model, with the alignment of one phone or none for each letter."""
+    aligned = _g2p.align([("".join(x), y) for x, y in task.train])
+    model = SequenceModel("edit", objective="crf", alignment="given", features="aligned")
+    model.fit([x for x, _ in aligned], [y for _, y in aligned])
+    return [[s for s in y if s != _g2p.EMPTY] for y in model.predict(inputs(task))]
+
+
+def pair_ngram(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+    """Return the predictions of the pair 6-gram."""
+    model = _pair_ngram.PairNGram(task.train)
+    return [model.predict(x) for x in inputs(task)]
+
+
+def network(name: str) -> Predictor:
+    """Return how to predict with a network of one objective."""
+
+    def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+        import _ctc_network
+
+        model = _ctc_network.CTCModel(task.train).fit(_ctc_network.STAGES[name], seconds)
+        print(f"  {name}: {model.epochs:.1f} epochs", file=sys.stderr, flush=True)
+        return model.predict(inputs(task))
+
+    return predict
+
+
+MODELS: dict[str, Predictor] = {
+    "copy": lambda task, seconds: inputs(task),
+    "pairs": pair_ngram,
+    "fstgrad": fstgrad_train,
+    "letters": letters_aligned,
+    "ctc": network("ctc"),
+    "margin": network("margin"),
+    "risk": network("risk"),
+}
+ONLY = {"letters": ("cmudict",)}  # tasks of models that apply to few: one phone at most a letter
+REFERENCES = {"fstgrad": "pairs", "letters": "fstgrad", "margin": "ctc", "risk": "ctc"}
+
+
+def predictions(
+    name: str, model: str, task: Task, seconds: float, keep: pathlib.Path | None
+) -> tuple[Sequence[Sequence[str]], float]:
+    """Return the predictions of a model, and its CPU seconds, kept ones where they are there."""
+    path = None if keep is None else keep / f"{name}-{model}.json"
+    if path is not None and path.exists():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return kept["predictions"], kept["seconds"]
+    start = time.process_time()
+    found = [list(y) for y in MODELS[model](task, seconds)]
+    spent = time.process_time() - start
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"predictions": found, "seconds": spent}), encoding="utf-8")
+    return found, spent
+
+
+def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the errors of each model on each task, and the difference to its reference."""
+    for name in given.tasks:
+        task, done = _g2p_tasks.load(name), {}
+        if given.quick:
+            task = Task(task.train[:200], task.dev[:50], task.test[:50])
+        targets = [y for _, y in task.test]
+        for model in given.models:
+            if name not in ONLY.get(model, (name,)):
+                continue
+            done[model], seconds = predictions(name, model, task, given.seconds, given.keep)
+            other = done.get(REFERENCES.get(model, ""))
+            yield row(name, model, compare(other or done[model], done[model], targets), seconds)
+
+
+def row(name: str, model: str, found: Any, seconds: float) -> dict[str, Any]:
+    """Return a row of the table; a model without its reference is compared with itself."""
+    word, symbol, difference = found.word_error[1], found.symbol_error[1], found.word_difference
+    against = REFERENCES.get(model)
+    return {
+        "task": name,
+        "model": model,
+        "word error": percent(word.value),
+        "word interval": f"{percent(word.lower)} {percent(word.upper)}",
+        "symbol error": percent(symbol.value),
+        "symbol interval": f"{percent(symbol.lower)} {percent(symbol.upper)}",
+        "against": against or "-",
+        "difference": percent(difference.value),
+        "its interval": f"{percent(difference.lower)} {percent(difference.upper)}",
+        "seconds": seconds,
+    }
+
+
+def percent(share: float) -> float:
+    """Return a share in percent, to two decimals."""
+    return round(100 * share, 2)
+
+
+def arguments() -> argparse.Namespace:
+    """Return what was asked for; --quick is one task with 200 words and two seconds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    known = _g2p_tasks.names()
+    parser.add_argument("--tasks", help=f"of {','.join(known)}; all if left out")
+    parser.add_argument("--models", default=",".join(MODELS), help=f"of {','.join(MODELS)}")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of CPU, for each model")
+    parser.add_argument("--keep", type=pathlib.Path, help="predictions: written and used again")
+    parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds in all")
+    parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
+    given = parser.parse_args()
+    chosen = given.tasks or (known[0] if given.quick else ",".join(known))
+    given.tasks, given.models = chosen.split(","), given.models.split(",")
+    for what, names, all_ in (("task", given.tasks, known), ("model", given.models, MODELS)):
+        for name in names:
+            if name not in all_:
+                parser.error(f"no {what} {name!r}; give some of {', '.join(all_)}")
+    if given.quick:
+        given.seconds = min(given.seconds, 2.0)
+    return given
+
+
+def main() -> None:
+    """Run the models that are named on the tasks that are named."""
+    given = arguments()
+    title = f"Strings to strings, {given.seconds:g} CPU seconds for each network"
+    _harness.report(title, rows(given), given.json)
+
+
+if __name__ == "__main__":
+    main()
