@@ -4,6 +4,7 @@ The network reads x in both directions and gives `LABELS` labels, some of them b
 symbol of x.  The learning rate falls linearly to zero over the budget.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +116,7 @@ def collapsed(path: Sequence[int]) -> list[int]:
 
 def _needed(y: Sequence[int]) -> int:
     """Return the shortest path of y: equal neighbours have a blank between them."""
-    return len(y) + sum(a == b for a, b in zip(y, y[1:], strict=False))
+    return len(y) + sum(a == b for a, b in itertools.pairwise(y))
 
 
 def _padded(rows: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -150,7 +151,7 @@ def margin(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -
 
 
 def risk(scores: torch.Tensor, gold: list[list[int]], lengths: torch.Tensor) -> torch.Tensor:
-    """Return the mean of `fstgrad.torch.ctc_risk` with an edit distance capped at 1: 1 - p(gold)."""
+    """Return the mean of `fstgrad.torch.ctc_risk` with an edit distance capped at 1, 1 - p."""
     return (1 - torch.exp(-negative_log_likelihood(scores, gold, lengths))).mean()
 
 

@@ -38,7 +38,7 @@ def inputs(task: Task) -> list[Symbols]:
 
 def fstgrad_train(task: Task, seconds: float) -> Sequence[Sequence[str]]:
     """Return the predictions of a model with the settings of `fstgrad train` without options."""
-    model = SequenceModel("edit", objective="crf", alignment="auto")
+    model = SequenceModel("edit", objective="crf", alignment="auto", held_out=0.1)
     model.fit([x for x, _ in task.train], [y for _, y in task.train])
     return model.predict(inputs(task))
 
@@ -46,7 +46,9 @@ def fstgrad_train(task: Task, seconds: float) -> Sequence[Sequence[str]]:
 def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
     """Return those of the same model, with the alignment of one phone or none for each letter."""
     aligned = _g2p.align([("".join(x), y) for x, y in task.train])
-    model = SequenceModel("edit", objective="crf", alignment="given", features="aligned")
+    model = SequenceModel(
+        "edit", objective="crf", alignment="given", features="aligned", held_out=0.1
+    )
     model.fit([x for x, _ in aligned], [y for _, y in aligned])
     return [[s for s in y if s != _g2p.EMPTY] for y in model.predict(inputs(task))]
 

@@ -62,7 +62,7 @@ class Training:
     epochs: int | None
     batch_size: int
     learning_rate: float | None
-    patience: int
+    patience: int | None
     held_out: float
 
 
@@ -115,14 +115,19 @@ training_options = group(
         type=POSITIVE,
         help="Of adam and sgd, at the start.  [default: 0.03 for risk, else 0.1]",
     ),
-    _number("--patience", 5, "Stop after so many epochs without a gain on the validation pairs."),
+    click.option(
+        "--patience",
+        type=COUNT,
+        help="Stop after so many epochs without a gain on the validation pairs; left out, all "
+        "epochs are run, and the best one is kept.",
+    ),
     click.option(
         "--held-out",
         type=click.FloatRange(0, 1, max_open=True),
         default=0.1,
         show_default=True,
         help="Without --validation, the share of the pairs that is held out, if there are at least "
-        "50.",
+        "50.  They choose the epoch; a quarter as many epochs with all pairs follow.",
     ),
     heading="Training",
 )
@@ -224,6 +229,12 @@ def train(
         _go_on(fitted, warm_start)
     validating = None if validation is None else columns(validation, reading, tags)
     fitted.fit([x for x, _ in read], [y for _, y in read], validating, resume=resume)
+    if fitted.left_out_:
+        echo(
+            f"{fitted.left_out_} of {len(read)} pairs were left out: the alignment of x tells less "
+            "about y than frequencies do",
+            err=True,
+        )
     fitted.about_ = about(choice, reading, tags, alphabet)
     fitted.save(output)
     for path in (checkpoint, pathlib.Path(f"{checkpoint}.crf")):

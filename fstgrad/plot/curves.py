@@ -105,9 +105,10 @@ def learning(history: Sequence[Any], *, dark: bool = False) -> "Figure":
         "gradient norm": [epoch.gradient_norm for epoch in history],
     }
     judge = tables["objective (nats)"]
-    if all(epoch.validation is not None for epoch in history):
-        judge = tables["validation error rate"] = [epoch.validation for epoch in history]
-    best = int(np.argmin(judge))
+    if any(epoch.validation is not None for epoch in history):
+        shown = [np.nan if epoch.validation is None else epoch.validation for epoch in history]
+        judge = tables["validation error rate"] = shown
+    best = int(np.nanargmin(judge))
     chosen = look(dark)
     figure = blank(3.4 * len(tables), 2.8, chosen)
     plots = figure.subplots(1, len(tables), squeeze=False)[0]

@@ -82,8 +82,8 @@ class LatentOutputs:
     @classmethod
     def fit(
         cls, pairs: Sequence[tuple[Any, Any]], alphabet: Alphabet
-    ) -> tuple["LatentOutputs", list[tuple[Any, Any]]]:
-        """Return the latent outputs of pairs, and the pairs (padded x, latent z).
+    ) -> tuple["LatentOutputs", list[tuple[Any, Any]], list[int]]:
+        """Return the latent outputs of pairs, pairs (padded x, latent z), and the places of these.
 
         The alignment is that of `Aligner` with p(v | u), one symbol of x and up to two of y on a
         link; symbols before and behind x go to the slots letter by letter, the excess to the
@@ -120,10 +120,11 @@ class LatentOutputs:
         strings = sorted({string for z in spread for string in z} | {()})
         latent = cls(alphabet, tuple(strings), slots)
         names = dict(zip(strings, latent.symbols, strict=True))
-        return latent, [
+        aligned = [
             (latent.padded(x), tuple(names[string] for string in z))
             for (x, _), z in zip(pairs, spread, strict=True)
         ]
+        return latent, aligned, related
 
     def padded(self, x: Any) -> Any:
         """Return an input between its slots."""
@@ -202,7 +203,7 @@ def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
 
 
 def _best(aligner: Aligner, cut: list[Pair], beside: list[int]) -> list[list[Symbols]]:
-    """Return for each pair the symbols before x, those that each symbol of x gives, and the rest."""
+    """Return the symbols before x, those that each symbol of x gives, and the rest, by pair."""
     found = []
     for pair, k in zip(aligner.discourage(RARE).align_all(cut), beside, strict=True):
         z = per_symbol(pair.links)

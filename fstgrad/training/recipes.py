@@ -6,7 +6,6 @@ letters to phones of one language and misspellings.  Risk: letters to phones of 
 (docs/performance/learning.md).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -15,8 +14,8 @@ import numpy as np
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import flag, one_of, optional, positive_integer, real_number
 from fstgrad.errors import InvalidInputError
-from fstgrad.training.data import paired
 from fstgrad.training.objective import KINDS, Kind, PairObjective
+from fstgrad.training.sums import XY
 from fstgrad.training.trainer import Settings
 
 Objective = Kind | Literal["crf-then-risk"]
@@ -66,26 +65,30 @@ def objective_of(model: Any) -> PairObjective:
     )
 
 
-def split(X: Sequence[Any], Y: Sequence[Any], share: float, seed: int) -> tuple[Any, Any]:
-    """Return the pairs (X, Y) to train on, and those held out; None of fewer than 50 pairs.
+def split(
+    model: Any, pairs: list[XY], given: list[tuple[Any, Any]]
+) -> tuple[list[XY], tuple[list[Any], list[Any]] | None]:
+    """Return the pairs to train on, and (X, Y) of those held out; None of fewer than 50 pairs.
+
+    Parameters
+    ----------
+    pairs, given : the pairs in the form that training needs, and as they were given
 
     Raises
     ------
     InvalidInputError
-        The share is not in [0, 1), or X and Y are not paired.
+        The share that is held out is not in [0, 1).
     """
-    share = real_number("held_out", share)
+    share = real_number("held_out", model.held_out)
     if not 0 <= share < 1:
         raise InvalidInputError(f"held_out is {share}; give a share of the pairs, 0 <= share < 1")
-    paired(X, Y)  # raises where they do not fit together
-    count = int(len(X) * share)
-    if count == 0 or len(X) < _FEWEST:
-        return (X, Y), None
-    seed = positive_integer("seed", seed, minimum=0)
-    order = np.random.default_rng([seed, len(X)]).permutation(len(X)).tolist()
-    parts = sorted(order[count:]), sorted(order[:count])
-    kept, held = (([X[i] for i in part], [Y[i] for i in part]) for part in parts)
-    return kept, held
+    count = int(len(pairs) * share)
+    if count == 0 or len(pairs) < _FEWEST:
+        return pairs, None
+    seed = positive_integer("seed", model.seed, minimum=0)
+    order = np.random.default_rng([seed, len(pairs)]).permutation(len(pairs)).tolist()
+    held = [given[i] for i in sorted(order[:count])]
+    return [pairs[i] for i in sorted(order[count:])], ([x for x, _ in held], [y for _, y in held])
 
 
 def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> None:

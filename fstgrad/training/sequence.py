@@ -72,7 +72,8 @@ class SequenceModel(Estimator):
     patience : int, optional
         Stop after this many epochs without a better error rate on the validation pairs.
     held_out : float
-        The share of at least 50 pairs that is held out if no validation pairs are given.
+        The share of at least 50 pairs that is held out if no validation pairs are given.  They
+        choose the epoch; a quarter as many epochs with all pairs follow.
     cap, tolerance, method, samples, proposal, seconds, max_states, temperature, epsilon
         As in `PairObjective`.
     n_jobs : int
@@ -192,14 +193,15 @@ class SequenceModel(Estimator):
         """
         settings = settings_of(self)
         X, Y = items("X", X), items("Y", Y)
-        if validation is None:
-            (X, Y), validation = split(X, Y, self.held_out, self.seed)
-        else:
+        if validation is not None:
             validation = two_sequences("validation", validation)
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self
-        start, pairs = self._prepare_start(paired(X, Y), Y)
+        start, pairs, places = self._start(paired(X, Y), Y)
+        trained = pairs
+        if validation is None:
+            trained, validation = split(self, pairs, [(X[i], Y[i]) for i in places])
         self.joined_ = all(isinstance(y, str) for y in Y)
         self.lengths_ = LengthModel.fit((len(x), len(y)) for x, y in pairs)
         objective = objective_of(self)
@@ -209,15 +211,13 @@ class SequenceModel(Estimator):
         state = State.start(start)
         if flag("resume", resume) and path is not None and path.exists():
             state = State.load(path, digest, len(start))
+        validate = None if validation is None else self._validate(*validation)
+        save = lambda state: None if path is None else state.save(path, digest)  # noqa: E731
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
-            Trainer(
-                batch,
-                pairs,
-                settings,
-                None if validation is None else self._validate(*validation),
-                self.callbacks,
-                lambda state: None if path is None else state.save(path, digest),
-            ).run(state)
+            trainer = Trainer(batch, trained, settings, validate, self.callbacks, save)
+            trainer.run(state)
+            if len(trained) < len(pairs):
+                trainer.join(state, pairs)
         self.history_ = state.history
         self.coef_ = state.w if validation is None else state.best
         return self
@@ -271,19 +271,20 @@ class SequenceModel(Estimator):
         for name in ("coef_", "features_", "alphabet_", "latent_"):
             setattr(self, name, getattr(other, name))
 
-    def _prepare_start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY]]:
-        """Make the loss and the features; return the weights to start from, and aligned pairs."""
+    def _start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY], list[int]]:
+        """Make loss and features; return the start, aligned pairs, and their places among all."""
         goes_on = self.warm_start and hasattr(self, "coef_")
         alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
-        given, latent = len(pairs), None
+        places, latent = list(range(len(pairs))), None
+        self.left_out_ = len(pairs)
         if is_latent(self.alignment, pairs):
-            latent, pairs = LatentOutputs.fit(pairs, alphabet)
+            latent, pairs, places = LatentOutputs.fit(pairs, alphabet)
             if goes_on and latent != self.latent_:
                 raise InvalidInputError(
                     "warm_start: the alignment of the pairs differs from that of the last fit; "
                     "give the same pairs"
                 )
-        self.left_out_ = given - len(pairs)
+        self.left_out_ -= len(pairs)
         if goes_on:
             known = self.features_.vocabulary, self.features_.pairs
             self.prepare(alphabet, known, pairs, latent)
@@ -292,9 +293,9 @@ class SequenceModel(Estimator):
                     f"warm_start: the last fit has {self.coef_.size} weights, order={self.order} "
                     f"has {self.features_.shape[0]}; keep the order of the last fit"
                 )
-            return self.coef_, pairs
+            return self.coef_, pairs, places
         self.prepare(alphabet, None, pairs, latent)
-        return np.zeros(self.features_.shape), pairs
+        return np.zeros(self.features_.shape), pairs, places
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
         """Return p(y | x); `length` of y is that of the length model if left out."""
@@ -351,9 +352,8 @@ class SequenceModel(Estimator):
     ) -> float:
         """Return one measure of the predictions; larger is better."""
         one_of("metric", metric, ("accuracy", "neg_loss", "neg_error_rate"))
-        result = self.evaluate(X, Y)
-        measures = {"accuracy": result.accuracy, "neg_loss": -result.loss}
-        return measures.get(metric, -result.error_rate)
+        _, accuracy, loss, error_rate, _ = self.evaluate(X, Y)
+        return {"accuracy": accuracy, "neg_loss": -loss}.get(metric, -error_rate)
 
     def save(self, path: Path) -> None:
         """Write the trained model to an npz file: arrays and one JSON text."""

@@ -149,6 +149,27 @@ def test_a_model_learns_outputs_of_another_length(objective, tmp_path):
     assert loaded.evaluate(X, Y) == model.evaluate(X, Y)
 
 
+def test_pairs_that_do_not_belong_together_are_left_out():
+    X, Y = words(100, 0)
+    wrong = [("aaaaaa", "ksbksbkksb"), ("qqqqqqqq", "bababab")]
+    model = SequenceModel("edit", alignment="em", objective="crf", order=1, window=0, epochs=2)
+    model.fit([*X, *(x for x, _ in wrong)], [*Y, *(y for _, y in wrong)])
+    assert model.left_out_ == 2
+    assert model.fit(X, Y).left_out_ == 0
+    pairs = [(tuple(x), tuple(y)) for x, y in [wrong[0], *zip(X, Y, strict=True), wrong[1]]]
+    _, aligned, places = LatentOutputs.fit(pairs, fg.Alphabet.from_sequences(Y))
+    assert places == list(range(1, 101))
+    assert len(aligned) == 100
+    few = [*pairs[:40], wrong[1]]
+    assert LatentOutputs.fit(few, fg.Alphabet.from_sequences(Y))[2] == list(range(41))
+
+
+def test_at_most_a_tenth_is_left_out():
+    rng = np.random.default_rng(0)
+    pairs = [(tuple(rng.choice([*"ab"], 5)), tuple(rng.choice([*"ab"], 5))) for _ in range(60)]
+    assert len(LatentOutputs.fit(pairs, fg.Alphabet("ab"))[2]) == 54
+
+
 def test_tags_decide_the_suffix():
     rng = np.random.default_rng(0)
     ends = {"past": "ed", "now": "", "ing": "ing"}
@@ -162,7 +183,7 @@ def test_tags_decide_the_suffix():
 
 def test_a_pair_of_which_one_side_is_far_longer():
     pairs = [("a", tuple("xyzxyzxyzxyzxyz")), ("aaaa", ("x",))]
-    latent, aligned = LatentOutputs.fit([(tuple(x), y) for x, y in pairs], fg.Alphabet("xyz"))
+    latent, aligned, _ = LatentOutputs.fit([(tuple(x), y) for x, y in pairs], fg.Alphabet("xyz"))
     for (_, y), (x, z) in zip(pairs, aligned, strict=True):
         assert len(x) == len(z)
         assert latent.read(latent.symbols.encode(z)) == y

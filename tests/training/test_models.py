@@ -175,6 +175,41 @@ def test_early_stopping_keeps_the_best_weights():
     assert -model.score(X[:4], Y[:4], "neg_error_rate") == best
 
 
+def joined_settings(**more):
+    return {**SMALL, "epochs": 8, "held_out": 0.2, **more}
+
+
+def test_pairs_that_are_held_out_choose_the_epoch_and_join_the_others():
+    inputs, targets = [x for x in X for _ in range(4)], [y for y in Y for _ in range(4)]
+    assert len(inputs) >= 50
+    model = SequenceModel(**joined_settings()).fit(inputs, targets)
+    assert [epoch.validation is None for epoch in model.history_] == [False] * 8 + [True] * 2
+    alone = SequenceModel(**joined_settings(held_out=0.0)).fit(inputs, targets)
+    assert len(alone.history_) == 8
+    ended = SequenceModel(**joined_settings(), callbacks=[lambda epoch: epoch.epoch == 3])
+    assert len(ended.fit(inputs, targets).history_) == 3
+    with pytest.raises(InvalidInputError, match=r"held_out is 1.5; give a share"):
+        SequenceModel(**joined_settings(held_out=1.5)).fit(inputs, targets)
+
+
+@pytest.mark.parametrize("at", [5, 8, 9])
+def test_a_run_that_is_killed_before_or_after_the_others_join(at, tmp_path):
+    inputs, targets = [x for x in X for _ in range(4)], [y for y in Y for _ in range(4)]
+    whole = SequenceModel(**joined_settings()).fit(inputs, targets)
+
+    def kill(epoch):
+        if epoch.epoch == at + 1:
+            raise Killed
+
+    path = str(tmp_path / "state")
+    killed = SequenceModel(**joined_settings(), checkpoint=path, callbacks=[kill])
+    with pytest.raises(Killed):
+        killed.fit(inputs, targets)
+    again = SequenceModel(**joined_settings(), checkpoint=path).fit(inputs, targets, resume=True)
+    assert again.coef_.tobytes() == whole.coef_.tobytes()
+    assert [e.objective for e in again.history_] == [e.objective for e in whole.history_]
+
+
 def test_a_warm_start_goes_on_from_the_last_weights(tmp_path):
     model = SequenceModel(**SMALL, objective="crf").fit(X, Y)
     before, names = model.coef_.copy(), model.features_.names
