@@ -36,11 +36,15 @@ def inputs(task: Task) -> list[Symbols]:
     return [x for x, _ in task.test]
 
 
-def fstgrad_train(task: Task, seconds: float) -> Sequence[Sequence[str]]:
-    """Return the predictions of a model with the settings of `fstgrad train` without options."""
-    model = SequenceModel("edit", objective="crf", alignment="auto", held_out=0.1)
-    model.fit([x for x, _ in task.train], [y for _, y in task.train])
-    return model.predict(inputs(task))
+def fstgrad_train(**options: int) -> Predictor:
+    """Return how to predict with a model of the settings of `fstgrad train`, and of options."""
+
+    def predict(task: Task, seconds: float) -> Sequence[Sequence[str]]:
+        model = SequenceModel("edit", objective="crf", alignment="auto", held_out=0.1, **options)
+        model.fit([x for x, _ in task.train], [y for _, y in task.train])
+        return model.predict(inputs(task))
+
+    return predict
 
 
 def letters_aligned(task: Task, seconds: float) -> Sequence[Sequence[str]]:
@@ -75,14 +79,21 @@ def network(name: str) -> Predictor:
 MODELS: dict[str, Predictor] = {
     "copy": lambda task, seconds: inputs(task),
     "pairs": pair_ngram,
-    "fstgrad": fstgrad_train,
+    "fstgrad": fstgrad_train(),
+    "wide": fstgrad_train(window=4, span=5),
     "letters": letters_aligned,
     "ctc": network("ctc"),
     "margin": network("margin"),
     "risk": network("risk"),
 }
 ONLY = {"letters": ("cmudict",)}  # tasks of models that apply to few: one phone at most a letter
-REFERENCES = {"fstgrad": "pairs", "letters": "fstgrad", "margin": "ctc", "risk": "ctc"}
+REFERENCES = {
+    "fstgrad": "pairs",
+    "wide": "pairs",
+    "letters": "fstgrad",
+    "margin": "ctc",
+    "risk": "ctc",
+}
 
 
 def predictions(

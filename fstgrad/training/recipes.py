@@ -6,6 +6,7 @@ letters to phones of one language and misspellings.  Risk: letters to phones of 
 (docs/performance/learning.md).
 """
 
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -63,6 +64,17 @@ def objective_of(model: Any) -> PairObjective:
         model.objective,
         **{name: getattr(model, name) for name in _OF_PAIRS},
     )
+
+
+def for_lengths(settings: Settings, l2: float | None, Y: Sequence[Sized]) -> Settings:
+    """Return settings with a larger l2 for targets of more than 10 symbols, where l2 is left out.
+
+    The objective of a pair is a sum over its positions, and the penalty keeps its share of it: a
+    few hundred lines of text have as many positions as thousands of words, but are as few examples
+    of the features that most lines lack.
+    """
+    longer = sum(map(len, Y)) / (10 * len(Y))
+    return settings if l2 is not None or longer <= 1 else replace(settings, l2=settings.l2 * longer)
 
 
 def split(

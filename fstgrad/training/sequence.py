@@ -25,7 +25,14 @@ from fstgrad.training.measures import Evaluation
 from fstgrad.training.objective import Method, PairObjective
 from fstgrad.training.optimizers import Optimizer
 from fstgrad.training.predictions import best
-from fstgrad.training.recipes import Objective, fit_in_turn, objective_of, settings_of, split
+from fstgrad.training.recipes import (
+    Objective,
+    fit_in_turn,
+    for_lengths,
+    objective_of,
+    settings_of,
+    split,
+)
 from fstgrad.training.template_features import Pairs, TemplateFeatures
 from fstgrad.training.templates import Template, Window, as_input
 from fstgrad.training.trainer import Callback, State, Trainer
@@ -57,7 +64,8 @@ class SequenceModel(Estimator):
         The last one fits by likelihood and then by risk.
     l2, epochs, learning_rate : optional
         Left out: 3e-4 nats, 20, 0.1; of risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are iterations; the
-        rate falls linearly to zero.
+        rate falls linearly to zero.  If targets have m > 10 symbols on average, l2 is m / 10 times
+        as large.
     window, span, min_count : int
         Of the template, and how often a name occurs at least in the training inputs.
     alphabet : Alphabet, optional
@@ -191,15 +199,14 @@ class SequenceModel(Estimator):
         InvalidInputError
             There are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
-        settings = settings_of(self)
-        X, Y = items("X", X), items("Y", Y)
+        settings, X, Y = settings_of(self), items("X", X), items("Y", Y)
         if validation is not None:
             validation = two_sequences("validation", validation)
         if self.objective == "crf-then-risk":
             fit_in_turn(self, X, Y, validation, resume)
             return self
         start, pairs, places = self._start(paired(X, Y), Y)
-        trained = pairs
+        trained, settings = pairs, for_lengths(settings, self.l2, Y)
         if validation is None:
             trained, validation = split(self, pairs, [(X[i], Y[i]) for i in places])
         self.joined_ = all(isinstance(y, str) for y in Y)

@@ -19,7 +19,7 @@ def scores_for(seed, *shape, dtype=torch.float64):
     )
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-6)])
 def test_nll_is_that_of_torch_on_a_padded_batch(dtype, tolerance):
     raw = scores_for(0, 3, 9, 5, dtype=dtype)
     gold = torch.tensor([[1, 1, 2, 4], [3, -100, -100, -100], [2, 3, -100, -100]])
@@ -33,7 +33,7 @@ def test_nll_is_that_of_torch_on_a_padded_batch(dtype, tolerance):
     weights = torch.tensor([0.5, -2.0, 3.0], dtype=dtype)
     (mine,) = torch.autograd.grad((weights * ours).sum(), raw, retain_graph=True)
     (other,) = torch.autograd.grad((weights * theirs).sum(), raw)
-    torch.testing.assert_close(mine, other, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(mine, other, atol=10 * tolerance, rtol=10 * tolerance)
     # scores that are not normalized: the same value
     again = fgt.ctc_nll(log_p + 3.0, gold, lengths=lengths, reduction="none")
     torch.testing.assert_close(again, ours, atol=10 * tolerance, rtol=tolerance)
