@@ -163,3 +163,46 @@ def test_a_sum_with_a_rational_loss_is_collapsed_by_parts():
     total = fg.EditDistance(ABC) + fg.NGram(ABC, 1, smoothing=1.0)
     with pytest.raises(fg.NotSupportedError, match=r"each loss of \.losses"):
         fg.CollapsedLoss(total, ABC, blank="_")
+
+
+def test_the_topology_of_a_transducer_is_a_lattice_with_blanks():
+    """RNN-T: a state (t, u) reads frame t or writes a label; all paths, and those of the gold."""
+    frames, most, labels = 3, 3, 2
+    abc = fg.Alphabet("ab_")  # the blank is label 2
+    rng = np.random.default_rng(3)
+    states = {tu: i for i, tu in enumerate(itertools.product(range(frames + 1), range(most + 1)))}
+    arcs = []
+    for (t, u), state in states.items():
+        if t < frames:
+            arcs.append((state, states[t + 1, u], 2))
+        if u < most and t < frames:
+            arcs += [(state, states[t, u + 1], k) for k in range(labels)]
+    source, goal, label = np.array(arcs).T
+    scores = rng.normal(size=len(arcs))
+    final = {states[frames, u]: 0.0 for u in range(most + 1)}
+    lattice = fg.Lattice.from_arcs(source, goal, label, scores, abc, final=final)
+    score = dict(zip(arcs, scores.tolist(), strict=True))
+    gold = (0, 1)
+    alpha = np.full((frames + 1, len(gold) + 1), -np.inf)  # Graves (2012), Eq. 16
+    alpha[0, 0] = 0.0
+    for t, u in itertools.product(range(frames + 1), range(len(gold) + 1)):
+        if t:
+            read = score[states[t - 1, u], states[t, u], 2]
+            alpha[t, u] = np.logaddexp(alpha[t, u], alpha[t - 1, u] + read)
+        if u and t < frames:
+            written = score[states[t, u - 1], states[t, u], gold[u - 1]]
+            alpha[t, u] = np.logaddexp(alpha[t, u], alpha[t, u - 1] + written)
+    p = np.exp(alpha[frames, -1] - lattice.log_partition())
+    latent = fg.CollapsedLoss(fg.EditDistance(abc), abc, collapse="blank", blank="_")
+    one = lattice.compile(latent, np.array(gold), cap=1)
+    assert lattice.expected_loss(one) == pytest.approx(1 - p, abs=1e-10)
+    paths, weights = lattice.kbest(10_000), 0.0
+    expected = 0.0
+    for path, log_p in paths:
+        y = collapse(tuple(int(k) for k in path), "blank")
+        expected += np.exp(log_p) * oracle.edit_distance(y, gold)
+        weights += np.exp(log_p)
+    assert weights == pytest.approx(1, abs=1e-10)
+    assert lattice.expected_loss(lattice.compile(latent, np.array(gold))) == pytest.approx(
+        expected, abs=1e-10
+    )
