@@ -109,11 +109,13 @@ def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> No
     path = model.checkpoint
     try:
         model.set_params(objective="crf", checkpoint=None if path is None else f"{path}.crf")
+        model._joins = False
         model.fit(X, Y, validation, resume=resume)
-        first = model.history_
+        model._joins, first = True, model.history_
         model.set_params(objective="risk", checkpoint=path, warm_start=True)
         model.fit(X, Y, validation, resume=resume)
         second = [replace(e, epoch=len(first) + e.epoch) for e in model.history_]
         model.history_ = [*first, *second]
     finally:
+        model._joins = True
         model.set_params(**before)

@@ -115,6 +115,8 @@ class SequenceModel(Estimator):
     ['zxy']
     """
 
+    _joins = True  # pairs that were held out, in the end: not before another objective follows
+
     def __init__(
         self,
         loss: str | Loss | Callable[[Alphabet], Loss] | None = "edit",
@@ -162,8 +164,7 @@ class SequenceModel(Estimator):
         self.epochs = epochs
         self.batch_size, self.learning_rate = batch_size, learning_rate
         self.seed = seed
-        self.patience = patience
-        self.held_out = held_out
+        self.patience, self.held_out = patience, held_out
         self.cap, self.tolerance = cap, tolerance
         self.method, self.samples = method, samples
         self.proposal, self.seconds = proposal, seconds
@@ -223,7 +224,7 @@ class SequenceModel(Estimator):
         with Batch(objective, self.n_jobs, self.cache_bytes) as batch:
             trainer = Trainer(batch, trained, settings, validate, self.callbacks, save)
             trainer.run(state)
-            if len(trained) < len(pairs):
+            if self._joins and len(trained) < len(pairs):
                 trainer.join(state, pairs)
         self.history_ = state.history
         self.coef_ = state.w if validation is None else state.best
@@ -389,9 +390,8 @@ class SequenceModel(Estimator):
         return error_rate
 
     def _shown(self, ids: Any) -> Any:
-        if self.latent_ is not None:
-            return self._joined(list(self.latent_.read(ids)))
-        return self._joined(self.alphabet_.decode(ids))
+        read = self.alphabet_.decode if self.latent_ is None else self.latent_.read
+        return self._joined(list(read(ids)))
 
     def _joined(self, symbols: list[str]) -> Any:
         return "".join(symbols) if self.joined_ else symbols

@@ -192,6 +192,14 @@ def test_pairs_that_are_held_out_choose_the_epoch_and_join_the_others():
         SequenceModel(**joined_settings(held_out=1.5)).fit(inputs, targets)
 
 
+def test_of_two_objectives_the_second_has_the_pairs_that_were_held_out():
+    inputs, targets = [x for x in X for _ in range(4)], [y for y in Y for _ in range(4)]
+    settings = joined_settings(objective="crf-then-risk", epochs=4)
+    model = SequenceModel(**settings).fit(inputs, targets)
+    assert [epoch.validation is None for epoch in model.history_] == [False] * 8 + [True]
+    assert [epoch.epoch for epoch in model.history_] == list(range(1, 10))
+
+
 @pytest.mark.parametrize("at", [5, 8, 9])
 def test_a_run_that_is_killed_before_or_after_the_others_join(at, tmp_path):
     inputs, targets = [x for x in X for _ in range(4)], [y for y in Y for _ in range(4)]
