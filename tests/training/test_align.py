@@ -202,3 +202,7 @@ def test_settings_are_those_of_scikit_learn():
     found = GridSearchCV(model, {"l2": [1e-4, 1e-2]}, cv=2).fit(X, Y)
     assert found.best_params_["l2"] in (1e-4, 1e-2)
     assert "alignment='em'" in repr(model)
+    from sklearn.utils.estimator_checks import check_estimator
+
+    done = check_estimator(SequenceModel("edit", alignment="em"), on_skip=None)
+    assert {found["status"] for found in done} == {"passed"}
