@@ -58,8 +58,9 @@ class JointRegression:
         play = self.start(start)
         scans, before = 0, -1
         if (play.term >= 0).any():  # sets that the next solve will take
-            term, key, excess = self.violators(self.solver.residual(play), play, EAGER * self.alpha)
-            play = self._grow(play, term[excess > 0], key[excess > 0])
+            play = self._eager(play, self.solver.residual(play))
+            residual = self.solver.solve(play, 0.5 * self.tol, 1)[0]
+            play = self._eager(play, residual)
         target = max(0.5 * self.tol, 0.02 * self.alpha)
         while True:
             residual, slopes, objective = self.solver.solve(play, target)
@@ -74,6 +75,11 @@ class JointRegression:
             target = max(0.5 * self.tol, min(0.1 * float(kkt.max()), target))
             play = self._grow(play, term[excess > 0], key[excess > 0])
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
+
+    def _eager(self, play: Play, residual: FloatArray) -> Play:
+        """Return what is in play with the sets that are near alpha or above it."""
+        term, key, excess = self.violators(residual, play, EAGER * self.alpha)
+        return self._grow(play, term[excess > 0], key[excess > 0])
 
     def start(self, start: Parameters) -> Play:
         """Return the intercepts and the sets of `start` in play."""

@@ -115,7 +115,7 @@ class NewtonSolver:
             if damping:
                 spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
-            accuracy = max(0.25 * target, 0.05 * worst)
+            accuracy = max(0.25 * target, 0.1 * worst)
             direction = self._direction(play, curved, gradient, accuracy)
             leave(play, direction, slopes <= 0.25 * target)
             after = self._search(play, state, direction, gradient)
