@@ -8,6 +8,7 @@ from typing import Literal
 import click
 import numpy as np
 
+from fstgrad.checks import FloatArray
 from fstgrad.cli.border import COUNT, INTEGER, POSITIVE, SEED, Input, Output, whole
 from fstgrad.cli.grouping import Group
 from fstgrad.cli.text import echo
@@ -59,6 +60,10 @@ def grm() -> None:
     help="Adjust the intercepts until the means of samples equal the means of the counts.",
 )  # fmt: skip
 @click.option(
+    "--covariates", type=INPUT,
+    help="Table of what else is known of the rows; it shifts the coefficient of every column.",
+)  # fmt: skip
+@click.option(
     "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
 )
 @click.option(
@@ -82,6 +87,7 @@ def fit(
     stagewise: bool,
     symmetrize: Literal["joint", "average", "min", "max"],
     calibrate: bool,
+    covariates: str | None,
     tol: float,
     jobs: int,
     checkpoint: str | None,
@@ -96,7 +102,7 @@ def fit(
         k, base, alpha, interactions=interactions,
         candidate_sets="stagewise" if stagewise else None, symmetrize=symmetrize, tol=tol,
         n_jobs=jobs, checkpoint=checkpoint, verbose=not quiet and sys.stderr.isatty(),
-    ).fit(matrix, feature_names=names)  # fmt: skip
+    ).fit(matrix, covariates=_rows_of(covariates), feature_names=names)  # fmt: skip
     if calibrate:
         gap = model.calibrate(matrix).gap.max()
         echo(f"calibrated: samples miss a mean statistic by {gap:.2g} standard deviations at most")
@@ -152,6 +158,9 @@ def top(
     "--chains", type=COUNT, default=4, show_default=True, help="Number of independent chains."
 )
 @click.option(
+    "--covariates", type=INPUT, help="Table of one row: the covariates of the rows that are drawn."
+)
+@click.option(
     "-o",
     "--output",
     type=OUTPUT,
@@ -164,12 +173,18 @@ def sample(
     burn_in: int,
     thin: int,
     chains: int,
+    covariates: str | None,
     output: str | None,
 ) -> None:
     """Draw rows from MODEL by Gibbs sampling; R-hat goes to stderr."""
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
+    if covariates is not None:
+        rows = read_table(covariates)[0].toarray()
+        if len(rows) != 1:
+            raise InvalidInputError(f"--covariates has {len(rows)} rows; give a table of one row")
+        fitted = fitted.at(rows[0])
     draws = fitted.gibbs(count, seed, burn_in=burn_in, thin=thin, chains=chains)
     if output is not None and output.endswith(".npz"):
         from scipy import sparse
@@ -194,7 +209,8 @@ def sample(
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
-def score(model: str, counts: str, variable: str | None) -> None:
+@click.option("--covariates", type=INPUT, help="Table of those of the rows, as in the fit.")
+def score(model: str, counts: str, variable: str | None, covariates: str | None) -> None:
     """Print the mean log-likelihood (nats) of a column of COUNTS given the others, under MODEL."""
     from fstgrad.grm.model import GeneralizedRootModel
 
@@ -202,7 +218,7 @@ def score(model: str, counts: str, variable: str | None) -> None:
     matrix, names = read_table(counts, variable)
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
-    echo(f"{fitted.score(matrix):.12g}")
+    echo(f"{fitted.score(matrix, covariates=_rows_of(covariates)):.12g}")
 
 
 @grm.command()
@@ -211,15 +227,45 @@ def score(model: str, counts: str, variable: str | None) -> None:
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="Number of samples.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-def report(model: str, counts: str, variable: str | None, count: int, seed: int) -> None:
-    """Compare samples of MODEL with COUNTS: means, variances, zeros and pairs of columns."""
+@click.option("--covariates", type=INPUT, help="Table of those of the rows, as in the fit.")
+@click.option(
+    "--bootstrap", type=whole(0), default=0, show_default=True,
+    help="Fits to resampled rows, for the stability of the sets.",
+)  # fmt: skip
+@click.option(
+    "--top", type=whole(0), default=10, show_default=True, help="Number of sets of each size."
+)
+def report(
+    model: str,
+    counts: str,
+    variable: str | None,
+    count: int,
+    seed: int,
+    covariates: str | None,
+    bootstrap: int,
+    top: int,
+) -> None:
+    """Compare samples of MODEL with COUNTS, and list its strongest sets.
+
+    Means, variances, zeros and pairs of columns; then the signed sets with the rows that support
+    them.
+    """
     from fstgrad.grm.model import GeneralizedRootModel
 
     fitted = GeneralizedRootModel.load(model)
     matrix, names = read_table(counts, variable)
     if names is not None and set(fitted.names_) <= set(names):
         matrix = matrix[:, [names.index(name) for name in fitted.names_]]
-    echo(str(fitted.report(matrix, samples=count, rng=seed)))
+    found = fitted.report(
+        matrix, samples=count, rng=seed, covariates=_rows_of(covariates), bootstrap=bootstrap,
+        top=top,
+    )  # fmt: skip
+    echo(str(found))
+
+
+def _rows_of(covariates: str | None) -> FloatArray | None:
+    """Return the table of a file (n, d), None without a file."""
+    return None if covariates is None else read_table(covariates)[0].toarray()
 
 
 def _strongest_columns(table: Table, features: int | None) -> Table:

@@ -21,6 +21,7 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.grm.blocks import Term
 from fstgrad.grm.design import Design
 from fstgrad.grm.parameters import Interactions, Parameters
+from fstgrad.grm.play import Intercepts
 from fstgrad.grm.regression import NodeFit
 from fstgrad.io import Field, read_arrays, write_arrays
 
@@ -192,7 +193,7 @@ def unpack(arrays: dict[str, Any]) -> dict[int, NodeFit]:
 
 
 def symmetrize(
-    fits: Sequence[NodeFit], design: Design, blank: Parameters, coordinates: IntArray, rule: str
+    fits: Sequence[NodeFit], design: Design, blank: Parameters, heads: Intercepts, rule: str
 ) -> Parameters:
     """Return one model from p node fits.
 
@@ -200,8 +201,9 @@ def symmetrize(
     takes their mean, "min" the one of the smallest size (0 unless every node has it), "max" the
     one of the largest size.  `blank` gives the families and k.
     """
-    intercepts = np.zeros(blank.intercepts.shape)
-    intercepts[:, coordinates] = [fit.intercepts for fit in fits]
+    intercepts, f = np.zeros(blank.intercepts.shape), heads.coordinates.size
+    found = np.array([fit.intercepts for fit in fits])
+    intercepts[:, heads.coordinates] = found[:, :f]
     interactions = []
     for number, block in enumerate(design.blocks):
         sets, values = [], []
@@ -214,7 +216,9 @@ def symmetrize(
         interactions.append(
             _combine(block.term, np.concatenate(sets), np.concatenate(values), rule)
         )
-    return replace(blank, intercepts=intercepts, interactions=tuple(interactions))
+    return replace(
+        blank, intercepts=intercepts, interactions=tuple(interactions), slopes=found[:, f:]
+    )
 
 
 def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Interactions:

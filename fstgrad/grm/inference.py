@@ -1,24 +1,24 @@
 """What a fitted model answers: conditionals, samples, log-partition, its strongest sets."""
 
-from collections.abc import Sequence
+import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fstgrad import checks
-from fstgrad.checks import FloatArray, Seed, instance, items, positive_integer
+from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm import (
     calibration,
     conditionals,
     normalization,
     partition,
-    preparation,
-    report,
     sampling,
 )
+from fstgrad.grm import covariates as extra
 from fstgrad.grm.design import intercept_coordinates, terms_of
+from fstgrad.grm.scoring import ScoringMixin
 from fstgrad.plot.counts import add_word_graph
 
 if TYPE_CHECKING:
@@ -33,12 +33,8 @@ class WeightedSet(NamedTuple):
     value: float
 
 
-class InferenceMixin:
+class InferenceMixin(ScoringMixin):
     """Methods that need `parameters_` and the names of the features."""
-
-    parameters_: "Parameters"
-    uses_offset_: bool
-    names_: list[str]
 
     def node_conditional(self, s: int, x: npt.ArrayLike) -> conditionals.NodeConditional:
         """Return p(x_s | all other x): `log_prob`, `mean`, `sample`, `log_partition`.
@@ -50,17 +46,17 @@ class InferenceMixin:
         x : (p,) array-like
             The other values; x[s] is not used.
         """
-        parameters = self._fitted()
+        parameters = self._joint()
         node = int(checks.index_array("s", s, parameters.features, ()))
         return conditionals.node_conditional(parameters, node, x)
 
     def radial_conditional(self, v: npt.ArrayLike) -> conditionals.RadialConditional:
         """Return the density along x = z v: exponents r, coefficients eta_r(v), `log_density`."""
-        return conditionals.radial_conditional(self._fitted(), v)
+        return conditionals.radial_conditional(self._joint(), v)
 
     def is_normalizable(self) -> normalization.Normalizability:
         """Return whether the model has a normalizer, with a certificate or a counter-example."""
-        return normalization.is_normalizable(self._fitted())
+        return normalization.is_normalizable(self._joint())
 
     def gibbs(
         self,
@@ -76,7 +72,7 @@ class InferenceMixin:
 
         offset is that of the rows that are drawn, such as the log of their exposure.
         """
-        parameters = self._fitted().at_offset(float(checks.real_array("offset", offset, ())))
+        parameters = self._joint().at_offset(float(checks.real_array("offset", offset, ())))
         return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
 
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
@@ -97,9 +93,7 @@ class InferenceMixin:
         k <= 2; else annealed importance sampling with `samples` chains of `steps` steps, with a
         standard error.
         """
-        return partition.log_partition(
-            self._fitted(), method, samples=samples, steps=steps, rng=rng
-        )
+        return partition.log_partition(self._joint(), method, samples=samples, steps=steps, rng=rng)
 
     def top_interactions(
         self,
@@ -132,66 +126,40 @@ class InferenceMixin:
             for i in ranked[:top]
         ]
 
-    def report(self, X: Any, *, samples: int = 2000, rng: Seed = 0) -> report.FitReport:
-        """Compare Gibbs draws with data X (n, p): means, variances, zeros, rank correlations, MMD.
-
-        `print(model.report(X))` shows a table.
-        """
-        self._fitted()
-        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
-        return report.fit_report(self, x.toarray(), samples=samples, rng=rng)
-
-    def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
-        """Return the rows of X in which a set of columns is largest together."""
-        self._fitted()
-        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
-        names = items("names", names)
-        for name in names:
-            instance("one of names", name, str, "a str")
-        top = positive_integer("top", top)
-        unknown = [name for name in names if name not in self.names_]
-        if unknown:
-            raise InvalidInputError(f"names has {unknown[0]!r}, which is not a column of the model")
-        return report.supporting_rows(self, x.toarray(), tuple(names), top)
-
-    def score(self, X: Any, y: None = None, *, offset: npt.ArrayLike | None = None) -> float:
-        """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
-        found = self.pseudo_log_likelihood(X, offset=offset)
-        return float(found.mean() / self.parameters_.features)
-
-    def pseudo_log_likelihood(self, X: Any, *, offset: npt.ArrayLike | None = None) -> FloatArray:
-        """Return sum_s log p(x_s | all other x) of each row, (n,), in nats.
+    def at(self, covariates: npt.ArrayLike | None = None, *, offset: float = 0.0) -> Any:
+        """Return the model of rows with these covariates and this offset, a joint law.
 
         Parameters
         ----------
-        X : (n, p) array-like, CSR matrix or data frame
+        covariates : (d,) array-like, optional
+            As in `fit`; needed where the fit had some.
+        offset : float
             As in `fit`.
-        offset : (n,) array-like, optional
-            As in `fit`; needed where the fit had one.
+
+        Returns
+        -------
+        GeneralizedRootModel
+            A copy whose intercepts hold both, for `gibbs`, `log_partition`, `node_conditional`...
+
+        Examples
+        --------
+        >>> from fstgrad import GeneralizedRootModel
+        >>> rng = np.random.default_rng(0)
+        >>> z = rng.normal(size=(300, 1))
+        >>> X = rng.poisson(np.exp(z * [0.5, -0.5, 0.0]))
+        >>> model = GeneralizedRootModel(k=2, alpha=0.2).fit(X, covariates=z)
+        >>> draws = model.at([2.0]).sample(50, rng=0)
+        >>> bool(draws[:, 0].mean() > draws[:, 1].mean())
+        True
         """
         parameters = self._fitted()
-        x = self._validated(X, reset=False)  # type: ignore[attr-defined]
-        if offset is None and self.uses_offset_:
-            raise InvalidInputError(
-                "the model was fitted with an offset, and offset is None; give the offsets of the "
-                "rows, zeros for an exposure of 1"
-            )
-        rows = preparation.offsets(offset, x.shape[0])
-        parts = [
-            parameters.conditional_log_likelihoods(x[part].toarray(), rows[part]).sum(axis=1)
-            for part in parameters.chunks(x.shape[0])
-        ]
-        found = np.concatenate(parts)
-        if np.isnan(found).any():
-            raise InvalidInputError(
-                f"row {np.flatnonzero(np.isnan(found))[0]} of X has no log-likelihood: sums of "
-                "the model's parameters overflow; fit it again"
-            )
+        given = None if covariates is None else checks.real_array("covariates", covariates, (None,))
+        z = extra.checked(given if given is None else given[None], 1, parameters.covariates)[0]
+        found = copy.copy(self)
+        shift = float(checks.real_array("offset", offset, ()))
+        found.parameters_ = parameters.at_offset(shift, z)
+        found.uses_offset_ = False
         return found
-
-    def score_samples(self, X: Any, *, offset: npt.ArrayLike | None = None) -> FloatArray:
-        """Return the pseudo-log-likelihood of each row, (n,), in nats."""
-        return self.pseudo_log_likelihood(X, offset=offset)
 
     def calibrate(
         self, X: Any, *, sweeps: int = 1000, chains: int = 200, rng: Seed = 0
@@ -223,7 +191,7 @@ class InferenceMixin:
 
         Cost: sweeps * chains draws of every variable.
         """
-        parameters = self._fitted()
+        parameters = self._joint()
         if self.uses_offset_:
             raise InvalidInputError(
                 "calibrate: the model was fitted with an offset, so that its rows have different "
@@ -292,9 +260,12 @@ class InferenceMixin:
             np.concatenate([np.empty(0), *(i.values for i in found)]),
         )
 
-    def _fitted(self) -> "Parameters":
-        if not hasattr(self, "parameters_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit(X) first")
-        return self.parameters_
+    def _joint(self) -> "Parameters":
+        """Return the parameters of a model whose rows have one joint law."""
+        parameters = self._fitted()
+        if parameters.covariates:
+            raise InvalidInputError(
+                f"the model was fitted with {parameters.covariates} covariate(s), so that its rows "
+                "have different laws; at(covariates) returns the model of rows with one value"
+            )
+        return parameters

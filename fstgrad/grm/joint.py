@@ -97,9 +97,9 @@ class JointRegression:
             terms.append(np.full(int(known.sum()), number_of[found.term]))
             keys.append(key[known])
             coefs.append(found.values[known])
-        intercepts = start.intercepts[:, self.solver.intercepts.coordinates]
+        heads = self.solver.intercepts.gathered(start.intercepts, start.slopes)
         return self._put_in_play(
-            intercepts, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
+            heads, np.concatenate(terms), np.concatenate(keys), np.concatenate(coefs)
         )
 
     def _put_in_play(
@@ -226,13 +226,13 @@ class JointRegression:
         )
 
     def _parameters(self, play: Play, blank: Parameters) -> Parameters:
-        intercepts = np.zeros(blank.intercepts.shape)
-        heads = play.coef[play.term < 0].reshape(len(intercepts), -1)
-        intercepts[:, self.solver.intercepts.coordinates] = heads
+        q, width = blank.intercepts.shape
+        heads = play.coef[play.term < 0].reshape(q, -1)
+        intercepts, slopes = self.solver.intercepts.spread(heads, width)
         interactions = []
         for number, block in enumerate(self.design.blocks):
             mine = (play.term == number) & (play.coef != 0)
             order = np.argsort(play.key[mine], kind="stable")
             sets = self.design.sets(block, play.key[mine][order])
             interactions.append(Interactions(block.term, sets, play.coef[mine][order]))
-        return Parameters(blank.families, blank.k, intercepts, tuple(interactions))
+        return Parameters(blank.families, blank.k, intercepts, tuple(interactions), slopes)

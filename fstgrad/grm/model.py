@@ -16,6 +16,7 @@ from scipy import sparse
 from fstgrad import checks
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm import covariates as extra
 from fstgrad.grm import fitting, normalization, preparation, storage
 from fstgrad.grm.design import Design, intercept_coordinates, terms_of
 from fstgrad.grm.families import Base, resolve
@@ -88,11 +89,13 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         every scan.
     verbose : bool
         Show a progress bar.
+    covariate_alpha : float
+        The weight of the l1 norm of the slopes of covariates, >= 0; 0 leaves them free.
 
     Attributes
     ----------
     parameters_ : fstgrad.grm.parameters.Parameters
-        The fitted model.
+        The fitted model; its `slopes` (p, d) are those of the covariates.
     kkt_ : (p,) float64
         The certificate: for each node the largest violation of its optimality conditions over
         all candidate sets.
@@ -137,6 +140,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         checkpoint: str | os.PathLike[str] | None = None,
         max_memory: float = 4e9,
         verbose: bool = False,
+        covariate_alpha: float = 0.0,
     ) -> None:
         self.k = k
         self.base = base
@@ -153,6 +157,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         self.checkpoint = checkpoint
         self.max_memory = max_memory
         self.verbose = verbose
+        self.covariate_alpha = covariate_alpha
 
     def fit(
         self,
@@ -161,6 +166,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         *,
         sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> "GeneralizedRootModel":
         """Fit the p node regressions and make them one model.
@@ -176,18 +182,23 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         offset : (n,) array-like, optional
             Added to the coefficient of T of every node: with the Poisson base, the log of an
             exposure such as the length of a document.
+        covariates : (n, d) array-like, optional
+            What else is known of the rows: z_i . slopes_s is added to the coefficient of T of node
+            s, with slopes of its own for each node.  Scores then need the covariates of their
+            rows; `at` gives the joint model of rows with one value of them.
         feature_names : sequence of str, optional
             Names of the columns where X has none, as a CSR matrix.
 
         Raises
         ------
         InvalidInputError
-            X has NaN or values that the base cannot have; k < 1 or k > p; alpha <= 0.
+            X has NaN or values that the base cannot have; k < 1 or k > p; alpha <= 0; covariates
+            are constant, or depend on one another where covariate_alpha is 0.
         MemoryLimitError
             The columns in play or the derivatives of a joint fit would pass `max_memory`, or the
             design would even where its products are not kept; counted before they are built.
         """
-        self._solve(self._prepared(X, sample_weight, offset, feature_names))
+        self._solve(self._prepared(X, sample_weight, offset, feature_names, covariates))
         self.uses_offset_ = offset is not None
         return self
 
@@ -197,6 +208,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         sample_weight: npt.ArrayLike | None,
         offset: npt.ArrayLike | None,
         feature_names: Sequence[str] | None,
+        covariates: npt.ArrayLike | None = None,
     ) -> Problem:
         """Check the arguments of a fit and prepare its samples."""
         self._check_parameters()
@@ -208,7 +220,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
                 f"give k <= {x.shape[1]}"
             )
         weights = preparation.sample_weights(sample_weight, x.shape[0])
-        return self._problem(x, weights, preparation.offsets(offset, x.shape[0]))
+        z = extra.checked(covariates, x.shape[0])
+        found = extra.prepare(z, weights, float(self.covariate_alpha))
+        return self._problem(x, weights, preparation.offsets(offset, x.shape[0]), found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to an .npz file."""
@@ -230,20 +244,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         return tags
 
     def _check_parameters(self) -> None:
-        checks.positive_integer("k", self.k)
-        resolve(self.base)
-        checks.positive_number("alpha", self.alpha)
-        checks.one_of("interactions", self.interactions, ("strongest", "all"))
-        checks.one_of("screening", self.screening, ("kkt", "none"))
-        checks.one_of("symmetrize", self.symmetrize, ("joint", "average", "min", "max"))
-        checks.positive_number("tol", self.tol)
-        checks.positive_integer("max_iter", self.max_iter)
-        checks.positive_number("max_memory", self.max_memory)
-        checks.flag("scale_columns", self.scale_columns)
-        checks.flag("warm_start", self.warm_start)
-        checks.instance("verbose", self.verbose, bool | int, "True or False")
-        if isinstance(self.candidate_sets, str):
-            checks.one_of("candidate_sets", self.candidate_sets, ("stagewise",))
+        preparation.check_parameters(self)
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""
@@ -272,14 +273,20 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             )
         return names
 
-    def _problem(self, x: sparse.csr_matrix, weights: FloatArray, offset: FloatArray) -> Problem:
+    def _problem(
+        self,
+        x: sparse.csr_matrix,
+        weights: FloatArray,
+        offset: FloatArray,
+        covariates: extra.Covariates,
+    ) -> Problem:
         """Return the samples of the fit with what does not depend on alpha."""
         k, base = int(self.k), resolve(self.base)
         terms = terms_of(k, self.interactions)
         coordinates = intercept_coordinates(terms, base.free(k))
         return Problem(
             x, preparation.families(x, base), k, terms,
-            Intercepts(coordinates, ~np.isin(coordinates, base.free(k))),
+            Intercepts(coordinates, ~np.isin(coordinates, base.free(k)), covariates),
             preparation.varying_columns(x, k), weights, offset, float(self.max_memory),
             self.scale_columns,
         )  # fmt: skip
@@ -296,7 +303,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             return None
         same = self.parameters_.k == self.k
         same = same and isinstance(self.parameters_.family, type(problem.families[0]))
-        same = same and before[0].intercepts.size == problem.intercepts.coordinates.size
+        same = same and before[0].intercepts.size == problem.intercepts.width
         return before if same else None
 
     def _solve(self, problem: Problem) -> None:
@@ -335,8 +342,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
 
     def _chosen(self, problem: Problem, fits: list[NodeFit], design: Design, size: int) -> IntArray:
         """Return the sets of `size` that any node chose."""
-        coordinates = problem.intercepts.coordinates
-        model = fitting.symmetrize(fits, design, problem.blank(), coordinates, "max")
+        model = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "max")
         sets = [i.sets for i in model.interactions if i.term.size == size]
         return np.unique(np.concatenate(sets), axis=0)
 
@@ -346,9 +352,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         """Make one model of the node fits, or of the last joint fit."""
         self.families_ = problem.families
         self.node_fits_ = fits
-        coordinates = problem.intercepts.coordinates
         rule = "average" if self.symmetrize == "joint" else self.symmetrize
-        merged = fitting.symmetrize(fits, design, problem.blank(), coordinates, rule)
+        merged = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, rule)
         kkt = np.array([fit.kkt for fit in fits])
         scans = max(fit.scans for fit in fits)
         if self._is_joint():

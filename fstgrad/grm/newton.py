@@ -69,9 +69,10 @@ class NewtonSolver:
 
     @cached_property
     def ridge(self) -> FloatArray:
-        """The weight (q, f) of half the square of every intercept: in units of Var[t]."""
+        """The weight (q, f + d) of half the square of every intercept: in units of Var[t]."""
         weight = np.array([family.ridge for family in self.families])[:, None]
-        return np.asarray(weight * self.variances[:, self.intercepts.coordinates])
+        ridge = weight * self.variances[:, self.intercepts.coordinates]
+        return np.pad(ridge, ((0, 0), (0, self.intercepts.covariates.count)))
 
     @cached_property
     def means(self) -> FloatArray:
@@ -87,9 +88,10 @@ class NewtonSolver:
         return np.asarray(np.maximum(np.einsum("i,qic->qc", share, centered**2), 1e-12))
 
     def starting_intercepts(self) -> FloatArray:
-        """Return the intercepts (q, f) from which the independent model is near."""
+        """Return the heads (q, f + d) from which the independent model is near."""
         starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
-        return np.array(starts)[:, self.intercepts.coordinates]
+        chosen = np.array(starts)[:, self.intercepts.coordinates]
+        return np.pad(chosen, ((0, 0), (0, self.intercepts.covariates.count)))
 
     def solve(
         self, play: Play, target: float, most_steps: int = MOST_STEPS
@@ -115,7 +117,7 @@ class NewtonSolver:
             if damping:
                 spread = self.variances[:, None, :, None] * np.eye(curved.shape[2])
                 curved = curved + damping * (spread + curved.mean(axis=1, keepdims=True))
-            accuracy = max(0.25 * target, 0.1 * worst)
+            accuracy = max(0.25 * target, 0.05 * worst)
             direction = self._direction(play, curved, gradient, accuracy)
             leave(play, direction, slopes <= 0.25 * target)
             after = self._search(play, state, direction, gradient)
@@ -267,10 +269,9 @@ class NewtonSolver:
         Where columns are so correlated that the descent crawls, a search over the signs goes on
         from its result.
         """
-        coordinates, penalised = self.intercepts
+        coordinates, penalised, _ = self.intercepts
         free = np.flatnonzero(~penalised)
-        width = coordinates.size
-        blocks = np.arange(len(self.families))[:, None] * width + free
+        blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
         curvature = covariance.mean(axis=1)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)

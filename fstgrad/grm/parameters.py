@@ -8,7 +8,7 @@ Psi_S = theta_S / l! at each of the l! orders of S, so that <Psi, x o ... o x> c
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ from fstgrad.grm.blocks import Term
 from fstgrad.summary import short_repr
 
 ROWS = 4_000_000  # entries of eta that are held at once
+NO_SLOPES = np.empty((0, 0))
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Parameters:
     k : the largest root.
     intercepts : (p, k + e) float64, for t_1, ..., t_k and the e statistics of the family.
     interactions : one entry for each term.
+    slopes : (p, d) float64, of the covariates z (d,) of a row: theta_s is
+        intercept_s1 + slopes_s . z.
     """
 
     families: tuple[Base, ...]
     k: int
     intercepts: FloatArray
     interactions: tuple[Interactions, ...]
+    slopes: FloatArray = field(default_factory=lambda: NO_SLOPES)
 
     __repr__ = short_repr
 
@@ -62,6 +66,11 @@ class Parameters:
     def family(self) -> Base:
         """The base of the first node, for everything that does not depend on the node."""
         return self.families[0]
+
+    @property
+    def covariates(self) -> int:
+        """Return d."""
+        return int(self.slopes.shape[1])
 
     @cached_property
     def groups(self) -> list[tuple[Base, IntArray]]:
@@ -78,15 +87,23 @@ class Parameters:
             out[:, nodes] = family.log_base(x[:, nodes])
         return out
 
-    def at_offset(self, offset: float) -> "Parameters":
-        """Return the parameters of a row with this offset: it is added to every theta_s."""
-        intercepts = self.intercepts.copy()
+    def at_offset(self, offset: float, covariates: FloatArray | None = None) -> "Parameters":
+        """Return the parameters of a row: its offset and covariates (d,) act on every theta_s."""
+        intercepts, slopes = self.intercepts.copy(), self.slopes
         intercepts[:, 0] += offset
-        return replace(self, intercepts=intercepts)
+        if covariates is not None:
+            intercepts[:, 0] += slopes @ covariates
+            slopes = NO_SLOPES
+        return replace(self, intercepts=intercepts, slopes=slopes)
+
+    def shifts(self, offset: FloatArray, covariates: FloatArray) -> FloatArray:
+        """Return what offsets (n,) and covariates (n, d) add to every theta_s, (n, p)."""
+        shift = np.repeat(offset[:, None], self.features, axis=1)
+        return shift + covariates @ self.slopes.T if self.slopes.size else shift
 
     def without_interactions(self) -> "Parameters":
         """Return the independent model with the same intercepts."""
-        return Parameters(self.families, self.k, self.intercepts, ())
+        return replace(self, interactions=())
 
     @cached_property
     def flat(self) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
@@ -121,12 +138,12 @@ class Parameters:
         return np.asarray(energy + self.log_base(x).sum(axis=1))
 
     def conditional_log_likelihoods(
-        self, x: FloatArray, offset: FloatArray | None = None
+        self, x: FloatArray, shift: FloatArray | None = None
     ) -> FloatArray:
-        """Return log p(x_s | all other x), (n, p), for x (n, p) and offsets (n,) of eta_1."""
+        """Return log p(x_s | all other x), (n, p), for x (n, p) and a shift (n, p) of eta_1."""
         eta = self.eta(x)
-        if offset is not None:
-            eta[:, :, 0] += offset[:, None]
+        if shift is not None:
+            eta[:, :, 0] += shift
         value = np.empty(x.shape)
         for family, nodes in self.groups:
             rows = np.ascontiguousarray(eta[:, nodes].reshape(-1, eta.shape[2]))
@@ -153,6 +170,7 @@ def unflatten(
     roots: IntArray,
     members: IntArray,
     values: FloatArray,
+    slopes: FloatArray,
 ) -> Parameters:
     """Return the parameters from the arrays of `Parameters.flat`."""
     terms = sorted({(int(j), int(l)) for j, l in zip(roots, sizes, strict=True)})
@@ -160,4 +178,4 @@ def unflatten(
     for root, size in terms:
         mine = (sizes == size) & (roots == root)
         interactions.append(Interactions(Term(size, root), members[mine, :size], values[mine]))
-    return Parameters(families, k, intercepts, tuple(interactions))
+    return Parameters(families, k, intercepts, tuple(interactions), slopes)

@@ -7,6 +7,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.grm import kernels
+from fstgrad.grm.covariates import NONE, Covariates
 from fstgrad.grm.design import Design
 
 if TYPE_CHECKING:
@@ -16,17 +17,41 @@ EAGER = 0.75  # of alpha: sets whose gradient at a warm start passes this are in
 
 
 class Intercepts(NamedTuple):
-    """The coordinates of eta, from 0, that have an intercept, and which of these are penalised."""
+    """What every node has of its own: f intercepts and the slopes of d covariates.
+
+    coordinates : (f,), the coordinates of eta, from 0, that have an intercept.
+    penalised : (f,), which of these are penalised.
+    """
 
     coordinates: IntArray
     penalised: BoolArray
+    covariates: Covariates = NONE
+
+    @property
+    def width(self) -> int:
+        """Return f + d."""
+        return self.coordinates.size + self.covariates.count
+
+    def spread(self, heads: FloatArray, width: int) -> tuple[FloatArray, FloatArray]:
+        """Return intercepts (q, width) and slopes (q, d) of z from those of a fit (q, f + d)."""
+        outward = self.covariates.outward(heads)
+        f, intercepts = self.coordinates.size, np.zeros((len(heads), width))
+        intercepts[:, self.coordinates] = outward[:, :f]
+        return intercepts, outward[:, f:]
+
+    def gathered(self, intercepts: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return the heads (q, f + d) of a fit from intercepts (q, c) and slopes (q, d) of z."""
+        if slopes.shape[1] != self.covariates.count:
+            slopes = np.zeros((len(intercepts), self.covariates.count))
+        heads = np.concatenate([intercepts[:, self.coordinates], slopes], axis=1)
+        return self.covariates.inward(heads)
 
 
 @dataclass
 class Play:
-    """The parameters in play: the intercepts of every node, then sets of variables.
+    """The parameters in play: the intercepts and slopes of every node, then sets of variables.
 
-    term, key : (m,) int64, which set a parameter is, -1 for intercepts.
+    term, key : (m,) int64, which set a parameter is, -1 for intercepts and slopes.
     coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
     """
 
@@ -84,10 +109,10 @@ def put_in_play(
 
     Parameters
     ----------
-    heads : Intercepts, ridge (q, f)
-        Which coordinates have intercepts; the weight of half the square of every intercept.
-    start : (q, f)
-        The intercepts of q nodes.
+    heads : Intercepts, ridge (q, f + d)
+        What a node has of its own; the weight of half the square of each.
+    start : (q, f + d)
+        The intercepts and slopes of q nodes, in the units of the fit.
     sets : term (m,), key (m,), coef (m,)
         The sets; each is penalised by alpha times the scales of its columns.
     slots : parameter (s,), node (s,), block (s,), column (s,)
@@ -96,14 +121,16 @@ def put_in_play(
     parameter, node, block, column = slots
     intercepts, ridge = heads
     nodes, fixed = start.shape
+    extra = intercepts.covariates
     n, first = design.samples, nodes * fixed
     counts = np.bincount(parameter, minlength=sets[0].size)
     scale = np.bincount(parameter, slot_scales(design, block, column), minlength=sets[0].size)
     root_of = np.array([b.term.root for b in design.blocks], dtype=np.int64)
     begin, end = np.empty(parameter.size, dtype=np.int64), np.empty(parameter.size, dtype=np.int64)
-    rows: list[IntArray] = [np.arange(n)]
-    values: list[FloatArray] = [np.ones(n)]
-    at = n
+    own = np.append(np.zeros(intercepts.coordinates.size, np.int64), 1 + np.arange(extra.count))
+    rows: list[IntArray] = [np.tile(np.arange(n), 1 + extra.count)]
+    values: list[FloatArray] = [np.ones(n), extra.columns.ravel()]
+    at = n * (1 + extra.count)
     for number, source in enumerate(design.blocks):
         mine = np.flatnonzero(block == number)
         used, place = np.unique(column[mine], return_inverse=True)
@@ -113,20 +140,21 @@ def put_in_play(
         rows.append(its_rows)
         values.append(its_values)
         at += int(indptr[-1])
-    coordinates = np.tile(intercepts.coordinates, nodes)
-    head_zero, none = np.zeros(first, dtype=np.int64), np.full(first, -1)
+    each = np.concatenate([intercepts.coordinates, np.zeros(extra.count, dtype=np.int64)])
+    penalties = np.concatenate([alpha * intercepts.penalised, extra.penalties])
+    head, none = n * np.tile(own, nodes), np.full(first, -1)
     return Play(
         term=np.concatenate([none, sets[0]]),
         key=np.concatenate([none, sets[1]]),
         coef=np.concatenate([start.ravel(), sets[2]]),
-        penalty=alpha * np.concatenate([np.tile(intercepts.penalised, nodes), scale]),
+        penalty=np.concatenate([np.tile(penalties, nodes), alpha * scale]),
         ridge=np.concatenate([ridge.ravel(), np.zeros(sets[0].size)]),
         slots=kernels.descent.Slots(
             np.concatenate([np.arange(first), first + np.cumsum([0, *counts])]).astype(np.int64),
             np.concatenate([np.repeat(np.arange(nodes), fixed), node]),
-            np.concatenate([coordinates, root_of[block] - 1 if parameter.size else block]),
-            np.concatenate([head_zero, begin]),
-            np.concatenate([head_zero + n, end]),
+            np.concatenate([np.tile(each, nodes), root_of[block] - 1 if parameter.size else block]),
+            np.concatenate([head, begin]),
+            np.concatenate([head + n, end]),
             np.concatenate(rows),
             np.concatenate(values),
         ),

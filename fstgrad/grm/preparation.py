@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,30 @@ from fstgrad import checks
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InvalidInputError
 from fstgrad.grm.base import Base
+from fstgrad.grm.families import resolve
 
 
 class NotNumbers(InvalidInputError, TypeError):
     """X has entries that are not numbers; scikit-learn expects a TypeError too."""
+
+
+def check_parameters(model: Any) -> None:
+    """Raise where an argument of a `GeneralizedRootModel` has another kind or a wrong value."""
+    checks.positive_integer("k", model.k)
+    resolve(model.base)
+    checks.positive_number("alpha", model.alpha)
+    checks.one_of("interactions", model.interactions, ("strongest", "all"))
+    checks.one_of("screening", model.screening, ("kkt", "none"))
+    checks.one_of("symmetrize", model.symmetrize, ("joint", "average", "min", "max"))
+    checks.positive_number("tol", model.tol)
+    checks.positive_integer("max_iter", model.max_iter)
+    checks.positive_number("max_memory", model.max_memory)
+    checks.positive_number("covariate_alpha", model.covariate_alpha, allow_zero=True)
+    checks.flag("scale_columns", model.scale_columns)
+    checks.flag("warm_start", model.warm_start)
+    checks.instance("verbose", model.verbose, bool | int, "True or False")
+    if isinstance(model.candidate_sets, str):
+        checks.one_of("candidate_sets", model.candidate_sets, ("stagewise",))
 
 
 def check_kind(x: object) -> None:

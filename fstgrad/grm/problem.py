@@ -164,14 +164,16 @@ class Problem:
         """
         free = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
         fixed = free.eta(self.x.toarray())
-        intercepts = np.zeros(parameters.intercepts.shape)
-        coordinates = self.intercepts.coordinates
+        heads, f = self.intercepts, self.intercepts.coordinates.size
+        before = np.concatenate(
+            [parameters.intercepts[:, heads.coordinates], parameters.slopes], axis=1
+        )
         nothing = Design(self.x.shape[0], self.x.shape[1], (), {})
         none = np.empty(0, dtype=np.int64)
 
         def refit(node: int) -> FloatArray:
             start = NodeFit(
-                parameters.intercepts[node, coordinates], none, none, np.empty(0), np.inf, np.inf,
+                before[node], none, none, np.empty(0), np.inf, np.inf,
                 0, 0, False,
             )  # fmt: skip
             solver = self.node_solver(node, fixed[None, :, node])
@@ -181,8 +183,10 @@ class Problem:
             return regression.fit(start).intercepts
 
         with worker_threads(solving.threads) as pool:
-            intercepts[:, coordinates] = list(pool.map(refit, range(self.x.shape[1])))
-        return replace(parameters, intercepts=intercepts)
+            found = np.array(list(pool.map(refit, range(self.x.shape[1]))))
+        intercepts = np.zeros(parameters.intercepts.shape)
+        intercepts[:, heads.coordinates] = found[:, :f]
+        return replace(parameters, intercepts=intercepts, slopes=found[:, f:])
 
 
 def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> float:
@@ -194,9 +198,7 @@ def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> flo
     design = problem.design({})
     alone = replace(solving, alpha=1e300, screening="kkt")
     fits = solve_nodes(problem, design, alone, None)
-    start = fitting.symmetrize(
-        fits, design, problem.blank(), problem.intercepts.coordinates, "average"
-    )
+    start = fitting.symmetrize(fits, design, problem.blank(), problem.intercepts, "average")
     regression = problem.joint(design, alone)
     play = regression.start(start)
     residual = regression.solver.solve(play, 0.5 * solving.tol)[0]
@@ -248,8 +250,7 @@ def checkpoint_of(
     if stage < problem.k:
         where = where.with_name(f"{where.name}.stage{stage}")
     x = problem.x
-    arrays = [x.data, x.indices, x.indptr, problem.weights, problem.offset]
+    extra = problem.intercepts.covariates
+    arrays = [x.data, x.indices, x.indptr, problem.weights, problem.offset, extra.columns]
     digest = fitting.fingerprint(arrays, described)
-    return fitting.Checkpoint(
-        where, digest, shape[1], problem.terms, problem.intercepts.coordinates.size
-    )
+    return fitting.Checkpoint(where, digest, shape[1], problem.terms, problem.intercepts.width)

@@ -23,7 +23,8 @@ from fstgrad.grm.play import EAGER, Play, put_in_play
 class NodeFit:
     r"""The solution of one node regression.
 
-    intercepts : (m,) float64, those of the coordinates in `Intercepts`.
+    intercepts : (m,) float64, those of the coordinates in `Intercepts`, then the slopes of the
+        covariates.
     term, key : (c,) int64, the block of the design and the combinatorial number of S \ {s}.
     values : (c,) float64, the coefficients theta_S that are not zero.
     kkt : float, the largest violation of the optimality conditions over all candidate columns.
@@ -79,7 +80,7 @@ class NodeRegression:
                 break  # rounding: neither a new column nor a step
         used = (play.term >= 0) & (play.coef != 0)
         return NodeFit(
-            intercepts=play.coef[play.term < 0],
+            intercepts=self.solver.intercepts.covariates.outward(play.coef[play.term < 0]),
             term=play.term[used],
             key=play.key[used],
             values=play.coef[used],
@@ -100,8 +101,9 @@ class NodeRegression:
         known = np.zeros(column.size, dtype=bool)
         for number, allowed in enumerate(self.columns):
             known |= (start.term == number) & np.isin(column, allowed)
+        heads = self.solver.intercepts.covariates.inward(start.intercepts)
         return self._put_in_play(
-            start.intercepts[None, :], start.term[known], column[known], start.values[known]
+            heads[None, :], start.term[known], column[known], start.values[known]
         )
 
     def _put_in_play(

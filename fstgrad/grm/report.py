@@ -1,15 +1,40 @@
 """Goodness of fit: what samples of a model share with the data, and which rows support a set."""
 
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
+from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
+from fstgrad.grm import sampling
 from fstgrad.summary import short_repr
 
 MOST_ROWS = 500  # of each side in the discrepancies of pairs
 MOST_PAIRS = 200
+SWEEPS = 100  # of a chain for each row, where rows have laws of their own
+SUPPORTS = 3  # rows named for each set
+
+
+class SetReport(NamedTuple):
+    """A set of the model: its columns, its coefficient and what supports it.
+
+    rows : the rows of the data in which its columns are largest together.
+    stability : float, the share of fits to resampled rows with this set and sign; NaN without.
+    """
+
+    names: tuple[str, ...]
+    value: float
+    rows: list[int]
+    stability: float
+
+    def __str__(self) -> str:
+        """Return one line."""
+        stable = "" if np.isnan(self.stability) else f"{self.stability:7.2f}"
+        rows = " ".join(str(row) for row in self.rows)
+        return f"{self.value:+10.4f} {stable}  {' + '.join(self.names)}  (rows {rows or '-'})"
 
 
 @dataclass(frozen=True)
@@ -21,7 +46,8 @@ class FitReport:
     discrepancy : float, the mean over pairs of the squared maximum mean discrepancy of
         log(1 + x) over its standard deviation, with a Gaussian kernel of width 1; near 0 where the
         laws agree.
-    r_hat : float, the largest of the samples.
+    r_hat : float, the largest of the samples; NaN where each draw has a row of its own.
+    sets : list of SetReport, the strongest sets of each size, the strongest first.
     """
 
     names: list[str]
@@ -30,11 +56,12 @@ class FitReport:
     spearman: float
     discrepancy: float
     r_hat: float
+    sets: list[SetReport]
 
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        """Return a table with one line for each column, then the numbers of the pairs."""
+        """Return a line for each column, then the numbers of the pairs, then the sets."""
         head = f"{'column':20s} {'mean':>10s} {'sampled':>10s} {'variance':>10s} {'sampled':>10s} "
         lines = [head + f"{'zeros':>7s} {'sampled':>7s}"]
         for i, name in enumerate(self.names):
@@ -48,22 +75,81 @@ class FitReport:
             f"Spearman difference {self.spearman:.4f}, pairwise MMD^2 {self.discrepancy:.5f}, "
             f"largest R-hat {self.r_hat:.3f}"
         )
+        if self.sets:
+            stable = "" if np.isnan(self.sets[0].stability) else f"{'stable':>7s}"
+            lines += ["", f"{'theta':>10s} {stable}  set  (rows where it is largest)"]
+            lines += [str(found) for found in self.sets]
         return "\n".join(lines)
 
 
-def fit_report(model: Any, x: FloatArray, *, samples: int, rng: Seed) -> FitReport:
-    """Compare `samples` Gibbs draws of a fitted model with the data x (n, p)."""
-    from fstgrad import checks
+def fit_report(
+    model: Any,
+    data: sparse.csr_matrix,
+    shift: FloatArray | None,
+    given: dict[str, Any],
+    *,
+    samples: int,
+    rng: Seed,
+    bootstrap: int,
+    top: int,
+) -> FitReport:
+    """Compare `samples` Gibbs draws of a fitted model with the data (n, p), and list its sets.
 
+    shift : (n, p), where the rows have offsets or covariates.  given : these, for other fits.
+    """
     generator = checks.generator(rng)
     samples = checks.positive_integer("samples", samples)
-    draws = model.gibbs(samples, generator, chains=min(100, samples))
-    known = draws.r_hat[~np.isnan(draws.r_hat)]
+    x, worst = data.toarray(), np.nan
+    if shift is None:
+        draws = model.gibbs(samples, generator, chains=min(100, samples))
+        values, known = draws.values, draws.r_hat[~np.isnan(draws.r_hat)]
+        worst = float(known.max()) if known.size else np.nan
+    else:
+        chosen = shift[generator.integers(len(x), size=samples)]
+        values = sampling.one_each(model.parameters_, chosen, SWEEPS, generator)
+    sets = [
+        SetReport(
+            found.names, found.value, supporting_rows(model, x, found.names, SUPPORTS), np.nan
+        )
+        for order in range(2, model.k + 1)
+        for found in (model.top_interactions(order, top) if top else [])
+    ]
+    if bootstrap and sets:
+        sets = _stable(model, data, given, sets, bootstrap, generator)
     return FitReport(
-        list(model.names_), _columns(x), _columns(draws.values),
-        spearman_difference(x, draws.values), pair_discrepancy(x, draws.values, generator),
-        float(known.max()) if known.size else np.nan,
+        list(model.names_), _columns(x), _columns(values), spearman_difference(x, values),
+        pair_discrepancy(x, values, generator), worst, sets,
     )  # fmt: skip
+
+
+def _stable(
+    model: Any,
+    data: sparse.csr_matrix,
+    given: dict[str, Any],
+    sets: list[SetReport],
+    fits: int,
+    rng: np.random.Generator,
+) -> list[SetReport]:
+    """Return the sets with the share of fits to resampled rows that have them with their sign."""
+    from sklearn.base import clone
+
+    counts = np.zeros(len(sets))
+    for _ in range(fits):
+        rows = rng.integers(data.shape[0], size=data.shape[0])
+        part = {name: None if a is None else np.asarray(a)[rows] for name, a in given.items()}
+        other = clone(model).set_params(warm_start=False, checkpoint=None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            other.fit(data[rows], feature_names=model.names_, **part)
+        signs = {
+            found.names: np.sign(found.value)
+            for order in range(2, model.k + 1)
+            for found in other.top_interactions(order, max(1, other.parameters_.flat[3].size))
+        }
+        counts += [signs.get(found.names, 0.0) == np.sign(found.value) for found in sets]
+    return [
+        found._replace(stability=float(c / fits)) for found, c in zip(sets, counts, strict=True)
+    ]
 
 
 def spearman_difference(x: FloatArray, y: FloatArray) -> float:

@@ -34,6 +34,7 @@ class Chains:
 
     state : (c, p) float64, starts at draws with no interactions after the first sweep of weight 0,
         at zero otherwise.
+    shift : (c, p) float64, what is added to the first intercept of every node, 0 at first.
     """
 
     def __init__(self, parameters: Parameters, chains: int) -> None:
@@ -43,14 +44,15 @@ class Chains:
             parameters.family.statistics(0.0, parameters.k),
             (chains, *parameters.intercepts.shape),
         ).copy()
+        self.shift = np.zeros(self.state.shape)
         self.pointer, self.touching = _incidence(parameters)
 
     def sweep(self, rng: np.random.Generator, weight: float = 1.0) -> None:
         """Draw every variable of every chain once, given the others."""
         sizes, roots, members, values = self.parameters.flat
         arrays = kernels.sampling.ChainArrays(
-            self.state, self.statistics, self.parameters.intercepts, self.pointer, self.touching,
-            sizes, roots, members, weight * values,
+            self.state, self.statistics, self.parameters.intercepts, self.shift, self.pointer,
+            self.touching, sizes, roots, members, weight * values,
         )  # fmt: skip
         failed = self.parameters.family.sweep(arrays, self.parameters.families, rng)
         if failed >= 0:
@@ -82,6 +84,17 @@ def gibbs(
     return GibbsSample(
         draws.reshape(-1, parameters.features)[:count], _split_r_hat(draws), _effective(draws)
     )
+
+
+def one_each(parameters: Parameters, shift: FloatArray, sweeps: int, rng: Seed) -> FloatArray:
+    """Return a draw (c, p) for each row of shifts (c, p) of the first intercepts."""
+    normalization.require(parameters, "sample")
+    generator = checks.generator(rng)
+    running = started(parameters, len(shift), generator)
+    running.shift = np.ascontiguousarray(shift)
+    for _ in range(sweeps):
+        running.sweep(generator)
+    return running.state
 
 
 def started(parameters: Parameters, chains: int, rng: np.random.Generator) -> Chains:

@@ -37,21 +37,29 @@ class Selection:
 class SelectionMixin:
     """Methods that fit a model many times; they use `_prepared`, `_solve` and `score`."""
 
-    def alpha_max(self, X: MatrixLike, *, feature_names: Sequence[str] | None = None) -> float:
+    def alpha_max(
+        self,
+        X: MatrixLike,
+        *,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> float:
         """Return the smallest alpha at which the model has no set, about to 1e-9.
 
         With symmetrize="joint" it is that of the tied parameters, else the largest of all nodes.
         """
         model = self._copy()
-        return largest_useful_alpha(
-            model._prepared(X, None, None, feature_names), model._solving(), model._is_joint()
-        )
+        problem = model._prepared(X, None, offset, feature_names, covariates)
+        return largest_useful_alpha(problem, model._solving(), model._is_joint())
 
     def path(
         self,
         X: MatrixLike,
         alphas: Sequence[float] | int = 10,
         *,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> list[Any]:
         """Return one fitted model for each alpha, from the largest down, each from the last.
@@ -65,9 +73,11 @@ class SelectionMixin:
         alphas : sequence of float, or int
             The penalties, in any order; a number for that many from alpha_max down to a
             hundredth of it, in geometric steps.
+        offset, covariates
+            As in `fit`.
         """
         first = self._copy()
-        problem = first._prepared(X, None, None, feature_names)
+        problem = first._prepared(X, None, offset, feature_names, covariates)
         problem.keep = not first._is_joint() and problem.joint_bytes() <= problem.max_memory
         models: list[Any] = []
         for alpha in self._alphas(problem, alphas).tolist():
@@ -78,6 +88,7 @@ class SelectionMixin:
                 model.node_fits_ = models[-1].node_fits_
                 model.parameters_ = models[-1].parameters_
             model._solve(problem)
+            model.uses_offset_ = offset is not None
             models.append(model)
         return models
 
@@ -90,6 +101,8 @@ class SelectionMixin:
         gamma: float = 0.5,
         folds: int = 5,
         rng: Seed = 0,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Selection:
         """Return the model of the alpha that a criterion prefers.
@@ -106,13 +119,16 @@ class SelectionMixin:
             For "cv".
         rng : Generator, int or None
             Deals the rows into folds.
+        offset, covariates
+            As in `fit`.
         """
         checks.one_of("criterion", criterion, ("ebic", "cv"))
         gamma = checks.positive_number("gamma", gamma, allow_zero=True)
-        models = self.path(X, alphas, feature_names=feature_names)
+        given = {"offset": offset, "covariates": covariates}
+        models = self.path(X, alphas, feature_names=feature_names, **given)
         found = np.array([model.alpha for model in models])
         if criterion == "ebic":
-            values = np.array([_ebic(model, X, gamma) for model in models])
+            values = np.array([_ebic(m, _rows(X).size, m.score(X, **given), gamma) for m in models])
             return Selection(models[int(np.argmin(values))], found, values)
         parts = checks.positive_integer("folds", folds, minimum=2)
         rows = _rows(X)
@@ -120,8 +136,9 @@ class SelectionMixin:
         scores = np.zeros(len(found))
         for number in range(parts):
             inside, outside = rows[fold != number], rows[fold == number]
-            for at, model in enumerate(self.path(_take(X, inside), found.tolist())):
-                scores[at] += model.score(_take(X, outside)) / parts
+            fits = self.path(_take(X, inside), found.tolist(), **_taken(given, inside))
+            held, its = _take(X, outside), _taken(given, outside)
+            scores += [model.score(held, **its) / parts for model in fits]
         return Selection(models[int(np.argmax(scores))], found, scores)
 
     def stability(
@@ -130,6 +147,8 @@ class SelectionMixin:
         *,
         samples: int = 50,
         rng: Seed = 0,
+        offset: npt.ArrayLike | None = None,
+        covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> dict[tuple[str, ...], float]:
         """Return how often each set is chosen on random halves of the rows, the most stable first.
@@ -141,7 +160,8 @@ class SelectionMixin:
         rows, found = _rows(X), dict[tuple[str, ...], int]()
         for _ in range(samples):
             half = np.sort(generator.permutation(rows)[: len(rows) // 2])
-            model = self._copy().fit(_take(X, half), feature_names=feature_names)
+            its = _taken({"offset": offset, "covariates": covariates}, half)
+            model = self._copy().fit(_take(X, half), feature_names=feature_names, **its)
             chosen = {
                 tuple(model.names_[s] for s in members)
                 for term in model.parameters_.interactions
@@ -176,12 +196,12 @@ class SelectionMixin:
         return clone(self).set_params(**changes)
 
 
-def _ebic(model: Any, x: MatrixLike, gamma: float) -> float:
+def _ebic(model: Any, n: int, score: float, gamma: float) -> float:
     """Return the extended BIC of the pseudo-likelihood, in nats."""
-    n, p = _rows(x).size, model.n_features_in_
+    p = model.n_features_in_
     sizes = model.parameters_.flat[0]
     candidates = sum(np.log(comb(p, int(size))) for size in sizes)
-    return float(-2 * n * p * model.score(x) + sizes.size * np.log(n) + 2 * gamma * candidates)
+    return float(-2 * n * p * score + sizes.size * np.log(n) + 2 * gamma * candidates)
 
 
 def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
@@ -189,6 +209,11 @@ def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
     if not shape:
         checks.instance("X", x, list | tuple, "an array, a sparse matrix or a data frame")
     return np.arange(shape[0] if shape else len(x))
+
+
+def _taken(given: dict[str, Any], rows: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return the offsets and covariates of some rows."""
+    return {name: None if a is None else _take(np.asarray(a), rows) for name, a in given.items()}
 
 
 def _take(x: MatrixLike, rows: npt.NDArray[np.int64]) -> Any:

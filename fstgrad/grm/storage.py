@@ -13,7 +13,7 @@ from fstgrad.grm.families import BASES, Base, from_description, resolve, to_desc
 from fstgrad.grm.parameters import unflatten
 from fstgrad.io import Field, json_object, read_arrays, shown, write_npz
 
-FORMAT = "fstgrad.grm 3"
+FORMAT = "fstgrad.grm 4"
 WHAT = "a model that GeneralizedRootModel.save wrote"
 _ARRAYS = {
     "format": Field("text"),
@@ -26,6 +26,7 @@ _ARRAYS = {
     "roots": Field("integer", ("sets",)),
     "members": Field("integer", ("sets", None), lower=-1),
     "coefficients": Field("float", ("sets",)),
+    "slopes": Field("float", ("columns", None)),
     "candidates": Field("integer", (), lower=0),
     "joint_kkt": Field("float", ("columns",)),
     "iterations": Field("integer", (), lower=0),
@@ -35,7 +36,8 @@ _SETTINGS: dict[str, type | tuple[type, ...]] = {
     "k": int, "base": dict, "alpha": (int, float), "interactions": str,
     "candidate_sets": (str, list, type(None)), "screening": str, "symmetrize": str,
     "tol": (int, float), "max_iter": int, "n_jobs": (int, type(None)), "warm_start": bool,
-    "scale_columns": bool, "max_memory": (int, float), "verbose": bool,
+    "scale_columns": bool, "covariate_alpha": (int, float), "max_memory": (int, float),
+    "verbose": bool,
 }  # fmt: skip
 
 
@@ -56,6 +58,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         "roots": roots,
         "members": members,
         "coefficients": values,
+        "slopes": model.parameters_.slopes,
         "candidates": np.array(model.n_candidates_),
         "joint_kkt": model.kkt_,
         "iterations": np.array(model.n_iter_),
@@ -91,7 +94,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
         model.feature_names_in_ = np.array(model.names_, dtype=object)
     model.parameters_ = unflatten(
         model.families_, model.k, arrays["intercepts"], arrays["sizes"], arrays["roots"],
-        arrays["members"], arrays["coefficients"],
+        arrays["members"], arrays["coefficients"], arrays["slopes"],
     )  # fmt: skip
     model.node_fits_ = [fits[node] for node in range(len(fits))]
     model._summaries(int(arrays["candidates"]), arrays["joint_kkt"], int(arrays["iterations"]))
@@ -147,7 +150,7 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
     terms = terms_of(k, model.interactions)
     free = model.families_[0].free(k)
     intercepts = len(set(free) | {term.root - 1 for term in terms if term.size == 1})
-    fitting.check_keys(arrays, features, terms, intercepts)
+    fitting.check_keys(arrays, features, terms, intercepts + arrays["slopes"].shape[1])
 
 
 def plain(value: object) -> object:

@@ -54,7 +54,7 @@ def test_a_report_tells_the_right_model_from_independence():
     assert good.discrepancy < poor.discrepancy
     np.testing.assert_allclose(good.samples["mean"], x.mean(axis=0), rtol=0.15)
     np.testing.assert_allclose(good.samples["zeros"], (x == 0).mean(axis=0), atol=0.05)
-    assert len(str(good).splitlines()) == 7
+    assert len(str(good).splitlines()) == 7 + 2 + len(good.sets)
     assert report.spearman_difference(x, x) == 0.0
     rows = joint.supporting_rows(x, ("x0", "x1"), 3)
     assert x[rows[0], :2].prod() == x[:, :2].prod(axis=1).max()

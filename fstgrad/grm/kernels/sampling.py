@@ -31,13 +31,15 @@ class ChainArrays(NamedTuple):
     """The state of the chains and the interactions that their conditionals need.
 
     state (c, p), statistics (c, p, k + e) : updated by a sweep.
-    intercepts (p, k + e).  pointer (p + 1,), touching : the sets that hold each node.
+    intercepts (p, k + e).  shift (c, p) : of the first intercept of each node, chain by chain.
+    pointer (p + 1,), touching : the sets that hold each node.
     sizes, roots, members, values : the sets, as in `Parameters.flat`.
     """
 
     state: FloatArray
     statistics: FloatArray
     intercepts: FloatArray
+    shift: FloatArray
     pointer: IntArray
     touching: IntArray
     sizes: IntArray
@@ -100,6 +102,7 @@ def table_of(tables: TableSet, node: int) -> Table:
 def conditional(chains: ChainArrays, chain: int, node: int, eta: FloatArray) -> None:
     """Fill eta (k + e,) with the natural parameters of a node given the others."""
     eta[:] = chains.intercepts[node]
+    eta[0] += chains.shift[chain, node]
     for at in range(chains.pointer[node], chains.pointer[node + 1]):
         number = chains.touching[at]
         j = chains.roots[number] - 1

@@ -1,0 +1,125 @@
+"""Covariates of the rows: what shifts the coefficient of T of every node, linear in z (n, d).
+
+    eta_1 of node s at row i:  intercept_s + offset_i + sum_j z_ij slope_sj + (interactions).
+
+In a fit the columns of z are centered and scaled, and without a penalty made orthogonal, so that a
+coordinate descent over them does not crawl; the slopes and intercepts of a model are those of z as
+it was given.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fstgrad import checks
+from fstgrad.checks import FloatArray
+from fstgrad.errors import InvalidInputError
+
+LARGEST = 1e100  # covariate, whose square and sums of it are finite
+DEPENDENT = 1e-8  # of its scale, what is left of a column that the others determine
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """The columns of a fit: (z - center) turn, with a penalty for each.
+
+    columns : (d, n) float64.  turn : (d, d).  center, penalties : (d,).
+    """
+
+    columns: FloatArray
+    turn: FloatArray
+    center: FloatArray
+    penalties: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Return d."""
+        return len(self.columns)
+
+    def inward(self, heads: FloatArray) -> FloatArray:
+        """Return intercepts and coefficients of a fit from those of z, (..., f + d)."""
+        if not self.count:
+            return heads
+        out, slopes = heads.copy(), heads[..., -self.count :]
+        out[..., 0] += slopes @ self.center
+        out[..., -self.count :] = np.linalg.solve(self.turn, slopes[..., None])[..., 0]
+        return out
+
+    def outward(self, heads: FloatArray) -> FloatArray:
+        """Return intercepts and slopes of z from those of a fit, (..., f + d)."""
+        if not self.count:
+            return heads
+        out, slopes = heads.copy(), heads[..., -self.count :] @ self.turn.T
+        out[..., 0] -= slopes @ self.center
+        out[..., -self.count :] = slopes
+        return out
+
+
+NONE = Covariates(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0))
+
+
+def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
+    """Return the covariates (n, d) of n rows; (n, 0) for None.
+
+    count : d of the model, where one is fitted.
+
+    Raises
+    ------
+    InvalidInputError
+        Another shape, NaN or infinite values; None where the model has covariates.
+    """
+    if given is None:
+        if count:
+            raise InvalidInputError(
+                f"the model was fitted with {count} covariate(s), and covariates is None; give "
+                "those of the rows"
+            )
+        return np.empty((rows, 0))
+    if count == 0:
+        raise InvalidInputError(
+            "covariates is given, and the model was fitted without; leave it out, or fit with "
+            "covariates"
+        )
+    z = checks.real_array("covariates", given, (rows, count))
+    largest = float(np.abs(z).max(initial=0.0))
+    if largest > LARGEST:
+        raise InvalidInputError(f"covariates holds {largest:.3g}; give values up to {LARGEST:.0e}")
+    return z
+
+
+def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:
+    """Return the columns of a fit from covariates (n, d) and the weights of the rows.
+
+    penalty : weight of the l1 norm of the slopes; 0 for none.
+
+    Raises
+    ------
+    InvalidInputError
+        A column is constant, or without a penalty a combination of others.
+    """
+    if not z.shape[1]:
+        return NONE
+    center = weights @ z / weights.sum()
+    moved = z - center
+    scale = np.sqrt(weights @ moved**2 / weights.sum())
+    flat = np.flatnonzero(scale <= 1e-12 * np.maximum(np.abs(z).max(axis=0), 1e-300))
+    if flat.size:
+        raise InvalidInputError(
+            f"covariates has the constant column {flat[0]}; leave it out, every node has an "
+            "intercept"
+        )
+    turn = np.diag(1.0 / scale)
+    if penalty == 0:
+        root = np.sqrt(weights / weights.sum())
+        factor = np.asarray(np.linalg.qr(root[:, None] * (moved / scale), mode="r"))
+        left = np.abs(np.diagonal(factor))
+        if factor.shape[0] < z.shape[1] or left.min() < DEPENDENT:
+            raise InvalidInputError(
+                f"covariates has column {int(left.argmin())}, a combination of the others; leave "
+                "it out, or give covariate_alpha > 0"
+            )
+        turn = turn @ np.linalg.inv(factor)
+    return Covariates(
+        np.ascontiguousarray((moved @ turn).T), turn, center, penalty / scale * np.ones(len(scale))
+    )

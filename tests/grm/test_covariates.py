@@ -1,0 +1,199 @@
+"""Covariates of the rows against regressions of others, and where they are needed."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fstgrad as fg
+from fstgrad.cli.grm import grm
+from fstgrad.cli.main import main
+from fstgrad.errors import InvalidInputError
+
+linear_model = pytest.importorskip("sklearn.linear_model")
+SLOPES = np.array([[0.5, -0.5], [-0.3, 0.0], [0.0, 0.7]])
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Counts (300, 3) whose rates depend on covariates (300, 2)."""
+    rng = np.random.default_rng(0)
+    z = np.stack([rng.normal(3.0, 1.0, 300), (rng.random(300) < 0.4).astype(float)], axis=1)
+    x = rng.poisson(np.exp(z @ SLOPES.T - [1.5, -0.5, 0.0])).astype(float)
+    x[:, :2] += rng.poisson(0.4, size=(300, 1))
+    return x, z
+
+
+@pytest.fixture(scope="module")
+def model(rows):
+    x, z = rows
+    return fg.GeneralizedRootModel(k=2, alpha=0.02, tol=1e-9).fit(x, covariates=z)
+
+
+def test_one_variable_is_a_poisson_regression(rows):
+    x, z = rows
+    found = fg.GeneralizedRootModel(k=1, tol=1e-12).fit(x, covariates=z).parameters_
+    for s in range(3):
+        other = linear_model.PoissonRegressor(
+            alpha=0, tol=1e-12, max_iter=1000, solver="newton-cholesky"
+        ).fit(z, x[:, s])
+        assert np.abs(found.slopes[s] - other.coef_).max() < 1e-10
+        assert abs(found.intercepts[s, 0] - other.intercept_) < 1e-10
+
+
+@pytest.mark.parametrize("symmetrize", ["joint", "average"])
+@pytest.mark.parametrize("base", ["poisson", "hurdle-poisson", "bernoulli"])
+def test_slopes_have_no_gradient(rows, base, symmetrize):
+    x, z = rows
+    weight = 0.5 + np.arange(300) / 300
+    z = z - weight @ z / weight.sum()  # hurdles have a ridge on the intercept at the mean
+    model = fg.GeneralizedRootModel(k=2, base=base, alpha=0.02, symmetrize=symmetrize, tol=1e-9)
+    model.fit(x, covariates=z, sample_weight=weight)
+    assert model.kkt_.max() <= 1e-9
+    step, found = 1e-4, model.parameters_.slopes
+
+    def score(slopes):
+        object.__setattr__(model.parameters_, "slopes", slopes)
+        return 3 * weight @ model.score_samples(x, covariates=z) / weight.sum()
+
+    for at in np.ndindex(3, 2):
+        unit = np.zeros((3, 2))
+        unit[at] = step
+        assert abs(score(found + unit) - score(found - unit)) / step < 1e-5
+    assert score(found) > score(found + 0.01)
+
+
+def test_a_penalty_selects_slopes(rows):
+    x, z = rows
+    alone = fg.GeneralizedRootModel(k=2, alpha=0.02, tol=1e-9).fit(x)
+    none = fg.GeneralizedRootModel(k=2, alpha=0.02, tol=1e-9, covariate_alpha=10.0)
+    none.fit(x, covariates=z)
+    assert (none.parameters_.slopes == 0).all()
+    assert none.score(x, covariates=z) == pytest.approx(alone.score(x), abs=1e-10)
+    some = fg.GeneralizedRootModel(k=1, tol=1e-9, covariate_alpha=0.05).fit(x, covariates=z)
+    mean = np.exp(some.parameters_.intercepts[:, 0] + z @ some.parameters_.slopes.T)
+    gradient = (mean - x).T @ z / 300
+    used = some.parameters_.slopes != 0
+    assert 0 < used.sum() < 6
+    assert np.abs(np.abs(gradient[used]) - 0.05).max() < 1e-7
+    assert np.abs(gradient[~used]).max() <= 0.05 + 1e-7
+
+
+def test_units_of_free_covariates_do_not_matter(rows, model):
+    x, z = rows
+    mixed = 7.0 + z @ [[1e3, 1.0], [0.0, 1e-3]]
+    other = fg.GeneralizedRootModel(k=2, alpha=0.02, tol=1e-9).fit(x, covariates=mixed)
+    assert np.abs(
+        other.score_samples(x, covariates=mixed) - model.score_samples(x, covariates=z)
+    ).max() < 1e-6  # fmt: skip
+    assert np.abs(other.parameters_.flat[3] - model.parameters_.flat[3]).max() < 1e-7
+
+
+def test_covariates_explain_what_sets_would(rows):
+    z = rows[1][:, :1] - 3
+    x = np.random.default_rng(1).poisson(np.exp(z @ [[0.7, 0.7]]))
+    top = fg.GeneralizedRootModel(k=2).alpha_max(x)
+    assert fg.GeneralizedRootModel(k=2).alpha_max(x, covariates=z) < 0.5 * top
+
+
+def test_the_model_at_a_row_is_that_of_its_conditionals(rows, model):
+    x, z = rows
+    for i in (0, 7):
+        at = model.at(z[i])
+        expected = model.score_samples(x[i : i + 1], covariates=z[i : i + 1])
+        assert at.score_samples(x[i : i + 1]) == pytest.approx(expected, abs=1e-10)
+        node = at.node_conditional(1, x[i])
+        eta = at.parameters_.eta(x[i : i + 1])[0, 1]
+        assert np.abs(node.eta - eta).max() < 1e-10
+    assert at.log_partition().exact
+    both = model.at(z[0], offset=0.5).parameters_.intercepts[:, 0]
+    assert np.abs(both - model.at(z[0]).parameters_.intercepts[:, 0] - 0.5).max() < 1e-12
+
+
+def test_scores_need_covariates(rows, model, tmp_path):
+    x, z = rows
+    with pytest.raises(InvalidInputError, match=r"fitted with 2 covariate\(s\)"):
+        model.score(x)
+    with pytest.raises(InvalidInputError, match=r"at\(covariates\)"):
+        model.sample(3)
+    with pytest.raises(InvalidInputError, match="fitted with 2 covariate"):
+        model.report(x)
+    with pytest.raises(InvalidInputError, match="fitted without"):
+        fg.GeneralizedRootModel(k=1).fit(x).score(x, covariates=z)
+    with pytest.raises(InvalidInputError, match="shape"):
+        model.score(x, covariates=z[:, :1])
+    model.save(tmp_path / "m.npz")
+    again = fg.GeneralizedRootModel.load(tmp_path / "m.npz")
+    assert again.score(x, covariates=z) == model.score(x, covariates=z)
+    with pytest.raises(InvalidInputError, match=r"fitted with 2 covariate\(s\)"):
+        again.score(x)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"), [(np.full(300, 2.0), "constant column 2"), (None, "combination")]
+)
+def test_columns_that_say_nothing_are_refused(rows, column, said):
+    x, z = rows
+    extra = z.sum(axis=1) if column is None else column
+    with pytest.raises(InvalidInputError, match=said):
+        fg.GeneralizedRootModel(k=1).fit(x, covariates=np.column_stack([z, extra]))
+
+
+def test_a_checkpoint_of_other_covariates_is_refused(rows, tmp_path):
+    x, z = rows
+    path = tmp_path / "c.npz"
+    fg.GeneralizedRootModel(k=2, alpha=0.1, checkpoint=path).fit(x, covariates=z)
+    fg.GeneralizedRootModel(k=2, alpha=0.1, checkpoint=path).fit(x, covariates=z)
+    with pytest.raises(InvalidInputError, match="other data or settings"):
+        fg.GeneralizedRootModel(k=2, alpha=0.1, checkpoint=path).fit(x, covariates=z[::-1])
+
+
+def test_alpha_is_chosen_with_covariates(rows):
+    x, z = rows
+    model = fg.GeneralizedRootModel(k=2, tol=1e-6)
+    alphas = [0.2, 0.05]
+    for found, alpha in zip(model.path(x, alphas, covariates=z), alphas, strict=True):
+        alone = fg.GeneralizedRootModel(k=2, tol=1e-6, alpha=alpha).fit(x, covariates=z)
+        assert found.score(x, covariates=z) == pytest.approx(alone.score(x, covariates=z), abs=1e-7)
+    for criterion in ("ebic", "cv"):
+        chosen = model.select(x, alphas, criterion=criterion, folds=2, covariates=z)
+        assert chosen.model.parameters_.slopes.shape == (3, 2)
+    model.set_params(alpha=0.05)
+    assert model.stability(x, samples=2, covariates=z).keys() <= {
+        ("x0", "x1"), ("x0", "x2"), ("x1", "x2"),
+    }  # fmt: skip
+
+
+def test_a_report_draws_rows_with_their_covariates(rows, model):
+    x, z = rows
+    found = model.report(x, samples=1500, covariates=z, bootstrap=3)
+    error = x.std(axis=0) * np.sqrt(1 / 1500 + 1 / 300)
+    assert (np.abs(found.samples["mean"] - found.data["mean"]) < 4 * error).all()
+    assert np.isnan(found.r_hat)
+    assert found.sets[0].names == ("x0", "x1")
+    assert found.sets[0].rows[0] == (x[:, 0] * x[:, 1]).argmax()
+    for each in found.sets:
+        assert 0 <= each.stability <= 1
+
+
+def test_commands(rows, model, tmp_path, capsys):
+    x, z = rows
+    np.savetxt(tmp_path / "x.csv", x, delimiter=",", fmt="%d")
+    np.savetxt(tmp_path / "z.csv", z, delimiter=",", fmt="%.17g")
+    (tmp_path / "one.csv").write_text("5,1\n")
+    names = {name: str(tmp_path / name) for name in ("x.csv", "z.csv", "one.csv", "m.npz")}
+    given = ["--covariates", names["z.csv"]]
+
+    def run(*arguments):
+        done = CliRunner().invoke(grm, arguments)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    run("fit", names["x.csv"], "--alpha", ".02", "--tol", "1e-9", *given, "-o", names["m.npz"])
+    score = float(run("score", names["m.npz"], names["x.csv"], *given))
+    assert score == pytest.approx(model.score(x, covariates=z), abs=1e-6)
+    assert "rows" in run("report", names["m.npz"], names["x.csv"], "-n", "50", *given)
+    drawn = run("sample", names["m.npz"], "--covariates", names["one.csv"], "--seed", "0")
+    assert len(drawn.splitlines()) == 11
+    with pytest.raises(SystemExit):
+        main(["grm", "score", names["m.npz"], names["x.csv"]])
+    assert "covariates is None" in capsys.readouterr().err
