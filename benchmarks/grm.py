@@ -164,6 +164,72 @@ def node_rows(quick):
         }
 
 
+def poisson_nodes(x):
+    """Return the largest violation of one l1-penalised Poisson regression a column, by skglm.
+
+    Each column on the square roots of the others: the sparse design, the penalty and the tolerance
+    of the pairwise root model.  skglm has no family with the term x^(1/2), so that its logarithms
+    of partitions are one exponential.
+    """
+    from skglm.datafits import Poisson
+    from skglm.penalties import L1
+    from skglm.solvers import ProxNewton
+
+    roots = sparse.csc_matrix(x.sqrt())
+    solver = ProxNewton(tol=TOL, fit_intercept=True, max_iter=50, max_pn_iter=200)
+    worst, others = 0.0, np.ones(x.shape[1], dtype=bool)
+    for node in range(x.shape[1]):
+        others[node] = False
+        z, y = roots[:, others], x[:, [node]].toarray().ravel()
+        others[node] = True
+        found = solver.solve(z, y, Poisson(), L1(ALPHA))[0]
+        coef, head = found[:-1], found[-1]
+        residual = np.exp(z @ coef + head) - y
+        slope = z.T @ residual / len(y)
+        used = np.abs(slope + ALPHA * np.sign(coef))[coef != 0]
+        idle = np.abs(slope)[coef == 0] - ALPHA
+        each = (used.max(initial=0), idle.max(initial=0), abs(residual.mean()))
+        worst = max(worst, float(max(each)))
+    return worst
+
+
+def cpu_seconds(call):
+    """Return the CPU time of a call and its result."""
+    start = time.process_time()
+    result = call()
+    return time.process_time() - start, result
+
+
+def poisson_rows(quick):
+    """Compare k = 2 fits of all nodes with skglm's Poisson regressions, in CPU time."""
+    try:
+        import skglm  # noqa: F401
+    except ImportError:
+        print("skglm is not installed: its rows are left out")
+        return
+    name, x = word_counts()
+    model = fg.GeneralizedRootModel(k=2, alpha=ALPHA, tol=TOL, symmetrize="average")
+    for p in (10,) if quick else (100, 200, 500):
+        part = sparse.csr_matrix(x[: 500 if quick else None, :p])
+        model.fit(part[:, :10])
+        poisson_nodes(part[:, :10])  # compiles
+        ours, theirs = [], []
+        for _ in range(1 if quick else 3):
+            ours.append(cpu_seconds(lambda d=part: model.fit(d))[0])
+            seconds, worst = cpu_seconds(lambda d=part: poisson_nodes(d))
+            theirs.append(seconds)
+        yield {
+            "all nodes": f"{name} k=2",
+            "n": part.shape[0],
+            "p": p,
+            "CPU seconds": min(ours),
+            "KKT": float(max(fit.kkt for fit in model.node_fits_)),
+            "CPU seconds skglm": min(theirs),
+            "KKT skglm": worst,
+            "ratio": min(theirs) / min(ours),
+        }
+
+
 def path_rows(quick):
     """Time a path of ten alphas, down to a hundredth of the largest, and single fits of them."""
     name, x = word_counts()
@@ -190,6 +256,7 @@ def rows(quick):
     yield from path_rows(quick)
     yield from route_rows(quick)
     yield from node_rows(quick)
+    yield from poisson_rows(quick)
 
 
 if __name__ == "__main__":

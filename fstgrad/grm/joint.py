@@ -17,12 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
+from fstgrad.grm import kernels
 from fstgrad.grm.blocks import ranks
 from fstgrad.grm.design import Design
 from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
-from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales
+from fstgrad.grm.play import EAGER, Play, put_in_play, slot_scales, violations
 
+SETTLED = 0.25  # of alpha, what the slopes of intercepts may be before all sets are scanned
 AT_ONCE = 1_000_000  # sets whose tied gradients are made at once
 
 
@@ -58,7 +60,10 @@ class JointRegression:
         play = self.start(start)
         scans, before = 0, -1
         if (play.term >= 0).any():  # sets that the next solve will take
-            play = self._eager(play, self.solver.residual(play))
+            residual = self.solver.residual(play)
+            if not self._is_settled(play, residual):
+                residual = self.solver.solve(play, max(0.5 * self.tol, SETTLED * self.alpha))[0]
+            play = self._eager(play, residual)
             residual = self.solver.solve(play, 0.5 * self.tol, 1)[0]
             play = self._eager(play, residual)
         target = max(0.5 * self.tol, 0.02 * self.alpha)
@@ -75,6 +80,12 @@ class JointRegression:
             target = max(0.5 * self.tol, min(0.1 * float(kkt.max()), target))
             play = self._grow(play, term[excess > 0], key[excess > 0])
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
+
+    def _is_settled(self, play: Play, residual: FloatArray) -> bool:
+        """Return whether the intercepts are near their best, so that slopes of sets say much."""
+        gradient = kernels.descent.gradients(play.slots, residual) + play.ridge * play.coef
+        slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
+        return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 
     def _eager(self, play: Play, residual: FloatArray) -> Play:
         """Return what is in play with the sets that are near alpha or above it."""

@@ -319,7 +319,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
                 sizes[size + 1] = fitting.cliques(chosen, problem.x.shape[1])
         design = problem.design(sizes)
         if starts is None or not self._is_joint() or self.candidate_sets == "stagewise":
-            fits = self._nodes(problem, design, starts, k)
+            first = problem.pairs_of(design) if self._is_joint() else design
+            fits = self._nodes(problem, first, starts, k)
             self._store(problem, fits, design, None)
         else:  # the last joint fit is the better start
             self._store(problem, starts, design, self.parameters_)

@@ -71,6 +71,11 @@ class Problem:
             self.designs[0] = design
         return design
 
+    def pairs_of(self, design: Design) -> Design:
+        """Return a design in which only its pairs may be used: enough to start a joint fit."""
+        larger = {s: np.empty((0, s), np.int64) for s in range(3, self.k + 1)}
+        return replace(design, candidates={**design.candidates, **larger})
+
     def blank(self) -> Parameters:
         """Return the families without coefficients."""
         width = self.k + self.families[0].own
