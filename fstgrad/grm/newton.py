@@ -279,7 +279,7 @@ class NewtonSolver:
         ridge = least[:, :, None] * np.eye(free.size)
         model = kernels.descent.Quadratic(
             covariance, gradient, play.penalty, play.ridge, play.coef, blocks.astype(np.int64),
-            moved, np.ascontiguousarray(np.linalg.pinv(curvature + ridge, hermitian=True)),
+            moved, _inverses(curvature + ridge),
         )  # fmt: skip
         direction, solved = kernels.descent.quadratic_descent(
             play.slots, model, tolerance, MOST_SWEEPS
@@ -303,3 +303,10 @@ class NewtonSolver:
         if exact is None or model.value(exact) > model.value(direction):
             return direction
         return exact
+
+
+def _inverses(matrices: FloatArray) -> FloatArray:
+    """Return the pseudoinverses of symmetric matrices (q, u, u), the reciprocals where u is 1."""
+    if matrices.shape[-1] == 1:
+        return np.divide(1.0, matrices, out=np.zeros(matrices.shape), where=matrices != 0)
+    return np.ascontiguousarray(np.linalg.pinv(matrices, hermitian=True))
