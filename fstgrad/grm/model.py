@@ -102,7 +102,8 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     names_ : list of str
         The names of the columns; x0, x1, ... where there are none.
     node_fits_ : list of NodeFit
-        The p regressions before they are made one model; rough where they start a joint fit.
+        The p regressions before they are made one model; rough, and of pairs alone, where they
+        start a joint fit.
     n_candidates_ : int
         Candidate sets of two and more variables.
     n_iter_ : int
@@ -211,7 +212,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         covariates: npt.ArrayLike | None = None,
     ) -> Problem:
         """Check the arguments of a fit and prepare its samples."""
-        self._check_parameters()
+        preparation.check_parameters(self)
         x = self._validated(X, reset=True)
         self.names_ = self._chosen_names(feature_names, x.shape[1])
         if self.k > x.shape[1]:
@@ -242,9 +243,6 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         tags.input_tags.positive_only = not base.whole_line
         tags.input_tags.categorical = base.whole_numbers  # the checks round their samples
         return tags
-
-    def _check_parameters(self) -> None:
-        preparation.check_parameters(self)
 
     def _validated(self, X: MatrixLike, *, reset: bool) -> sparse.csr_matrix:
         """Return X as CSR float64 without stored zeros; the checks of scikit-learn and the base."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from fstgrad import checks
 from fstgrad.checks import FloatArray, Seed
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm import preparation
 from fstgrad.grm.problem import Problem, largest_useful_alpha
 from fstgrad.summary import short_repr
 
@@ -82,7 +83,7 @@ class SelectionMixin:
         models: list[Any] = []
         for alpha in self._alphas(problem, alphas).tolist():
             model = self._copy(alpha=alpha, warm_start=True)
-            model._check_parameters()
+            preparation.check_parameters(model)
             model._adopt(first)
             if models:
                 model.node_fits_ = models[-1].node_fits_

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fstgrad.errors import InvalidInputError
-from fstgrad.grm import fitting
+from fstgrad.grm import fitting, preparation
 from fstgrad.grm.design import terms_of
 from fstgrad.grm.families import BASES, Base, from_description, resolve, to_description
 from fstgrad.grm.parameters import unflatten
@@ -81,7 +81,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
         if str(arrays["format"]) != FORMAT:
             raise InvalidInputError(f"its format is {shown(str(arrays['format']))}")
         model = kind(**_settings(str(arrays["settings"])))
-        model._check_parameters()
+        preparation.check_parameters(model)
         model.families_ = _families(str(arrays["families"]), len(arrays["names"]), model.base)
         _check(arrays, model)
         fits = fitting.unpack(arrays)
