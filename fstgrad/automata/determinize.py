@@ -188,10 +188,11 @@ class TropicalFrontier:
         self._kinds = few(kernels.tropical.arc_kinds, work)(self._arcs.reading, size)
         self._cap = int(np.flatnonzero(order == cap_state)[0]) if cap_state >= 0 else -1
         self._final = machine.final[order]
-        if barred is None:
-            barred = np.zeros((length + 1, size), dtype=np.bool_)
+        closed = np.zeros((length + 1, size), dtype=np.bool_)
+        if barred is not None:
+            closed[:] = barred[:, order]
         self._lower, self._upper = few(kernels.tropical.bounds, 2 * length * work)(
-            self._arcs, self._final, np.ascontiguousarray(barred[:, order])
+            self._arcs, self._final, closed
         )
         cells, implied = machine.initial[order], np.full(size, INF)
         self.least = int((cells + self._lower[-1]).min())
@@ -217,15 +218,15 @@ class TropicalFrontier:
         room = (max_memory - arcs) // 8
         if 2 * len(self._pool) > room:
             return Step(0, arcs + 2 * self._pool.nbytes, _NOTHING)
-        now = [remaining + 1, remaining]
         steps = 10 * len(self._kinds) * len(self._pool)
         count, cells, pool, nextstate, cost, fall = few(kernels.tropical.advance, steps)(
             self._pool,
             self._states,
             self._kinds,
             self._arcs,
-            self._lower[now],
-            self._upper[now],
+            self._lower,
+            self._upper,
+            remaining,
             self._cap,
             limit,
             room,

@@ -38,7 +38,9 @@ def merge_alike(fst: FstArrays, written: IntArray, num_symbols: int) -> tuple[Fs
     the same arcs form a class, and label c + 1 reads class c.  For the edit distance all symbols
     outside the target are one, so that M costs no more with 10,000 words than with 100.
     """
-    kept = np.isin(fst.olabel, written) | (fst.olabel == 0)
+    is_written = np.zeros(int(fst.olabel.max(initial=0)) + 1, dtype=np.bool_)
+    is_written[written[written < len(is_written)]] = is_written[0] = True
+    kept = is_written[fst.olabel]
     source, ilabel, olabel, nextstate, weight = (
         np.asarray(getattr(fst, name))[kept]
         for name in ("source", "ilabel", "olabel", "nextstate", "weight")

@@ -1,6 +1,7 @@
 """Objectives of a padded batch of strings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Any, Literal, NamedTuple, cast
 from weakref import WeakValueDictionary
@@ -28,6 +29,7 @@ IGNORED = -(2**31)  # marks a position that is left out, in the gold that reache
 # Shared by all calls: what a training loop compiles in its first epoch serves the later ones.
 _AUTOMATA = AutomatonCache()
 _LOCK = Lock()
+_DEFAULTS = Sampling()  # never changed: only a Sampling that was given keeps estimates
 SMALL = 2**13  # scores of a batch below which a thread costs more than it saves
 AUTO_STATES = 50_000  # up to which method="auto" is exact
 
@@ -54,10 +56,12 @@ class StringObjective(Objective):
         self, kind: Kind, loss: Loss | tuple[LossAutomaton, ...] | None, *options: Any
     ) -> None:
         self.kind, self.loss, self.options = kind, loss, Options(*options)
-        self.sampling = self.options.sampling or Sampling()
+        self.sampling = self.options.sampling or _DEFAULTS
         self._to_compile = loss if isinstance(loss, Loss) else None
         # what the cache holds, by target, without a look at its keys
-        self._known: WeakValueDictionary[bytes, LossAutomaton] = WeakValueDictionary()
+        self._known: MutableMapping[bytes, LossAutomaton] = (
+            {} if self._to_compile is None else WeakValueDictionary()
+        )
         self.what = f"{kind} with method={self.options.method!r}"
 
     def is_twice_differentiable(self) -> bool:
@@ -70,6 +74,12 @@ class StringObjective(Objective):
         """Run both passes for each item."""
         (table,) = scores
         items = self.items(table, *constants)
+        if self._is_whole(items, table):
+            rows = table.reshape(-1, *table.shape[2:])
+            found, terms = self._solved(rows, items, team)
+            if self.options.sampling is not None:
+                self.sampling.keep([self._computed(value) for value in found.tolist()])
+            return found, [terms.reshape(table.shape).astype(table.dtype, copy=False)]
         gradient = np.zeros(table.shape, dtype=table.dtype)
         found, estimates = np.empty(len(items)), dict[int, Estimate]()
         drawn = [i for i, item in enumerate(items) if self._to_compile and item.automaton is None]
@@ -86,12 +96,20 @@ class StringObjective(Objective):
 
         team.each(len(drawn), run)
         if self.options.sampling is not None:
-            cap, band, *_ = self.options
             for i in exact:
-                value = float(found[i])
-                estimates[i] = computed(value, cap, band, is_margin=self.kind != "risk")
+                estimates[i] = self._computed(float(found[i]))
             self.sampling.keep([estimates[i] for i in range(len(items))])
         return found, [gradient]
+
+    def _computed(self, value: float) -> Estimate:
+        cap, band, *_ = self.options
+        return computed(value, cap, band, is_margin=self.kind != "risk")
+
+    def _is_whole(self, items: Sequence[Item], table: Array) -> bool:
+        """Whether all items are exact and have every position of the table."""
+        if not items or (self._to_compile and any(item.automaton is None for item in items)):
+            return False
+        return all(len(item.gold) == table.shape[1] for item in items)
 
     def _exact(
         self,
@@ -102,33 +120,35 @@ class StringObjective(Objective):
         team: Team,
     ) -> FloatArray:
         """Return the values of some items and write their gradients."""
-        n, length = table.shape[-1], table.shape[1]
-        starts = np.cumsum([0, *(len(item.gold) for item in chosen)])
-        inside = np.zeros((len(table), length), dtype=np.bool_)
+        inside = np.zeros(table.shape[:2], dtype=np.bool_)
         for i, item in zip(which, chosen, strict=True):
             inside[i, item.positions] = True
-        rows = np.flatnonzero(inside)
-        symbols = np.concatenate([item.gold for item in chosen])
+        own = _as_slice(np.flatnonzero(inside))
+        source = table.reshape(-1, *table.shape[2:])
+        found, gradient.reshape(source.shape)[own] = self._solved(source[own], chosen, team)
+        return found
+
+    def _solved(
+        self, rows: Array, chosen: Sequence[Item], team: Team
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the values of items and their gradients, like `rows`: their scores (N, ...)."""
+        starts = np.array([0, *accumulate(len(item.gold) for item in chosen)])
         automata = [
-            no_loss(n, len(item.gold)) if item.automaton is None else item.automaton
+            no_loss(rows.shape[-1], len(item.gold)) if item.automaton is None else item.automaton
             for item in chosen
         ]
-        source = table.reshape(-1, *table.shape[2:])
-        slopes = gradient.reshape(source.shape)
-        own = _as_slice(rows)
-        batch = Strings(source[own].astype(np.float64, copy=False), starts, automata)
+        batch = Strings(rows.astype(np.float64, copy=False), starts, automata)
         batch.check()
         batch = batch.near()
         share = team if batch.scores.size > SMALL else ALONE
         if self.kind == "risk":
-            found, slopes[own] = batch.risks(share.slices)
-            return found
-        places = batch.gold_places(symbols)
+            return batch.risks(share.slices)
+        golds = [item.gold for item in chosen]
+        places = batch.gold_places(golds[0] if len(golds) == 1 else np.concatenate(golds))
         score = batch.score_of(places)
         log_z, terms = batch.log_partitions(share.slices)
         terms.reshape(-1)[places] -= 1.0
-        slopes[own] = terms
-        return log_z - score
+        return log_z - score, terms
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Apply the covariance of each item, or the Hessian of its risk, to the direction."""
@@ -185,6 +205,12 @@ class StringObjective(Objective):
             raise InvalidInputError(
                 f"scores have {len(gold)} items; loss has {len(self.loss)} automata"
             )
+        if lengths is None and gold.size and gold.min() >= 0 and gold.max() < scores.shape[-1]:
+            whole = slice(0, gold.shape[1])
+            return [
+                Item(whole, target, self._automaton(target, i, scores[i]))
+                for i, target in enumerate(gold)
+            ]
         place, inside = np.arange(gold.shape[1]), gold != IGNORED
         if lengths is not None:
             inside &= place < lengths[:, None]

@@ -5,7 +5,7 @@ batch may be cut anywhere, for instance for threads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,9 +72,10 @@ class Strings(NamedTuple):
             place = tuple(int(j) for j in np.argwhere(~(self.scores <= LARGEST_SCORE))[0])
             where = f"scores{list(place[1:])} at {self._where(place[0])}"
             raise unusable_score(where, self.scores[place])
-        for i, (b, length) in enumerate(
-            zip(self.automata, np.diff(self.starts).tolist(), strict=True)
+        for i, (b, (low, high)) in enumerate(
+            zip(self.automata, pairwise(self.starts.tolist()), strict=True)
         ):
+            length = high - low
             if b.length != length or len(b.alphabet) != n:
                 raise InvalidInputError(
                     f"scores of item {self.first + i} are for {length} positions and {n} symbols; "
@@ -90,11 +91,11 @@ class Strings(NamedTuple):
         InfeasibleError
             No string of an item has a finite score and a finite loss.
         """
-        return _joined([self.part(*block)._log_partitions(slices) for block in self._blocks()])
+        return _joined([own._log_partitions(slices) for own in self._blocks()])
 
     def risks(self, slices: Slices = together) -> tuple[FloatArray, FloatArray]:
         """Return E[L] (B,) in nats and their gradients, like the scores; errors as above."""
-        return _joined([self.part(*block)._risks(slices) for block in self._blocks()])
+        return _joined([own._risks(slices) for own in self._blocks()])
 
     def near(self) -> "Strings":
         """Return the strings without the offsets of positions that would cost digits."""
@@ -118,7 +119,7 @@ class Strings(NamedTuple):
     def score_of(self, places: IntArray) -> FloatArray:
         """Return the scores (B,) of strings by their places; InfeasibleError where one is -inf."""
         scores = self.scores.take(places)
-        if np.isneginf(scores).any():
+        if scores.size and scores.min() == -np.inf:
             row = int(np.flatnonzero(np.isneginf(scores))[0])
             raise InfeasibleError(
                 f"gold has a score of -inf at {self._where(row)}: its probability is zero; do not "
@@ -131,31 +132,43 @@ class Strings(NamedTuple):
         i = int(np.searchsorted(self.starts, row, side="right")) - 1
         return f"position {row - int(self.starts[i])} of item {self.first + i}"
 
-    def _blocks(self) -> Iterator[tuple[int, int]]:
+    def _blocks(self) -> Iterator["Strings"]:
+        """Yield parts whose automata have about `BLOCK` arcs in all."""
+        if len(self.automata) == 1:
+            yield self
+            return
         low, arcs = 0, 0
         for i, layout in enumerate(self._layouts()):
             own = layout.next_entry.size
             if i > low and arcs + own > BLOCK:
-                yield low, i
+                yield self.part(low, i)
                 low, arcs = i, 0
             arcs += own
         if low < len(self.automata):
-            yield low, len(self.automata)
+            yield self.part(low, len(self.automata))
 
     def _log_partitions(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
+        if len(self.automata) == 1:
+            try:  # the same passes and the same bits, without arrays for a batch
+                value, terms = solve(self.scores, self.automata[0])
+                return np.array([value]), terms
+            except InfeasibleError:
+                pass  # below in the words of a batch
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, shift, fits = self._weighed(np.array([b.spread for b in self.automata]), slices)
         layouts = self._layouts()
         weight = _behind([own.weight.reshape(-1) for own in layouts])
         final = _behind([own.final for own in layouts])
         walks, marginals = _walks(layouts), table.reshape(self.scores.shape)
-        shift += [own.shift + b.initial for own, b in zip(layouts, self.automata, strict=True)]
+        shift += [own.shift for own in layouts]
+        initial = np.array([b.initial for b in self.automata])
 
         def run(low: int, high: int) -> None:
             kernels.batches.real_passes(
                 table, self.starts, walks, weight, final, order, fits, total, low, high
             )
             total[low:high] += shift[low:high]
+            total[low:high] += initial[low:high]
             for i in (low + np.flatnonzero(~fits[low:high])).tolist():
                 rows = slice(self.starts[i], self.starts[i + 1])
                 total[i], marginals[rows] = solve(self.item(i), self.automata[i])

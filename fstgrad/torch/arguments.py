@@ -103,8 +103,9 @@ def losses(loss: Any) -> None:
         for i, one in enumerate(loss):
             instance(f"loss[{i}]", one, LossAutomaton, "what loss.compile returns")
         return
-    what = "a Loss, what its compile returns (one, or a sequence for a batch), or None"
-    instance("loss", loss, Loss | LossAutomaton | None, what)
+    if loss is not None:
+        what = "a Loss, what its compile returns (one, or a sequence for a batch), or None"
+        instance("loss", loss, (Loss, LossAutomaton), what)
 
 
 def shaped(name: str, given: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -33,6 +33,7 @@ from fstgrad.objectives.base import Array, Objective
 from fstgrad.torch import arguments
 from fstgrad.torch.threads import team
 
+_NUMPY = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 _KEPT: dict[str, Objective] = {}
 _LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
 _numbers = count()
@@ -69,6 +70,8 @@ def values(
     objective: str | Objective,
     scores: Sequence[torch.Tensor],
     constants: Sequence[torch.Tensor] = (),
+    *,
+    alone: bool = False,
 ) -> torch.Tensor:
     """Return the values (B,) of an objective, differentiable in the scores.
 
@@ -77,17 +80,20 @@ def values(
     objective : key from `keep`, or an Objective
     scores : floating-point tensors (B, ...), on one device
     constants : tensors (B, ...), on any device
+    alone : bool
+        Return the value () of a batch of one.
 
     Returns
     -------
-    (B,) : the dtype of scores[0], `float32` for the half-precision ones.
+    (B,), or () : the dtype of scores[0], `float32` for the half-precision ones.
 
     Raises
     ------
     NotSupportedError
         Within `torch.func.grad`, `vjp`, `jacrev`, `jvp` and `hessian`.
     """
-    return _outputs(objective, scores, constants)[0]
+    found = _outputs(objective, scores, constants, alone)[0]
+    return found[0] if alone and found.ndim else found
 
 
 def gradients(
@@ -103,16 +109,22 @@ def gradients(
 
 
 def _outputs(
-    objective: str | Objective, scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor]
+    objective: str | Objective,
+    scores: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor],
+    alone: bool = False,
 ) -> list[torch.Tensor]:
     for tensor in scores:
         arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
     key = objective if isinstance(objective, str) else _lend(objective)
-    given, fixed = [widened(tensor) for tensor in scores], [tensor.detach() for tensor in constants]
-    if _is_plain([*given, *fixed]):
-        return list(_Plain.apply(key, len(given), *given, *fixed))  # type: ignore[no-untyped-call]
+    given = [widened(tensor) for tensor in scores]
+    fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
+    if is_plain(*given, *fixed):
+        return list(
+            _Plain.apply(key, len(given), alone, *given, *fixed)  # type: ignore[no-untyped-call]
+        )
     found: list[torch.Tensor] = _values(given, fixed, key)
     return found
 
@@ -131,7 +143,7 @@ def widened(scores: torch.Tensor) -> torch.Tensor:
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor itself on the CPU, else a copy of it in pinned memory."""
     if tensor.device.type == "cpu":
-        return tensor.detach()
+        return tensor.detach() if tensor.requires_grad else tensor
     buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return buffer.copy_(tensor.detach())
 
@@ -139,11 +151,11 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 def from_host(array: Array, like: torch.Tensor) -> torch.Tensor:
     """Return an array in the dtype and on the device of `like`, in memory of its own."""
     if like.device.type == "cpu":
+        if _NUMPY.get(array.dtype) is like.dtype and array.flags.writeable:
+            return torch.from_numpy(array if array.flags.c_contiguous else array.copy())
         copied = torch.empty(array.shape, dtype=like.dtype)
-        if not array.flags.writeable or array.dtype != copied.numpy().dtype:
-            copied.numpy()[...] = array
-            return copied
-        return torch.from_numpy(np.ascontiguousarray(array))
+        copied.numpy()[...] = array
+        return copied
     buffer = torch.empty(array.shape, dtype=like.dtype, pin_memory=True)
     buffer.numpy()[...] = array
     return buffer.to(like.device, non_blocking=True)
@@ -259,13 +271,13 @@ def _values(
 
 
 def _evaluated(
-    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
+    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str, alone: bool = False
 ) -> list[torch.Tensor]:
-    """Return the values of an objective and their gradients."""
+    """Return the values (B,) of an objective, or the only one (), and their gradients."""
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
     found, gradients = _objective(key).evaluate(arrays, fixed, team())
     tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
-    return [from_host(found, scores[0]), *tables]
+    return [from_host(found.reshape(()) if alone else found, scores[0]), *tables]
 
 
 @_values.register_fake
@@ -340,10 +352,12 @@ class _Plain(torch.autograd.Function):
     """The same operator where nothing but autograd looks at it, for a fraction of the overhead."""
 
     @staticmethod
-    def forward(ctx: Any, key: str, many: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        ctx: Any, key: str, many: int, alone: bool, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         """Evaluate the objective of a key at the first `many` tensors, the others constant."""
         scores, constants = tensors[:many], tensors[many:]
-        found = _evaluated(scores, constants, key)
+        found = _evaluated(scores, constants, key, alone)
         _remember(ctx, (scores, constants, key), found)
         return tuple(found)
 
@@ -351,10 +365,10 @@ class _Plain(torch.autograd.Function):
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
         """Scale the gradients."""
         total, none, _ = _backward(ctx, upstream)
-        return (None, None, *total, *none)
+        return (None, None, None, *total, *none)
 
 
-def _is_plain(tensors: Sequence[torch.Tensor]) -> bool:
+def is_plain(*tensors: torch.Tensor) -> bool:
     """Whether no compiler, no transform, no mode and no subclass of tensors looks at operators."""
     return not (
         torch.compiler.is_compiling()
@@ -396,5 +410,5 @@ def _(info: Any, axes: Any, like: Any, constants: Any, key: str) -> tuple[Any, i
 
 
 def _per_item(weights: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """Return weights (B,) in a shape that broadcasts over the items of `table` (B, ...)."""
-    return weights.reshape(-1, *(1,) * (table.ndim - 1))
+    """Return weights (B,) or () in a shape that broadcasts over the items of `table` (B, ...)."""
+    return weights if weights.ndim == 0 else weights.reshape(-1, *(1,) * (table.ndim - 1))

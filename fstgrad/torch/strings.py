@@ -16,7 +16,7 @@ from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.operators import aside, keep, values
+from fstgrad.torch.operators import aside, is_plain, keep, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
@@ -143,7 +143,8 @@ def _evaluated(
     scores, gold, lengths, ignore_index = given
     arguments.floating("scores", scores)
     arguments.losses(loss)
-    instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
+    if options.sampling is not None:
+        instance("sampling", options.sampling, Sampling, "a Sampling, or None")
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
     if not is_batch:
@@ -166,8 +167,9 @@ def _evaluated(
             )
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = TensorObjective(kind, automata)
-    found = values(objective, [scores], constants)
-    return found[0] if not is_batch and reduction == "none" else reduced(found, reduction)
+    if not is_batch or (reduction != "none" and len(scores) == 1):
+        return values(objective, [scores], constants, alone=True)
+    return reduced(values(objective, [scores], constants), reduction)
 
 
 def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
@@ -181,6 +183,9 @@ def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     """Return ids, `IGNORED` where they are `ignore_index`."""
     arguments.integers(name, ids)
     ignore_index = arguments.whole("ignore_index", ignore_index)
+    if is_plain(ids) and ids.device.type == "cpu":
+        known = ids.detach().numpy()
+        return torch.from_numpy(np.where(known == ignore_index, IGNORED, known).astype(np.int64))
     return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 

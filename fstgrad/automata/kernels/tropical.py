@@ -132,6 +132,7 @@ def advance(
     arcs: MachineArcs,
     lower: IntArray,
     upper: IntArray,
+    remaining: int,
     cap_cell: int,
     limit: int,
     room: int,
@@ -144,8 +145,10 @@ def advance(
         The rows of the level as in `fstgrad.automata.kernels.tables`, and their number.
     kinds : (C, K)
         As `arc_kinds` returns it.
-    lower, upper : (2, K)
-        Bounds before and after the symbol.
+    lower, upper : (l + 1, K)
+        Bounds by the number of symbols left.
+    remaining : int
+        How many symbols are left after this one.
     cap_cell : int
         The state of M that holds the cap, or -1.  Where nothing but the cap is left of a row, the
         `fall` of the arc is the cell that led on most cheaply, or -2 without one, and the `cost` is
@@ -157,6 +160,8 @@ def advance(
         and returns their number; otherwise the cells needed are 0.
     """
     classes, size = kinds.shape
+    lower_after, upper_after = lower[remaining], upper[remaining]
+    lower_before, upper_before = lower[remaining + 1], upper[remaining + 1]
     ends = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
@@ -171,17 +176,17 @@ def advance(
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
         at += HEAD + stop - start
-        number = _open(row, start, arcs, lower[0], upper[0], before, live)
+        number = _open(row, start, arcs, lower_before, upper_before, before, live)
         was_cap = number == 1 and live[0] == cap_cell
         for c in range(classes):
             twin[c] = _twin(kinds, c, live[:number])
             if twin[c] < c:
                 continue
             start, stop = _move(before, live[:number], arcs, c * size, cells[c])
-            saved = _cheapest(cells[c], start, stop, upper[1], cap_cell)
+            saved = _cheapest(cells[c], start, stop, upper_after, cap_cell)
             saved_cost = cells[c, saved] if saved >= 0 else 0  # one cell has no cell -2
             cost[s, c], starts[c], stops[c] = canonical(
-                cells[c], start, stop, arcs, lower[1], upper[1], implied
+                cells[c], start, stop, arcs, lower_after, upper_after, implied
             )
             if starts[c] == cap_cell and stops[c] == cap_cell + 1 and not was_cap:
                 fall[s, c] = saved
