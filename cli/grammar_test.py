@@ -36,7 +36,7 @@ def test(
 ) -> None:
     """Compare a grammar with its examples; report their coverage and their losses.
 
-    Exit code 0 where all is right, 1 where an example is wrong.
+    The exit code is 0 if all examples are right, and 1 if one is wrong.
     """
     found = Grammar.load(reference)
     loss, checked, coverage = check_examples(found, named_alphabet(found, alphabet, symbols))

@@ -67,8 +67,9 @@ def grm() -> None:
     "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
 )
 @click.option(
-    "--jobs", type=INTEGER, default=-1, show_default=True, help="Threads; -1 for all cores."
-)
+    "--threads", "--jobs", "jobs", type=INTEGER, default=-1, show_default=True,
+    help="Number of threads; -1 uses all cores. (--jobs is the old name.)",
+)  # fmt: skip
 @click.option(
     "--checkpoint", type=OUTPUT, help="Keep finished nodes in this file, and resume from it."
 )

@@ -89,7 +89,7 @@ decode_option = click.option(
     type=click.Choice(["map", "mbr"]),
     default="map",
     show_default=True,
-    help="The most probable tree, or the one with the most expected right heads.",
+    help="The most probable tree, or the one with the largest expected number of right heads.",
 )
 
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")

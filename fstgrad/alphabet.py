@@ -33,7 +33,7 @@ class Alphabet:
     Parameters
     ----------
     symbols : str or iterable of str
-        A string gives one symbol a character; otherwise any non-empty strings.
+        A str gives one symbol per character; otherwise any non-empty strings.
 
     Raises
     ------

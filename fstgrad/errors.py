@@ -30,7 +30,7 @@ class AlphabetError(InvalidInputError):
 
 
 class FstError(FstgradError):
-    """OpenFst cannot do what was asked: arc types or labels clash, an operation failed."""
+    """OpenFst cannot perform an operation: arc types or labels clash, or it failed."""
 
 
 class InfeasibleError(FstgradError):

@@ -42,16 +42,16 @@ class SampledObjective:
     samples : int
         Number of strings that were drawn.
     interval : (float, float)
-        Contains the objective with probability `confidence` at least, at any number of samples:
+        Contains the objective with probability at least `confidence`, at any number of samples;
         nats.  An end is infinite where the weights of the samples have no known bound.
     confidence : float
     upper_bound : float
-        The objective is at most this, for certain; nats.
+        The objective is certainly at most this; nats.
     proposal : str
         What was drawn from: "plain" (the scores alone), "band k", "cap c" or "mixture".
     widest : float
-        An interval is narrow enough up to this width: a nat for a softmax margin, a tenth of the
-        range of the loss for a risk.
+        The largest width of an interval that counts as narrow: 1 nat for a softmax margin, a tenth
+        of the range of the loss for a risk.
     """
 
     value: float
@@ -79,7 +79,7 @@ class SampledObjective:
     def is_reliable(self) -> bool:
         """Whether the effective samples are enough (100) and the interval is narrow.
 
-        An interval without two ends is not asked.
+        The width of an interval with an infinite end is not considered.
         """
         return self.effective_samples >= RELIABLE and not self.widest < self.width < np.inf
 

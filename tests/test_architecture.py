@@ -141,6 +141,22 @@ def test_sizes(path):
             assert length <= 60, f"{node.name} has {length} lines"
 
 
+# Options of a command, of an estimator and of a model are parameters each; the kernel moves along.
+MANY_PARAMETERS = {"cli.grm.fit", "cli.train.train", "grm.model.__init__"}
+MANY_PARAMETERS |= {"training.sequence.__init__", "mrf.sampling.marginals.sample_marginals"}
+MANY_PARAMETERS |= {"mrf.kernels.weights.sweep_two"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_few_parameters(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+            count = len(given) - (given[:1] != [] and given[0].arg in ("self", "cls"))
+            name = f"{module_name(path).removeprefix('fstgrad.')}.{node.name}"
+            assert count <= 10 or name in MANY_PARAMETERS, f"{name} has {count} parameters"
+
+
 def test_every_package_is_listed():
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")

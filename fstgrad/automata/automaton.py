@@ -95,9 +95,9 @@ class LossAutomaton:
     initial : float, nats.
     final : (S_l,) float64, nats.
     cap : Cap, optional
-        Where L is min(loss, cap): gives an automaton from above, for bounds of the whole loss.
+        Set if L is min(loss, cap): gives the automaton of an upper bound of the uncapped loss.
     band : int or (int, int), optional
-        Where the alignments were kept to a band: L is nowhere below the whole loss.
+        Set if the alignments were restricted to a band: L is nowhere below the full loss.
     """
 
     alphabet: Alphabet

@@ -42,7 +42,7 @@ class TargetLoss:
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
     finished : function from values (k,) and their machine to losses (k,) in nats.
-    programme : function from strings (k, l) to losses (k,), where the loss has a faster way.
+    programme : function from strings (k, l) to losses (k,), if the loss has a faster algorithm.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class TargetLoss:
         return found
 
     def bounds(self, length: int) -> tuple[float, float]:
-        """Return what the losses of all strings of a length lie between, in nats.
+        """Return bounds in nats, lower and upper, of the losses of all strings of a length.
 
         Infinite where no bound is known.  O(l x arcs of M) for the first call with a length.
         """
@@ -126,7 +126,7 @@ class TargetLoss:
     def compile(
         self, length: int, *, band: Band | None = None, cap: float | None = None, max_states: int
     ) -> LossAutomaton:
-        """Return B of a tropical loss as `Loss.compile` does, from the machine that is here."""
+        """Return B of a tropical loss as `Loss.compile` does, from this machine."""
         length = positive_integer("length", length)
         max_states = positive_integer("max_states", max_states)
         machine = self.machine
@@ -184,7 +184,7 @@ class SumTargetLoss:
         return total
 
     def bounds(self, length: int) -> tuple[float, float]:
-        """Return what the losses of all strings of a length lie between, in nats."""
+        """Return bounds in nats, lower and upper, of the losses of all strings of a length."""
         ends = np.array([part.bounds(length) for part in self.parts])
         least, greatest = ends.sum(axis=0)
         return float(least), float(greatest)

@@ -42,7 +42,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """A way from the hypothesis to the target.
+    """One alignment of the hypothesis with the target.
 
     Attributes
     ----------

@@ -184,7 +184,7 @@ def read_alphabet(path: Path) -> Alphabet:
         except InvalidInputError as error:
             raise AlphabetError(f"{row.place}: {error}") from error
         if not symbol:
-            raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol a line")
+            raise AlphabetError(f"{row.place}: an empty line; an alphabet has one symbol per line")
         if symbol in symbols:
             raise AlphabetError(
                 f"{row.place}: {symbol!r} is already on line {symbols[symbol]}; "

@@ -27,7 +27,7 @@ class CRF:
     emissions : (B, T, n), log-weights in nats; -inf forbids
     transitions : (n, n), the log-weight of y after x at [x, y]
     mask : (B, T) bool, optional
-        Positions that belong to the sequences: any that are True, padding may lie anywhere.
+        True at the positions that belong to the sequences; padding may be anywhere.
     start, end : (n,), optional
         Added to the emissions of the first and of the last position.
 
@@ -71,7 +71,7 @@ class CRF:
         return self._tags(lambda chains, _: chains.best()[0])
 
     def mbr(self) -> jax.Array:
-        """Return the tags of the fewest expected errors (B, T): the largest marginal of each."""
+        """Return the tags with the fewest expected errors (B, T): the largest marginal of each."""
         return self._tags(lambda chains, _: chains.solve().node.argmax(axis=2))
 
     def sample(self, k: int, key: Any) -> jax.Array:

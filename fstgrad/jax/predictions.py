@@ -161,7 +161,7 @@ class Strings(Predictions):
         return StringDistribution(table[: checked(size, 1, len(table))])
 
     def mbr(self, loss: Loss, key: Any, *, candidates: int = 10, samples: int = 200) -> jax.Array:
-        """Return the string of the least expected loss among the k best of each item (B, L).
+        """Return the string with the least expected loss among the k best of each item (B, L).
 
         The expectation is the mean over `samples` strings that are drawn with `key`.
         """
@@ -208,7 +208,7 @@ class LatticeStrings(Predictions):
         return lattice.with_scores(table[: lattice.num_arcs])
 
     def mbr(self, loss: Loss, *, candidates: int = 10) -> jax.Array:
-        """Return the string of the least expected loss, exact, among the k best of each item."""
+        """Return the string with the least expected loss, exact, among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._chosen(lambda own, _: best_of_lattice(own, loss, candidates))
@@ -246,7 +246,7 @@ class Trees(Predictions):
         return self._family(table[:nodes, :nodes])
 
     def mbr(self) -> jax.Array:
-        """Return the trees of the most expected right arcs (and labels)."""
+        """Return the trees with the largest expected number of right arcs (and labels)."""
         return self._chosen(lambda own, _: most_attached(own))
 
 
@@ -276,7 +276,7 @@ class RandomFields(Predictions):
         return self._chosen(lambda own, _: own.decode(method, **options).labels)
 
     def mbr(self, method: str = "exact", **options: Any) -> jax.Array:
-        """Return the labels of the fewest expected errors: the largest marginal of each node."""
+        """Return the labels with the fewest expected errors: the largest marginal of each node."""
         return self._chosen(lambda own, _: own.infer(method, **options).node.argmax(axis=1))
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:

@@ -49,7 +49,7 @@ class Lattice(ArrayDistribution):
         Number of the arc among those that the lattice was made of; where an arc represents the
         final score of a state, it is that state's number.
     ends : (A,) bool
-        Which arcs stand for final scores.
+        Which arcs represent final scores.
 
     Notes
     -----

@@ -94,7 +94,7 @@ class SmithWaterman(TransducerLoss):
             )
         else:
             raise InvalidInputError(
-                "gap_open is missing; give it with matrix and gap_extend (EMBOSS takes 10 and 0.5)"
+                "gap_open is missing; give it with matrix and gap_extend (EMBOSS uses 10 and 0.5)"
             )
         super().__init__(fst, alphabet)
         self._affine: AffineScores | None = None
@@ -126,13 +126,13 @@ class GlobalAlignment(TransducerLoss):
         Costs >= 0 of the first and of each further symbol of a gap; `gap_extend` is `gap_open` if
         left out.
     free_ends : {"none", "y", "target", "both"}
-        Whose symbols may be left out for nothing at either end (semi-global alignment); with "both"
-        one of the two at each end.
+        Whose symbols may stay unaligned at either end at no cost (semi-global alignment); with
+        "both", those of one of the two at each end.
 
     References
     ----------
-    Needleman, Wunsch (1970); affine gaps: Gotoh (1982); the reading of a gap beside a gap is that
-    of `transducers.alignment_transducer`.
+    Needleman, Wunsch (1970); affine gaps: Gotoh (1982); adjacent gaps are treated as in
+    `transducers.alignment_transducer`.
 
     Examples
     --------

@@ -92,7 +92,7 @@ class Loss(PairEvaluation):
         Raises
         ------
         InfeasibleError, StateLimitError
-            The transducer rejects the target; a sum takes more memory than goes with `max_states`.
+            The transducer rejects the target; a sum needs more memory than `max_states` allows.
         """
         machine = self._bounded(target, max_states)
         if machine.is_empty and self._finished(machine.semiring.full((1,)), machine)[0] == np.inf:
@@ -193,7 +193,7 @@ class Loss(PairEvaluation):
         return in_nats(self.alphabet, machine.class_of, raw, unit, certificate)
 
     def check(self, samples: Iterable[SequenceLike]) -> LossReport:
-        """Return what the loss does to sample strings: identity, symmetry, sign, sizes.
+        """Return properties of the loss on sample strings: identity, symmetry, sign, sizes.
 
         Every sample is compared, as a hypothesis, with every sample: O(samples^2) losses.
 

@@ -48,9 +48,9 @@ _SMALL = 3_500  # bytes counted for an entry besides its arrays: what its Python
 class AutomatonCache:
     """Caches the automata of targets, up to a number of bytes.
 
-    Training reads a corpus repeatedly from the first pair to the last: an automaton that was not
-    used for long will be used soon.  So a full cache keeps its automata, and drops one only after
-    ten times as many requests as it has entries did not use it.
+    Training reads a corpus repeatedly from the first pair to the last: an automaton that has not
+    been used for a long time will be used soon.  So a full cache keeps its automata, and drops one
+    only after ten times as many requests as it has entries did not use it.
 
     A failure (too many states, no finite loss) is kept too, so that it costs its time once.
 
@@ -125,7 +125,7 @@ class AutomatonCache:
     ) -> LossAutomaton:
         """Return `loss.compile(target, length, ...)`, from the cache where it is there.
 
-        With `bounded` the automaton from above of a capped loss is made and kept with it.
+        With `bounded`, the automaton of the upper bound of a capped loss is made and kept with it.
         """
         instance("loss", loss, Loss, "a Loss")
         ids = loss.alphabet.encode(target, name="target")

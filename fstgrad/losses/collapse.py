@@ -38,13 +38,13 @@ class CollapsedLoss(Loss):
     collapse : {"blank", "ctc", "end"}, optional
         "blank": the latent symbols of `blank` are left out.  "ctc": runs of one symbol become one,
         then `blank` is left out.  "end": a symbol of `blank` ends y, and only such symbols follow;
-        strings of length l then stand for all y of lengths 0 .. l.
+        strings of length l then represent all y of lengths 0 .. l.
     blank : sequence of symbols
 
     Notes
     -----
-    A target is read as a latent string is, but for "ctc", where it is y_i itself, so that "aa" has
-    two letters.
+    A target is collapsed like a latent string, except with "ctc": there it is y_i itself, so that
+    "aa" has two letters.
 
     Examples
     --------

@@ -100,7 +100,7 @@ class EditDistance(TransducerLoss):
 
 
 class Hamming(TransducerLoss):
-    """Hamming distance: `cost` for each position that differs; +inf for another length.
+    """Hamming distance: `cost` for each position that differs; +inf if the lengths differ.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def least_risk(
 
 
 def best_of_lattice(lattice: Lattice, loss: Loss, candidates: int) -> IntArray:
-    """Return the string of the least expected loss, exact, among the k best that are not empty."""
+    """Return the nonempty string with the least expected loss, exact, among the k best."""
     best = [ids for ids, _ in lattice.kbest(candidates) if len(ids)]
     risks = [lattice.expected_loss(lattice.compile(loss, ids)) for ids in best]
     return best[int(np.argmin(risks))] if best else np.zeros(0, dtype=np.int64)

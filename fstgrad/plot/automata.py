@@ -45,7 +45,7 @@ def automaton_source(
     Raises
     ------
     InvalidInputError
-        The machine has more edges than that: it could not be read.
+        The machine has more edges than that; the drawing would be unreadable.
 
     Examples
     --------

@@ -16,10 +16,10 @@ _POSITIVE, _NEGATIVE, _LARGER = PALETTE[0], PALETTE[5], PALETTE[7]
 
 
 def word_graph(graph: Any, *, dark: bool = False, seed: int = 0) -> "Figure":
-    """Return the graph of a root model: what occurs together, and what keeps apart.
+    """Return the graph of a root model: which words occur together, and which avoid each other.
 
-    Lines are as wide as the parameter of the pair is large, dashed where it is negative, and grey
-    and dotted where only a set of three or more words holds the two together.
+    The width of a line shows the size of the pair's parameter; lines are dashed where it is
+    negative, and grey and dotted where only a set of three or more words holds the two together.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def strip(panels: Mapping[str, npt.ArrayLike], *, dark: bool = False) -> "Figure
     Raises
     ------
     InvalidInputError
-        There is no panel, one has not two axes, or a float is outside of [0, 1].
+        There is no panel, one does not have two axes, or a float is outside of [0, 1].
 
     Examples
     --------

@@ -33,7 +33,7 @@ def trees(
     threshold: float = 0.05,
     dark: bool = False,
 ) -> "Figure":
-    """Return the arcs of a sentence, from head to dependent, as thick as they are probable.
+    """Return the arcs of a sentence, from head to dependent, their widths by probability.
 
     Parameters
     ----------

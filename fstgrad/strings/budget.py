@@ -30,9 +30,9 @@ _TRIED = 20_000  # states that are tried without an estimate of the number neede
 
 
 class Budget(NamedTuple):
-    """What an answer for one pair may cost, and how good it has to be.
+    """Limits on the cost of the result for one pair, and its required precision.
 
-    seconds : of one core, about; half for an automaton, half for samples.
+    seconds : time of one core, approximately; half for an automaton, half for samples.
     memory : bytes, about.
     width : nats; no more samples are drawn than an interval of this width needs.
     """
@@ -59,7 +59,7 @@ class Budget(NamedTuple):
         Raises
         ------
         InvalidInputError
-            The fewest that say anything take over ten times the seconds.
+            The fewest that give an estimate would take more than ten times the seconds.
         """
         self.checked()
         _check_table(scores)

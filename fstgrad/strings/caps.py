@@ -81,7 +81,7 @@ def choose_cap(
     objective : {"softmax-margin", "risk"}
         What is bounded: log Z of exp(L + w.Psi), or E[L] under exp(w.Psi) / Z.
     compiled : callable, optional
-        From a cap to the automaton, such as a cache gives it; else `loss.compile`.
+        From a cap to the automaton, for example from a cache; `loss.compile` by default.
 
     Raises
     ------

@@ -18,7 +18,7 @@ _CANDIDATES = 50  # best strings among which is searched
 
 
 class Consensus(NamedTuple):
-    """The candidate of the least expected loss.
+    """The candidate with the least expected loss.
 
     ids : (l,) the string; risk : its expected loss in nats; candidates : all that were compared,
     with their expected losses `risks` (C,) and the standard errors of these: 0 where exact, nan
@@ -46,7 +46,7 @@ def mbr(
     samples: int = 1000,
     rng: Seed = 0,
 ) -> Consensus:
-    """Return the candidate y of the least expected loss E[L(y, Y)] under Y ~ p.
+    """Return the candidate y with the least expected loss E[L(y, Y)] under Y ~ p.
 
     Parameters
     ----------

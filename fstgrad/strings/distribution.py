@@ -45,7 +45,7 @@ class StringDistribution(ArrayDistribution):
     scores : (l, n), (l, n+1, n) or (l, n+1, n+1, n), ... float64
         Log-weights in nats.  Context axes run from the oldest symbol to the youngest; index n is
         "before the start".  -inf forbids.  Entries of contexts that cannot occur are ignored.
-        A float64 array is not copied: leave it as it is while the distribution is in use.
+        A float64 array is not copied: do not change it while the distribution is in use.
     b : LossAutomaton, optional
         The loss, compiled for the length l; None means L = 0.
 

@@ -96,7 +96,7 @@ def sampled_softmax_margin(
     max_states : int
         Of the automata of a proposal.
     compiled : callable, optional
-        From band=, cap= and max_states= to the automaton, such as a cache gives it.
+        From band=, cap= and max_states= to the automaton, for example from a cache.
 
     Raises
     ------

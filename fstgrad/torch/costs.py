@@ -14,8 +14,9 @@ from fstgrad.costs.ties import Tie, Ties
 from fstgrad.errors import NotSupportedError
 from fstgrad.torch import arguments
 from fstgrad.torch.functions import to_numpy
-from fstgrad.torch.operators import aside, from_host, no_vmap, refuse_transforms, widened
+from fstgrad.torch.operators import aside, from_host, widened
 from fstgrad.torch.strings import IGNORE_INDEX
+from fstgrad.torch.transforms import no_vmap, refuse_transforms
 
 
 class TransducerCosts(torch.nn.Module):

@@ -12,17 +12,11 @@ from fstgrad.errors import InfeasibleError, InvalidInputError, NotSupportedError
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import Each, LinearChains, one_by_one, step_sums
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import (
-    aside,
-    from_host,
-    no_vmap,
-    refuse_transforms,
-    to_numpy,
-    widened,
-)
+from fstgrad.torch.operators import aside, from_host, to_numpy, widened
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import no_vmap, refuse_transforms
 
 SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
 
@@ -38,7 +32,7 @@ class CRF:
     emissions : (B, T, n) floating point, log-weights in nats; -inf forbids
     transitions : (n, n), the log-weight of y after x at [x, y]; -inf or -1e4 forbids
     mask : (B, T) bool, optional
-        Positions that belong to the sequences: any that are True, padding may lie anywhere.
+        True at the positions that belong to the sequences; padding may be anywhere.
     start, end : (n,), optional
         Added to the emissions of the first and of the last position.
 
@@ -169,7 +163,7 @@ class CRF:
 
     @aside
     def mbr(self) -> torch.Tensor:
-        """Return the tags of the fewest expected errors (B, T): the largest marginal of each."""
+        """Return the tags with the fewest expected errors (B, T): the largest marginal of each."""
         tags = self.marginals().argmax(dim=2)
         return tags if self.mask is None else tags.masked_fill(~self.mask, IGNORE_INDEX)
 

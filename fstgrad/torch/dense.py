@@ -15,7 +15,8 @@ from fstgrad.checks import positive_integer
 from fstgrad.errors import InvalidInputError
 from fstgrad.mrf.dense import Kernel, PairSums, checked_kernels
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import aside, knows_values, no_vmap, refuse_transforms, widened
+from fstgrad.torch.operators import aside, widened
+from fstgrad.torch.transforms import knows_values, no_vmap, refuse_transforms
 
 
 @aside

@@ -27,4 +27,6 @@ def to_numpy(tensor: torch.Tensor) -> FloatArray:
 def like(array: FloatArray | Sequence[float], tensor: torch.Tensor) -> torch.Tensor:
     """Return a float64 tensor of the array on the device of `tensor`, without a copy if it can."""
     values = np.asarray(array, dtype=np.float64)
-    return from_host(values, tensor.new_empty(0, dtype=torch.float64))
+    if tensor.device.type != "cpu" or tensor.dtype != torch.float64:
+        tensor = tensor.new_empty(0, dtype=torch.float64)
+    return from_host(values, tensor)

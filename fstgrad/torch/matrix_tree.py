@@ -7,61 +7,21 @@ eliminations of `fstgrad.trees` again.  Arcs are (B, n+1, n+1) float64, lengths 
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from fstgrad.checks import FloatArray, IntArray
-from fstgrad.errors import FstgradError, NotSupportedError
+from fstgrad.checks import FloatArray
+from fstgrad.errors import NotSupportedError
 from fstgrad.torch import dense_trees, functions
 from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
-from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import has_tangent, is_plain
+from fstgrad.torch.tree_arrays import array_trees, fill_slices
 from fstgrad.trees.base import TreeDistribution
-from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
-
-LARGE = 2**25  # operations of a batch, about, below which a thread costs more than it saves
-
-
-def array_trees(
-    arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
-) -> TreeDistribution:
-    """Return the trees of unlabeled arcs as arrays."""
-    return _family(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
-
-
-def _family(
-    arcs: FloatArray, lengths: IntArray, single_root: bool, projective: bool
-) -> TreeDistribution:
-    family = ProjectiveTrees if projective else SpanningTrees
-    return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
-
-
-def _fill(
-    fill: Callable[[TreeDistribution, slice], None],
-    arcs: torch.Tensor,
-    lengths: torch.Tensor,
-    *family: bool,
-) -> None:
-    """Call fill(trees, place) for slices of the batch, in threads where the tables are large."""
-    table, sizes = to_numpy(arcs), lengths.cpu().numpy()
-
-    def run(low: int, high: int) -> None:
-        own = slice(low, high)
-        fill(_family(table[own], sizes[own], *family), own)
-
-    if arcs.numel() * arcs.shape[1] > LARGE:
-        try:
-            team().slices(len(table), run)
-        except FstgradError:
-            pass  # the whole batch knows the item by its number
-        else:
-            return
-    run(0, len(table))
 
 
 def _on_device(
@@ -81,8 +41,7 @@ def _on_device(
     return None
 
 
-@torch.library.custom_op("fstgrad::tree_solve", mutates_args=())
-def _solve(
+def _solved(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and the marginals."""
@@ -96,8 +55,11 @@ def _solve(
     def fill(trees: TreeDistribution, own: slice) -> None:
         log_z[own], marginals[own] = trees.log_partition(), trees.marginals()
 
-    _fill(fill, arcs, lengths, single_root, projective)
+    fill_slices(fill, arcs, lengths, single_root, projective)
     return like(log_z, arcs), like(marginals, arcs)
+
+
+_solve = torch.library.custom_op("fstgrad::tree_solve", _solved, mutates_args=())
 
 
 @torch.library.custom_op("fstgrad::tree_product", mutates_args=())
@@ -122,7 +84,7 @@ def _product(
     def fill(trees: TreeDistribution, own: slice) -> None:
         found[own] = trees.covariance_product(_used(trees, v[own]))
 
-    _fill(fill, arcs, lengths, single_root, projective)
+    fill_slices(fill, arcs, lengths, single_root, projective)
     return like(found, arcs)
 
 
@@ -260,6 +222,18 @@ class _Solve(_Operator):
         return _inner(mu, along), change
 
 
+class _PlainSolve(torch.autograd.Function):
+    """The same where nothing but autograd looks at the operator, for half of the overhead."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = _solved(*inputs)
+        _Operator.setup_context(ctx, inputs, output)
+        return output
+
+    backward = _Solve.backward
+
+
 class _Product(_Operator):
     @staticmethod
     def forward(*inputs: Any) -> Any:
@@ -350,6 +324,9 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and marginals of arcs; then lengths, single_root, projective."""
+    if is_plain(*inputs[:2]) and not has_tangent(inputs[0]):
+        found: tuple[torch.Tensor, torch.Tensor] = _PlainSolve.apply(*inputs)  # type: ignore[no-untyped-call]
+        return found
     result: tuple[torch.Tensor, torch.Tensor] = _call(_Solve, *inputs)
     return result
 

@@ -128,7 +128,7 @@ def mrf_marginals(
     """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), a layer of a network.
 
     Differentiable by methods "exact", whose backward pass is a product with the covariances, and
-    "bp" and "trw", whose pseudo-marginals answer by implicit differentiation of the fixed point
+    "bp" and "trw", whose pseudo-marginals are differentiated implicitly at the fixed point
     (`fstgrad.mrf.messages.linear_response`).  Shapes and options as in `mrf_nll`.
     """
     _check(node_scores, edge_scores, graph)

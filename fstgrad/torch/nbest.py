@@ -12,9 +12,10 @@ from fstgrad.losses import Loss
 from fstgrad.objectives.lists import NbestLosses
 from fstgrad.objectives.strings import IGNORED
 from fstgrad.torch import arguments
-from fstgrad.torch.operators import keep, knows_values, measured, widened
+from fstgrad.torch.operators import keep, measured, widened
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
 from fstgrad.torch.strings import IGNORE_INDEX, Gold, Lengths, as_ids
+from fstgrad.torch.transforms import knows_values
 
 Hypotheses = torch.Tensor | Sequence[Sequence[SequenceLike]] | Sequence[SequenceLike]
 

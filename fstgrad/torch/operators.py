@@ -26,12 +26,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 
 from fstgrad.errors import NotSupportedError
 from fstgrad.objectives.base import Array, Objective
 from fstgrad.torch import arguments
 from fstgrad.torch.threads import team
+from fstgrad.torch.transforms import is_plain, refuse_transforms
 
 _NUMPY = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
 _KEPT: dict[str, Objective] = {}
@@ -198,49 +198,6 @@ def _objective(key: str) -> Objective:
     return found
 
 
-def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
-    """NotSupportedError within the transforms of torch.func that differentiate, and forward AD."""
-    if any(
-        torch._C._functorch.is_gradtrackingtensor(tensor) or _has_tangent(tensor)
-        for tensor in scores
-    ):
-        raise NotSupportedError(
-            "torch.func and forward-mode differentiation do not support this objective, which is "
-            "computed outside of PyTorch; use "
-            "backward(), torch.autograd.grad or torch.autograd.functional (torch.vmap works)"
-        )
-
-
-def _has_tangent(tensor: torch.Tensor) -> bool:
-    """Whether forward mode carries a derivative along."""
-    tangent = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
-    return tangent is not None
-
-
-def no_vmap(tensors: Sequence[torch.Tensor]) -> None:
-    """NotSupportedError within torch.vmap."""
-    if not torch.compiler.is_compiling() and not knows_values(*tensors):
-        raise NotSupportedError(
-            "torch.vmap does not support this objective; merge its axis into the batch, as in "
-            "scores.flatten(0, 1)"
-        )
-
-
-def knows_values(*tensors: torch.Tensor) -> bool:
-    """Whether one may look at the numbers in tensors: not in torch.compile, nor in torch.vmap."""
-    return not torch.compiler.is_compiling() and not any(map(_is_batched, tensors))
-
-
-def _is_batched(tensor: torch.Tensor) -> bool:
-    """Whether torch.vmap has wrapped a tensor, below what other transforms have wrapped."""
-    wrapped = torch._C._functorch
-    while wrapped.is_functorch_wrapped_tensor(tensor):
-        if wrapped.is_batchedtensor(tensor):
-            return True
-        tensor = wrapped.get_unwrapped(tensor)
-    return False
-
-
 # the operators of all objectives: these differ in the key alone
 
 
@@ -366,17 +323,6 @@ class _Plain(torch.autograd.Function):
         """Scale the gradients."""
         total, none, _ = _backward(ctx, upstream)
         return (None, None, None, *total, *none)
-
-
-def is_plain(*tensors: torch.Tensor) -> bool:
-    """Whether no compiler, no transform, no mode and no subclass of tensors looks at operators."""
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._get_tracing_state() is not None
-        or any(type(t) not in (torch.Tensor, torch.nn.Parameter) for t in tensors)
-    )
 
 
 def _no_third_derivative(ctx: Any, upstream: Any) -> None:

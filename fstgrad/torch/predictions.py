@@ -136,7 +136,7 @@ class Strings(Predictions):
     def mbr(
         self, loss: Loss, *, candidates: int = 10, samples: int = 200, rng: Seed = None
     ) -> torch.Tensor:
-        """Return the string of the least expected loss among the k best of each item (B, L).
+        """Return the string with the least expected loss among the k best of each item (B, L).
 
         The expectation is the mean over `samples` strings that are drawn.
         """
@@ -177,7 +177,7 @@ class LatticeStrings(Predictions):
 
     @aside
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
-        """Return the string of the least expected loss, exact, among the k best of each item."""
+        """Return the string with the least expected loss, exact, among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._padded(self._each(lambda i: best_of_lattice(self._all[i], loss, candidates)))
@@ -217,7 +217,7 @@ class Trees(Predictions):
 
     @aside
     def mbr(self) -> torch.Tensor:
-        """Return the trees of the most expected right arcs (and labels)."""
+        """Return the trees with the largest expected number of right arcs (and labels)."""
         return self._padded(self._each(lambda i: most_attached(self._all[i])))
 
 
@@ -268,7 +268,7 @@ class RandomFields(Predictions):
 
     @aside
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
-        """Return the labels of the fewest expected errors: the largest marginal of each node."""
+        """Return the labels with the fewest expected errors: the largest marginal of each node."""
 
         def chosen(i: int) -> IntArray:
             labels: IntArray = self._all[i].infer(method, **options).node.argmax(axis=1)

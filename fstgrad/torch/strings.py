@@ -16,8 +16,9 @@ from fstgrad.objectives.base import Objective
 from fstgrad.objectives.sampling import METHODS, Method, Options, Sampling
 from fstgrad.objectives.strings import IGNORED, Kind, StringObjective
 from fstgrad.torch import arguments, risk_hessian
-from fstgrad.torch.operators import aside, is_plain, keep, values
+from fstgrad.torch.operators import aside, keep, values
 from fstgrad.torch.reductions import REDUCTIONS, Reduction, reduced
+from fstgrad.torch.transforms import is_plain
 
 LossLike = Loss | LossAutomaton | Sequence[LossAutomaton] | None
 Gold = torch.Tensor | SequenceLike | Sequence[SequenceLike | torch.Tensor]
@@ -115,7 +116,7 @@ def risk(
 ) -> torch.Tensor:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact.
 
-    Twice differentiable for orders 1 and 2 where exp(scores) lies in the range of floats, else
+    Twice differentiable for orders 1 and 2 where exp(scores) is within the range of floats, else
     once.  Parameters as in `softmax_margin`, but a loss is needed.
     """
     given = (scores, gold, lengths, ignore_index)

@@ -48,9 +48,9 @@ class Batch:
     Parameters
     ----------
     objective : PairObjective
-        Its own cache, if it has one, serves when jobs = 1.
+        Its own cache, if it has one, is used when jobs = 1.
     jobs : int
-        Number of processes; 1 works in this one.
+        Number of processes; with 1, this process does the work.
     cache_bytes : int
         Bytes of compiled losses kept by all processes together.
     cache_directory : path, optional

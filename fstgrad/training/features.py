@@ -236,7 +236,7 @@ class InputFeatures(Features):
         d, the number of features.
     matrix : callable (x, length) -> scipy sparse matrix (length * (n+1)^(q-1) * n, d)
         Row number of (s, z) is its index in the flat table.  It is called for every `scores` and
-        every `gradient`: wrap it in `functools.lru_cache` where the inputs come back.
+        every `gradient`: wrap it in `functools.lru_cache` if inputs repeat.
 
     Examples
     --------

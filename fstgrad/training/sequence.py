@@ -67,7 +67,7 @@ class SequenceModel(Estimator):
         rate falls linearly to zero.  If targets have m > 10 symbols on average, l2 is m / 10 times
         as large.
     window, span, min_count : int
-        Of the template, and how often a name occurs at least in the training inputs.
+        Settings of the template; the least number of occurrences of a name in the training inputs.
     alphabet : Alphabet, optional
         Of y; the symbols of the training targets if left out.
     optimizer : {"adam", "sgd", "lbfgs"}

@@ -89,7 +89,7 @@ class TemplateFeatures(Features):
     Attributes
     ----------
     chunks : dict
-        What training keeps of its pairs from one pass to the next.
+        Data about its pairs that training keeps between passes.
 
     Examples
     --------
@@ -203,7 +203,7 @@ class TemplateFeatures(Features):
         return (self._ends[-1],)
 
     def scores(self, w: npt.ArrayLike, x: Any, length: int) -> FloatArray:
-        """Return the score table of strings of a length given x; w is not looked through."""
+        """Return the score table of strings of a length given x; w is not validated."""
         single, grams = self.parts(w, x, length)
         table = np.empty((length, *context_shape(self.alphabet, self.order)))
         table[:] = single.reshape(length, *(1,) * (self.order - 1), -1)
@@ -260,7 +260,7 @@ class TemplateFeatures(Features):
         return self.coded(read_inputs(inputs))
 
     def coded(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
-        """Return what `encode` returns, of inputs that have been looked through."""
+        """Return what `encode` returns, for inputs that have been validated."""
         active = self.vocabulary.active(inputs)
         if not self.copies:
             return Encoded(*active, np.full(len(active.starts) - 1, -1))
@@ -269,7 +269,7 @@ class TemplateFeatures(Features):
     def chosen(self, names: IntArray) -> tuple[Pairs, IntArray]:
         """Return the pairs of some names, numbered anew, and the places of their weights in w.
 
-        Behind those of the pairs are the places of the weights of the q-grams.
+        The places of the weights of the q-grams follow those of the pairs.
         """
         first, symbol = self.pairs
         names = index_array("names", names, len(first) - 1, (None,))

@@ -62,22 +62,22 @@ class SpanningTrees(TreeDistribution):
     ----------
     scores : (..., n+1, n+1) or (..., n+1, n+1, y) array_like
         score[head, dependent(, label)], log-weights in nats; index 0 is the root; -inf forbids an
-        arc.  The diagonal and column 0 mean nothing.
+        arc.  The diagonal and column 0 are ignored.
     single_root : bool
         Whether exactly one arc leaves the root, as in dependency trees, or at least one.
     lengths : (...) array_like of int, optional
-        The number of dependents of each item of a batch that is padded to n; what lies beyond is
+        The number of dependents of each item of a batch that is padded to n; entries beyond it are
         not read.  All n by default.
     labeled : bool, optional
-        Whether the last axis holds labels.  Told from the shape by default, which cannot be done
-        where the last three axes are equally long.
+        Whether the last axis holds labels.  Inferred from the shape by default, which is impossible
+        if the last three axes have equal lengths.
 
     Raises
     ------
     InvalidInputError
         Tables that are not square, NaN, +inf, lengths that do not fit.
     InfeasibleError
-        On first use, where no tree is allowed (Z = 0): the item and the nodes to blame.
+        On first use, where no tree is allowed (Z = 0); the message names the item and the nodes.
 
     Notes
     -----

@@ -18,12 +18,12 @@ class UndirectedTrees:
 
     Every tree is one arborescence away from node 0, so that all answers are those of
     `SpanningTrees` on symmetric scores.  With `root_scores` the structures are rooted forests: each
-    tree of the forest has one root, whose score it pays.
+    tree of the forest has one root, whose score is added.
 
     Parameters
     ----------
     scores : (n, n) array_like
-        Symmetric log-weights in nats, -inf where there is no edge; the diagonal means nothing.
+        Symmetric log-weights in nats, -inf where there is no edge; the diagonal is ignored.
         exp(score) is the conductance of an edge in an electrical network.
     root_scores : (n,) array_like, optional
         Log-weights of the nodes as roots, -inf forbids; makes forests of the trees.

@@ -297,3 +297,22 @@ def test_padded_rows_of_a_list():
         fg.InvalidInputError, match=r"gold\[0\] has the shape \(1, 4\); give \(l,\)"
     ):
         fgt.crf_nll(scores, [gold[:1], gold[1:]])
+
+
+@pytest.mark.parametrize("spread", [1.0, 300.0])
+@pytest.mark.parametrize("what", [fgt.softmax_margin, fgt.risk])
+def test_an_item_alone_has_the_bits_that_it_has_in_a_batch(what, spread):
+    """A batch of one, and a string without a batch axis, go a shorter way to the same passes."""
+    scores = (spread * random_scores(2).detach()).requires_grad_()
+    values = what(scores, GOLD, LOSS, reduction="none")
+    values.sum().backward()
+    for i, gold in enumerate(GOLD):
+        one = scores[i : i + 1].detach().clone().requires_grad_()
+        value = what(one, gold[None], LOSS)
+        value.backward()
+        single = scores[i].detach().clone().requires_grad_()
+        what(single, gold, LOSS).backward()
+        assert value.shape == ()
+        assert number(value) == number(values[i])
+        assert torch.equal(one.grad[0], scores.grad[i])
+        assert torch.equal(single.grad, scores.grad[i])

@@ -331,7 +331,7 @@ def test_compiled_without_breaks():
 
 @pytest.mark.parametrize("projective", [False, True])
 def test_threads_change_no_bit(projective, monkeypatch):
-    monkeypatch.setattr("fstgrad.torch.matrix_tree.LARGE", 0)
+    monkeypatch.setattr("fstgrad.torch.tree_arrays.LARGE", 0)
     source = torch.Generator().manual_seed(0)
     arcs = torch.randn(7, 5, 5, generator=source, dtype=torch.float64)
     family = {"single_root": True, "projective": projective, "lengths": [4, 3, 4, 2, 1, 4, 4]}

@@ -160,8 +160,6 @@ def advance(
         and returns their number; otherwise the cells needed are 0.
     """
     classes, size = kinds.shape
-    lower_after, upper_after = lower[remaining], upper[remaining]
-    lower_before, upper_before = lower[remaining + 1], upper[remaining + 1]
     ends = np.full((states, classes), -1, np.int64)
     cost, fall = np.zeros((states, classes), np.int64), np.full((states, classes), -1, np.int64)
     found = np.empty(2 * len(pool) + 2 * classes * (size + HEAD), np.int64)
@@ -176,17 +174,17 @@ def advance(
         start, stop = pool[at + 1] // SPAN, pool[at + 1] % SPAN
         row = pool[at + HEAD : at + HEAD + stop - start]
         at += HEAD + stop - start
-        number = _open(row, start, arcs, lower_before, upper_before, before, live)
+        number = _open(row, start, arcs, lower[remaining + 1], upper[remaining + 1], before, live)
         was_cap = number == 1 and live[0] == cap_cell
         for c in range(classes):
             twin[c] = _twin(kinds, c, live[:number])
             if twin[c] < c:
                 continue
             start, stop = _move(before, live[:number], arcs, c * size, cells[c])
-            saved = _cheapest(cells[c], start, stop, upper_after, cap_cell)
+            saved = _cheapest(cells[c], start, stop, upper[remaining], cap_cell)
             saved_cost = cells[c, saved] if saved >= 0 else 0  # one cell has no cell -2
             cost[s, c], starts[c], stops[c] = canonical(
-                cells[c], start, stop, arcs, lower_after, upper_after, implied
+                cells[c], start, stop, arcs, lower[remaining], upper[remaining], implied
             )
             if starts[c] == cap_cell and stops[c] == cap_cell + 1 and not was_cap:
                 fall[s, c] = saved

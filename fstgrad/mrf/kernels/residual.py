@@ -59,7 +59,6 @@ def before(priority: FloatArray, a: int, b: int) -> bool:
 
 @kernel
 def send_largest(
-    updates: int,
     tolerance: float,
     damping: float,
     maximum: int,
@@ -71,14 +70,14 @@ def send_largest(
     total: FloatArray,
     messages: FloatArray,
 ) -> float:
-    """Send the pending message of the largest change, `updates` times; return the next change.
+    """Send the pending message of the largest change, 2E times; return the next change.
 
     Stops early when the change is not above `tolerance`; returns -1 if all labels of a node are
     dead.
     """
     scratch = np.empty(total.shape[1]), np.empty(total.shape[1])
     source, pending, priority = shape.source, queue.pending, queue.priority
-    for _ in range(updates):
+    for _ in range(len(messages)):
         arc = queue.heap[0]
         if priority[arc] <= tolerance:
             break

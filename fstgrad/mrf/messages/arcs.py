@@ -187,7 +187,7 @@ class LargestFirst(GraphMessages):
         if len(self.messages) == 0:
             return 0.0
         change = kernels.residual.send_largest(
-            len(self.messages), self.tolerance, damping, self.maximum, self.model.graph.shape,
+            self.tolerance, damping, self.maximum, self.model.graph.shape,
             self.model.scores.node, self.rho, self.potentials, self.queue,
             self.total, self.messages,
         )  # fmt: skip

@@ -67,8 +67,7 @@ def tangent_passes(
     final: Dual,
     order: int,
     fits: BoolArray,
-    totals: FloatArray,
-    slopes: FloatArray,
+    found: Dual,
     low: int,
     high: int,
 ) -> None:
@@ -83,7 +82,7 @@ def tangent_passes(
             weight.value[first:last].reshape(shape), weight.change[first:last].reshape(shape)
         )
         begin, end = walks.ends[i], walks.ends[i + 1]
-        totals[i], slopes[i] = tangent_pass(
+        found.value[i], found.change[i] = tangent_pass(
             Dual(table.value[lo:hi], table.change[lo:hi]),
             walk,
             weights,

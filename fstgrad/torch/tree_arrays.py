@@ -1,0 +1,52 @@
+"""Distributions over trees of tensors, as arrays; a large batch in slices, one in each thread."""
+
+from collections.abc import Callable
+
+import torch
+
+from fstgrad.checks import FloatArray, IntArray
+from fstgrad.errors import FstgradError
+from fstgrad.torch.functions import to_numpy
+from fstgrad.torch.threads import team
+from fstgrad.trees.base import TreeDistribution
+from fstgrad.trees.projective import ProjectiveTrees
+from fstgrad.trees.spanning import SpanningTrees
+
+LARGE = 2**25  # operations of a batch, about, below which a thread costs more than it saves
+
+
+def array_trees(
+    arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
+) -> TreeDistribution:
+    """Return the trees of unlabeled arcs as arrays."""
+    return _family(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
+
+
+def _family(
+    arcs: FloatArray, lengths: IntArray, single_root: bool, projective: bool
+) -> TreeDistribution:
+    family = ProjectiveTrees if projective else SpanningTrees
+    return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
+
+
+def fill_slices(
+    fill: Callable[[TreeDistribution, slice], None],
+    arcs: torch.Tensor,
+    lengths: torch.Tensor,
+    *family: bool,
+) -> None:
+    """Call fill(trees, place) for slices of the batch, in threads where the tables are large."""
+    table, sizes = to_numpy(arcs), lengths.cpu().numpy()
+
+    def run(low: int, high: int) -> None:
+        own = slice(low, high)
+        fill(_family(table[own], sizes[own], *family), own)
+
+    if arcs.numel() * arcs.shape[1] > LARGE:
+        try:
+            team().slices(len(table), run)
+        except FstgradError:
+            pass  # the whole batch knows the item by its number
+        else:
+            return
+    run(0, len(table))
