@@ -2,8 +2,8 @@
 
 Index
 -----
-- `Input`, `Output` : types of paths; an output that is also an input, or twice an output, is an
-  error before anything is computed.
+- `Input`, `Output`, `Reference` : types of paths; an output that is also an input, or twice an
+  output, is an error before anything is computed.
 - `Number`, `COUNT`, `SEED`, `whole`, ... : types of numbers; NaN is none.
 """
 
@@ -19,6 +19,8 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.io import check_writable
 
 _OPEN = "fstgrad.paths"  # in the context: the paths so far, and whether they are outputs
+_STANDARD_INPUT = "/dev/stdin"  # the file that a shell has opened
+_IN_FOLDERS = (".fst", ".txt")  # what is read of a folder
 
 
 class Input(click.Path):
@@ -67,6 +69,19 @@ class Named(Input):
         return [*super().shell_complete(ctx, param, incomplete), *map(CompletionItem, names)]
 
 
+class Reference(click.types.StringParamType):
+    """The name of what is built in, or a file; ":NAME" after it is a part of the file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the text; a file that it names is an input."""
+        text = str(value)
+        for path in (text, text.rpartition(":")[0]):
+            if "." in os.path.basename(path) and os.path.isfile(path):
+                _remember(self, path, False, param, ctx)
+                break
+        return super().convert(value, param, ctx)
+
+
 class Output(click.Path):
     """A file that is written whole or not at all; `beside` are the endings of files next to it."""
 
@@ -77,6 +92,8 @@ class Output(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path if it can be written."""
         _check_text(self, value, param, ctx)
+        if os.fspath(value) == "-":
+            self.fail("'-' is not a file; give a name, or ./- for a file of this name", param, ctx)
         for ending in ("", *self.beside):
             path = os.fspath(value) + ending
             try:
@@ -120,6 +137,17 @@ class Whole(click.IntRange):
 
     name = "integer"
 
+    def __init__(self, least: int, largest: int) -> None:
+        super().__init__(least, largest)
+        self.least, self.largest = least, largest
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return an integer in the range."""
+        number = click.INT.convert(value, param, ctx)
+        if not self.least <= number <= self.largest:
+            self.fail(f"{number} is not between {self.least} and {self.largest}", param, ctx)
+        return number
+
     def _describe_range(self) -> str:
         return ""
 
@@ -152,8 +180,9 @@ def _remember(
     ctx: click.Context | None,
 ) -> None:
     """Raise where a path is an output and something else as well."""
-    if ctx is None or path == "-":
+    if ctx is None:
         return
+    path = _STANDARD_INPUT if path == "-" else path
     seen: list[tuple[str, bool]] = ctx.meta.setdefault(_OPEN, [])
     for other, other_is_output in seen:
         if (is_output or other_is_output) and _is_same(path, other):
@@ -165,6 +194,15 @@ def _remember(
 
 
 def _is_same(path: str, other: str) -> bool:
-    if os.path.exists(path) and os.path.exists(other):
-        return os.path.samefile(path, other)
-    return os.path.realpath(path) == os.path.realpath(other)
+    if not (os.path.exists(path) and os.path.exists(other)):
+        return os.path.realpath(path) == os.path.realpath(other)
+    return os.path.samefile(path, other) or _is_in(path, other) or _is_in(other, path)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    """Whether a file is one of those that are read of a folder."""
+    return (
+        os.path.isdir(folder)
+        and path.endswith(_IN_FOLDERS)
+        and os.path.samefile(os.path.dirname(path) or ".", folder)
+    )

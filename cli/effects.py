@@ -1,10 +1,12 @@
 """An option that would be ignored is an error."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import click
 from click.core import ParameterSource
 
+from fstgrad.cli.loss_options import LossChoice
 from fstgrad.cli.options import Estimation
 
 # what is about a loss, and means nothing without one
@@ -21,6 +23,10 @@ OF_LOSSES = (
     "cache",
     "cache_memory",
 )
+
+
+# what makes a loss, by the fields of `LossChoice`
+PARAMETERS = tuple(field.name for field in fields(LossChoice))
 
 
 def was_given(name: str) -> bool:

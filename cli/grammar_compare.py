@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from fstgrad.cli import report
-from fstgrad.cli.border import SEED, Input
+from fstgrad.cli.border import SEED, Input, Reference
 from fstgrad.cli.grammar_options import alphabet_option, symbols_option
 from fstgrad.cli.grammar_pairs import (
     SHOWN,
@@ -33,8 +33,8 @@ from fstgrad.costs.ranking import (
 
 
 @click.command(cls=Command)
-@click.argument("first")
-@click.argument("second")
+@click.argument("first", type=Reference())
+@click.argument("second", type=Reference())
 @click.argument("pairs", type=Input(dash=True))
 @click.option(
     "--words",

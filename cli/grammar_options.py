@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fstgrad.alphabet import STANDARD, Alphabet
-from fstgrad.cli.border import Named
+from fstgrad.cli.border import Named, Reference
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_alphabet
 from fstgrad.losses import TransducerLoss
@@ -22,7 +22,7 @@ def complete_reference(
 
 
 reference_argument = click.argument(
-    "reference", metavar="FILE_OR_NAME", shell_complete=complete_reference
+    "reference", type=Reference(), metavar="FILE_OR_NAME", shell_complete=complete_reference
 )
 alphabet_option = click.option(
     "--alphabet",

@@ -14,7 +14,7 @@ import numpy as np
 from fstgrad.alphabet import EPSILON, Alphabet
 from fstgrad.automata.bounds import check_cap
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.cli.effects import OF_LOSSES, without_effect
+from fstgrad.cli.effects import OF_LOSSES, PARAMETERS, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Lattices, ProblemOptions
 from fstgrad.cli.pairs import RowLoop, tell_alphabet
@@ -94,7 +94,7 @@ def lattice_objective(
 def _check_loss_options(kind: Kind, options: ProblemOptions) -> None:
     """Refuse options of a loss where there is none."""
     if kind == "crf":
-        without_effect(("loss", *OF_LOSSES), "with --objective crf, which takes no loss")
+        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which takes no loss")
     if options.choice.loss == "none":
         without_effect(OF_LOSSES, "with --loss none")
 

@@ -5,7 +5,17 @@ import dataclasses
 import click
 from click.shell_completion import CompletionItem
 
-from fstgrad.cli.border import COST, COUNT, NOT_NEGATIVE, POSITIVE, Input, Named, Number, whole
+from fstgrad.cli.border import (
+    COST,
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Input,
+    Named,
+    Number,
+    Reference,
+    whole,
+)
 from fstgrad.cli.grouping import group
 from fstgrad.losses.matrices import MATRICES
 
@@ -56,6 +66,7 @@ def complete_loss(
 _parameters = (
     click.option(
         "--loss",
+        type=Reference(),
         default="edit",
         show_default=True,
         shell_complete=complete_loss,
@@ -131,6 +142,7 @@ model_loss_options = group(
     LossChoice,
     click.option(
         "--loss",
+        type=Reference(),
         default=MODEL_LOSS,
         show_default=True,
         shell_complete=complete_loss,

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import os
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.cli.loss_options import LossChoice
+from fstgrad.errors import InvalidInputError
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.io import read_confusion
 from fstgrad.losses import (
@@ -53,6 +55,11 @@ LOSSES: dict[str, tuple[Callable[..., Loss] | None, dict[str, str]]] = {
     "none": (None, {}),
 }
 _REQUIRED = {"alignment": ("matrix", "gap_open")}
+# option -> those that it takes the place of
+_REPLACED = {
+    "matrix": ("match_cost", "substitute_cost"),
+    "gap_open": ("insert_cost", "delete_cost"),
+}
 
 
 def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
@@ -77,18 +84,22 @@ def build_loss(choice: LossChoice, alphabet: Alphabet) -> Loss | None:
         lacking = [option for option in _REQUIRED.get(name, ()) if option not in given]
         if lacking:
             raise click.UsageError(f"the loss {name!r} needs {' and '.join(map(_flag, lacking))}")
+        _check_replaced(given)
         if isinstance(settings.get("confusion"), str):
             settings["confusion"] = read_confusion(
                 settings["confusion"],
                 alphabet,
                 substitute_cost=settings.pop("substitute_cost", 1.0),
             )
-        return None if constructor is None else constructor(alphabet, **settings)
+        return None if constructor is None else _made(constructor, alphabet, settings, arguments)
     if name in NAMES or name.endswith((".py", ".rules")) or ".py:" in name:
         _settings(name, given, {})
         return Grammar.load(name).loss(alphabet)
     if ".far" in os.path.basename(name) or name.endswith((".fst", ".txt")):
-        return TransducerLoss.from_file(name, alphabet, **_settings(name, given, _KERNEL))
+        loss = TransducerLoss.from_file(name, alphabet, **_settings(name, given, _KERNEL))
+        if loss.semiring == "tropical":
+            _settings(name, given, {})
+        return loss
     names = [*LOSSES, *NAMES]
     near = difflib.get_close_matches(name, names) or names
     raise click.UsageError(
@@ -103,6 +114,32 @@ def _settings(name: str, given: dict[str, Any], arguments: dict[str, str]) -> di
         if option not in arguments:
             raise click.UsageError(f"the loss {name!r} has no {_flag(option)}; leave it out")
     return {arguments[option]: value for option, value in given.items()}
+
+
+def _check_replaced(given: dict[str, Any]) -> None:
+    """Refuse costs that a matrix or the costs of gaps take the place of."""
+    for option, others in _REPLACED.items():
+        for other in others:
+            if option in given and other in given:
+                raise click.UsageError(
+                    f"{_flag(other)} has no effect with {_flag(option)}; leave it out"
+                )
+
+
+def _made(
+    constructor: Callable[..., Loss],
+    alphabet: Alphabet,
+    settings: dict[str, Any],
+    arguments: dict[str, str],
+) -> Loss:
+    """Return the loss; an error names the option and not the argument."""
+    try:
+        return constructor(alphabet, **settings)
+    except InvalidInputError as error:
+        text = str(error)
+        for option, argument in arguments.items():
+            text = re.sub(rf"^{argument}(?= is )", _flag(option), text)
+        raise InvalidInputError(text) from error
 
 
 def _flag(option: str) -> str:

@@ -8,7 +8,7 @@ import click
 
 from fstgrad.alphabet import Alphabet
 from fstgrad.checks import FloatArray
-from fstgrad.cli.effects import OF_LOSSES, check_estimation, without_effect
+from fstgrad.cli.effects import OF_LOSSES, PARAMETERS, check_estimation, without_effect
 from fstgrad.cli.losses import build_loss
 from fstgrad.cli.options import Estimation, ProblemOptions
 from fstgrad.cli.pairs import rows_and_alphabet
@@ -79,7 +79,7 @@ def _check_effects(options: ProblemOptions, kind: Kind, estimation: Estimation |
     without_effect(("posteriors", "gradients"), "without --lattices")
     cap = options.compilation.cap
     if kind == "crf":
-        without_effect(("loss", *OF_LOSSES), "with --objective crf, which takes no loss")
+        without_effect((*PARAMETERS, *OF_LOSSES), "with --objective crf, which takes no loss")
     elif options.choice.loss == "none":
         without_effect(OF_LOSSES, "with --loss none")
     elif estimation is not None:

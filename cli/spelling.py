@@ -32,6 +32,8 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
         if isinstance(parameter, click.Option) and parameter.name
     }
     flags |= {flag.lstrip("-").replace("-", "_"): flag for flag in flags.values()}
+    if "seed" in flags:
+        flags["rng"] = flags["seed"]
     for pattern, name, value in _REMEDIES:
         if name in flags:
             text = re.sub(pattern, f"{flags[name]} {value}".rstrip() + " " * (not value), text)
@@ -53,4 +55,5 @@ def in_options(text: str, parameters: Sequence[click.Parameter] | None = None) -
 
 
 def _named(names: str, flags: dict[str, str]) -> str:
-    return ", ".join(flags.get(name, name) for name in names.split(", "))
+    own = [name for name in names.split(", ") if name != "progress"]  # of Python alone
+    return ", ".join(flags.get(name, name) for name in own) or "none"

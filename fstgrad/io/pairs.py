@@ -239,7 +239,7 @@ def read_weights(path: Path) -> tuple[FloatArray, Alphabet | None]:
     if "weights" not in arrays:
         raise InvalidInputError(
             f"{path}: no array 'weights' among {', '.join(arrays) or 'no arrays'}; "
-            "write one with numpy.savez(path, weights=w)"
+            "write one of this name with numpy.savez"
         )
     if arrays["weights"].dtype.kind not in "iuf":
         raise InvalidInputError(f"{path}: weights has dtype {arrays['weights'].dtype}; give floats")

@@ -72,6 +72,16 @@ class SmithWaterman(TransducerLoss):
                 ("delete", delete),
             )
         )  # fmt: skip
+        if matrix is not None and (match, substitute) != (-2.0, 1.0):
+            raise InvalidInputError(
+                f"match and substitute are {match:g} and {substitute:g}, and the matrix gives "
+                "both; leave them out"
+            )
+        if gap_open is not None and (insert, delete) != (1.0, 1.0):
+            raise InvalidInputError(
+                f"insert and delete are {insert:g} and {delete:g}, and gap_open and gap_extend are "
+                "the costs of gaps; leave them out"
+            )
         plain = np.where(np.eye(len(alphabet)) == 1, match, substitute).astype(np.float64)
         costs = plain if matrix is None else -alignment_scores(matrix, alphabet)
         if gap_open is not None:

@@ -24,7 +24,7 @@ from fstgrad.automata.pairs import Strings
 from fstgrad.automata.reduction import merge_alike, target_machine
 from fstgrad.automata.semiring import SEMIRINGS, TROPICAL
 from fstgrad.checks import FloatArray, IntArray, flag, instance, one_of, positive_number
-from fstgrad.errors import FstError, InfeasibleError
+from fstgrad.errors import FstError, InfeasibleError, InvalidInputError
 from fstgrad.losses.alignments import Alignment, operations_of
 from fstgrad.losses.base import Loss, Target
 from fstgrad.losses.pairs import ArcCosts, PairLoss, losses_of_pairs, pair_loss
@@ -97,6 +97,11 @@ class TransducerLoss(Loss):
         self.semiring = semiring
         self.smoothing = positive_number("smoothing", smoothing, allow_zero=True)
         self.log = flag("log", log)
+        if semiring == "tropical" and (self.smoothing > 0 or not self.log):
+            raise InvalidInputError(
+                f"smoothing is {self.smoothing:g} and log is {self.log} with tropical costs, which "
+                "have neither; leave them out, or give semiring='probability'"
+            )
         parts = fst if isinstance(fst, Sequence) else [fst]
         self._arrays = self._checked_factors(parts)
 

@@ -106,7 +106,7 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
     from scipy.cluster.vq import kmeans2
 
     points = pixels.reshape(pixels.shape[0] * pixels.shape[1], -1)
-    values = np.unique(points, axis=0)
+    values = points[:1] if (points == points[:1]).all() else np.unique(points, axis=0)
     if len(values) == 1:
         raise InvalidInputError(
             "every pixel of the image has the same value; give one of two or more"

@@ -8,6 +8,7 @@ and its checkpoints lie there.
 """
 
 import json
+import math
 import pathlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -251,7 +252,8 @@ class Trainer:
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
 
     def _penalty(self, w: FloatArray) -> float:
-        return 0.5 * self.settings.l2 * float(w @ w)
+        with np.errstate(over="ignore"):  # a training that diverges: see `_record`
+            return 0.5 * self.settings.l2 * float(w @ w)
 
     def _iterations(self, state: State) -> None:
         """Make up to 20 iterations of L-BFGS, and end where it has converged."""
@@ -286,7 +288,13 @@ class Trainer:
 
     def _record(self, state: State, objective: float, gradient: FloatArray, started: float) -> None:
         validation = None if self.validate is None else self.validate(state.w)
-        norm = float(np.linalg.norm(gradient))
+        with np.errstate(over="ignore"):
+            norm = float(np.linalg.norm(gradient))
+        if not math.isfinite(objective) or not math.isfinite(norm):
+            raise InvalidInputError(
+                f"epoch {len(state.history) + 1} has an objective of {objective:g} and a gradient "
+                f"of norm {norm:g}: the training diverges; give a smaller learning_rate or l2"
+            )
         seconds = time.perf_counter() - started
         epoch = Epoch(len(state.history) + 1, float(objective), norm, seconds, validation)
         state.history.append(epoch)

@@ -162,7 +162,8 @@ class WindowNames:
     @property
     def largest(self) -> int:
         """A bound of the keys."""
-        width, span = self.template.width, self.template.span
+        width = self.template.width
+        span = min(self.template.span, 64)  # as large as is refused in any base
         above = (2 * width + 2) * self.base**span
         bound: int = above + len(self.sides) * kernels.windows.KINDS * self.base**3
         return bound

@@ -321,3 +321,16 @@ def test_prediction_needs_training():
         SequenceModel().predict(["a"])
     with pytest.raises(InvalidInputError, match="no setting 'other'"):
         SequenceModel().set_params(other=1)
+
+
+def test_a_training_that_diverges_is_one_error():
+    pairs = (["ab", "ba", "aa"], ["ba", "ab", "bb"])
+    for settings in ({"learning_rate": 1e308}, {"l2": 1e308}):
+        model = fg.SequenceModel(loss=None, objective="crf", epochs=3, **settings)
+        with pytest.raises(fg.InvalidInputError, match="diverges"):
+            model.fit(*pairs)
+
+
+def test_spans_beyond_all_numbers_are_refused_at_once():
+    with pytest.raises(fg.InvalidInputError, match="smaller span"):
+        fg.SequenceModel(span=2**31 - 1, epochs=1).fit(["ab"], ["ba"])

@@ -139,7 +139,7 @@ def _tables(x_first: IntArray, y_first: IntArray, states: int) -> tuple[FloatArr
 @kernel
 def _only(start: int, states: int) -> FloatArray:
     """Return the weights (S,) of starting in one state."""
-    initial = np.full(states, -np.inf)
+    initial = np.full(states, -np.inf)  # 0 <= start < states: checked where the machine is made
     initial[start] = 0.0
     return initial
 
@@ -325,7 +325,7 @@ def _traced(i: int, j: int, state: int, arcs: Arcs, parent: IntArray) -> IntArra
     """Return the arcs that lead to a node, from the start, and A + its state."""
     width, key_of, source = arcs[0], arcs[3], arcs[4]
     path = np.empty(64, np.int64)
-    path[0], used = len(source) + state, 1
+    path[0], used = len(source) + state, 1  # used < len(path): `path` grows where it is full
     while parent[i, j, state] != _START:
         a = parent[i, j, state]
         if used == len(path):

@@ -18,6 +18,7 @@ from fstgrad.mrf.kernels.sites import uniform
 @kernel
 def find(root: IntArray, i: int) -> int:
     """Return the representative of i's cluster, halving the path to it."""
+    # what `root` (nodes,) holds are nodes, so that i stays within it
     while root[i] != i:
         root[i] = root[root[i]]
         i = root[i]

@@ -108,7 +108,7 @@ def push_across(net: Network, residual: FloatArray, terminal: FloatArray) -> flo
 @inner_kernel
 def push(i: np.uint64, waiting: Waiting) -> None:
     """Put a node behind the others that wait to grow."""
-    queue, queued, ends = waiting
+    queue, queued, ends = waiting  # a ring with room for every node; a node waits at most once
     if not queued[i]:
         queued[i] = True
         at = ends[0] + ends[1]

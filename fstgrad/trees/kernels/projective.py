@@ -239,6 +239,8 @@ def descend(
 
     draws : (3n,) uniform numbers, or negative for the best terms.
     """
+    # at most n incomplete and 2 n complete cells are longer than one node, and each draws once and
+    # leaves two: never more than 4 n + 4 wait; heads are of nodes 1 .. n
     stack = np.empty((4 * n + 4, 3), dtype=np.int64)
     terms = np.empty(n + 1)
     size = 0
