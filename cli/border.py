@@ -159,6 +159,7 @@ def whole(minimum: int) -> click.IntRange:
 
 COUNT = whole(1)
 INTEGER = Whole(-(2**31), 2**31 - 1)
+JOBS = Whole(1, 1024)  # processes
 SEED = Whole(0, 2**63 - 1)
 POSITIVE = Number(0, strict=True)
 NOT_NEGATIVE = Number(0)

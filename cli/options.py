@@ -15,6 +15,7 @@ import click
 from fstgrad.alphabet import STANDARD
 from fstgrad.cli.border import (
     COUNT,
+    JOBS,
     NOT_NEGATIVE,
     POSITIVE,
     SEED,
@@ -269,7 +270,7 @@ running_options = group(
     Running,
     click.option(
         "--jobs",
-        type=COUNT,
+        type=JOBS,
         default=1,
         show_default=True,
         help="Number of processes; the results do not depend on it.",

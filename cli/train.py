@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from fstgrad.alphabet import Alphabet
-from fstgrad.cli.border import COUNT, NOT_NEGATIVE, POSITIVE, Input, Output, whole
+from fstgrad.cli.border import COUNT, JOBS, NOT_NEGATIVE, POSITIVE, Input, Output, whole
 from fstgrad.cli.effects import OF_LOSSES, check_constants, check_estimation, without_effect
 from fstgrad.cli.examples import examples
 from fstgrad.cli.grouping import Command, Decorator, group
@@ -155,7 +155,7 @@ training_options = group(
     metavar="FILE.png|svg|json",
     help="Draw learning curves, and write their numbers to FILE.json.",
 )
-@_number("--jobs", 1, "Number of processes; the weights do not depend on it.")
+@_number("--jobs", 1, "Number of processes; the weights do not depend on it.", JOBS)
 @cache_memory_option(1024)
 @click.option("--resume", is_flag=True, help="Continue from OUTPUT.checkpoint if it exists.")
 @click.option(

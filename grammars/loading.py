@@ -238,7 +238,7 @@ class ModuleGrammar(Grammar):
             raise FstError(f"{path} cannot be imported: {said}") from error
         if not isinstance(builder, str) or not callable(getattr(module, builder, None)):
             raise FstError(
-                f"{path} has no function {builder!r}; a grammar has build(alphabet=None), which "
+                f"{path} has no function {builder!r}; a grammar has build(alphabet), which "
                 "returns a pynini.Fst"
             )
         return cls(path.stem, path, module, builder)

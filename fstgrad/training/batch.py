@@ -36,6 +36,7 @@ from fstgrad.training.sums import Outcome as Outcome
 from fstgrad.training.sums import Sums as Sums
 from fstgrad.training.sums import outcome_of
 
+MOST_JOBS = 1024  # processes; more would only fill the tables of the system
 _GROWTH = 2  # bytes a process may take for each byte of its cache
 _TASK = 4  # chunks that travel to a process together
 _AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
@@ -81,6 +82,8 @@ class Batch:
         """Check the numbers and make the cache of a single process."""
         instance("objective", self.objective, PairObjective, "a PairObjective")
         self.jobs = positive_integer("jobs", self.jobs)
+        if self.jobs > MOST_JOBS:
+            raise InvalidInputError(f"jobs is {self.jobs}; give at most {MOST_JOBS:,} processes")
         self.cache_bytes = positive_integer("cache_bytes", self.cache_bytes, minimum=0)
         if self.jobs == 1 and self.objective.cache is None:
             cache = AutomatonCache(self.cache_bytes, self.cache_directory)

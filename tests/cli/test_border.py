@@ -7,6 +7,7 @@ import sys
 import click
 import pytest
 
+import fstgrad as fg
 from fstgrad.cli import border
 from fstgrad.cli.main import fstgrad, main
 from tests.fuzz.commands import TEMPLATES, fill
@@ -136,3 +137,11 @@ def test_constants_of_kernels_are_refused_by_costs(tmp_path, capsys):
         in _run([*given, "--smoothing", 3], capsys)[1]
     )
     assert "has no --log" in _run([*given, "--log"], capsys)[1]
+
+
+def test_processes_beyond_all_machines_are_refused(tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("a\tb\n")
+    code, said = _run(["grad", tmp_path / "pairs.tsv", "--jobs", 2**31 - 1], capsys)
+    assert (code, "not between 1 and 1024" in said) == (2, True)
+    with pytest.raises(fg.InvalidInputError, match="1,024 processes"):
+        fg.Batch(fg.PairObjective(fg.QGramCounts(fg.Alphabet("ab"))), jobs=2**31 - 1)
