@@ -11,7 +11,6 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.errors import NotSupportedError
 from fstgrad.mrf import kernels
-from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.result import Decoded
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 
@@ -26,7 +25,7 @@ def graph_cut(model: ScoredGraph) -> Decoded:
         s(0, 0) + s(1, 1) < s(0, 1) + s(1, 0).
     """
     residual, ends, constant = _network(model)
-    lowest = ends.min(axis=1)
+    lowest = np.minimum(ends[:, 0], ends[:, 1])
     if (lowest == np.inf).any():
         raise infeasible()
     # the arc from the source is cut where x_i = 1, the arc to the sink where x_i = 0
@@ -36,7 +35,7 @@ def graph_cut(model: ScoredGraph) -> Decoded:
     flow = kernels.max_flow.max_flow(graph.network, residual, terminal, tree)
     if flow == np.inf:
         raise infeasible()
-    labels = np.where(tree == kernels.max_flow.SOURCE, 0, 1)
+    labels = (tree != kernels.max_flow.SOURCE).astype(np.int64)
     score = model.score(labels)
     if score == -np.inf:
         raise infeasible()
@@ -52,30 +51,12 @@ def _network(model: ScoredGraph) -> tuple[FloatArray, FloatArray, float]:
             f"graph_cut needs two labels and pairs, the model has {has}; use method 'exact', "
             "'max_product', 'expansion' or 'icm'"
         )
-    graph = model.graph
-    a, b, c, d = -model.edge_stack.reshape(-1, 4).T
-    if not (np.isfinite(a) & np.isfinite(d)).all() or (b + c < a + d - 1e-12).any():
+    graph, ends = model.graph, -model.scores.node
+    residual = np.empty(len(graph.leaving))
+    if not kernels.max_flow.capacities(graph.shape, model.edge_stack, residual, ends):
         raise NotSupportedError(
             "graph_cut needs submodular edges, s(0, 0) + s(1, 1) >= s(0, 1) + s(1, 0), and finite "
             "s(0, 0) and s(1, 1); use method 'exact', 'max_product' or 'icm'"
         )
-    # where c is infinite an arc j -> i forbids it, and any c that leaves b + c >= a + d will do
-    middle = np.where(np.isfinite(c), c, np.maximum(a, a + d - b))
-    capacity = np.maximum(b + middle - a - d, 0.0)
-    # equal arcs both ways, where both are finite: less is left to flow from end to end
-    half = np.where(np.isfinite(b) & np.isfinite(c), capacity / 2, 0.0)
-    backward = np.where(np.isfinite(c), half, np.inf)
-    ends = -model.scores.node
-    ends[:, 1] += _scatter(graph, np.stack((middle - a - half, d - middle + half), axis=1))
-    arcs = np.stack((capacity - half, backward), axis=1)
-    constant = float(a.sum()) * (graph.num_edges if model.shared else 1)
-    leaving = graph.leaving & 1 if len(arcs) == 1 else graph.leaving
-    return arcs.ravel()[leaving], ends, constant
-
-
-def _scatter(graph: Graph, values: FloatArray) -> FloatArray | float:
-    """Return the sum at each node of values (K, 2) of the arcs that leave it, shared if K = 1."""
-    if not values.any():
-        return 0.0
-    along = np.broadcast_to(values, (graph.num_edges, 2)).ravel()
-    return np.asarray(np.bincount(graph.source, along, minlength=graph.num_nodes), np.float64)
+    constant = -float(model.edge_stack[:, 0, 0].sum()) * (graph.num_edges if model.shared else 1)
+    return residual, ends, constant

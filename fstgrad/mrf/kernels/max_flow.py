@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel
-from fstgrad.mrf.arrays import Network
+from fstgrad.mrf.arrays import Network, Shape
 
 FREE, SOURCE, SINK = 0, 1, 2
 NONE, ROOT, ORPHAN = -1, -2, -3
@@ -83,6 +83,36 @@ def max_flow(net: Network, residual: FloatArray, terminal: FloatArray, tree: Int
         flow += sent
         adopt(count, time, net, residual, forest, waiting, orphans, children)
     return flow
+
+
+@kernel
+def capacities(shape: Shape, edge: FloatArray, residual: FloatArray, ends: FloatArray) -> bool:
+    """Write the capacity of each arc and add what the edges leave to ends[:, 1].
+
+    `edge` (K, 2, 2) are scores; `residual` is in the order of `Network`.  With energies (a b; c d)
+    the arc i -> j has the capacity b + c - a - d, half of it as j -> i where both may be cut:
+    less is left to flow from end to end.  Returns False where an edge is not submodular.
+    """
+    for i in range(len(ends)):
+        extra = 0.0
+        for k in range(shape.start[i], shape.start[i + 1]):
+            arc = np.uint64(shape.leaving[k])
+            e = arc >> ONE if len(edge) > 1 else np.uint64(0)
+            a, b, c, d = -edge[e, 0, 0], -edge[e, 0, 1], -edge[e, 1, 0], -edge[e, 1, 1]
+            if not (np.isfinite(a) and np.isfinite(d)) or b + c < a + d - 1e-12:
+                return False
+            # where c is infinite an arc j -> i forbids it, and any c with b + c >= a + d will do
+            middle = c if c < np.inf else max(a, a + d - b)
+            capacity = max(b + middle - a - d, 0.0)
+            half = capacity / 2 if b < np.inf and c < np.inf else 0.0
+            if arc & ONE == 0:
+                residual[k] = capacity - half
+                extra += middle - a - half
+            else:
+                residual[k] = half if c < np.inf else np.inf
+                extra += d - middle + half
+        ends[i, 1] += extra
+    return True
 
 
 @inner_kernel
