@@ -14,5 +14,6 @@ from . import residual as residual
 from . import sequential as sequential
 from . import sites as sites
 from . import tables as tables
+from . import tiles as tiles
 from . import weights as weights
 from . import wiring as wiring

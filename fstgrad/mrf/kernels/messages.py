@@ -12,30 +12,14 @@ Sums run over exp_edge; where a sum leaves the float range it is computed again,
 `edge`.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Potentials, Shape
-from fstgrad.vectors import exponentiate, logarithms
 
 TINY = 1e-250
-TILE = 64  # arcs
-ONE, TWO = np.uint64(1), np.uint64(2)
-
-
-class Tile(NamedTuple):
-    """What some arcs are about to say, each in a lane: tables (C, TILE), scratch (TILE,), (C,)."""
-
-    old: FloatArray
-    pre: FloatArray
-    weight: FloatArray
-    out: FloatArray
-    top: FloatArray
-    work: FloatArray
-    row: FloatArray
+ONE = np.uint64(1)
 
 
 @part_kernel
@@ -78,7 +62,7 @@ def send(
         if out[arc, b] > TINY:
             out[arc, b] = np.log(out[arc, b]) + top + shift[k]
         else:
-            out[arc, b] = _reduce(pre, edge, k, flip, maximum, b)
+            out[arc, b] = add_terms(pre, edge, k, flip, maximum, b)
         best = max(best, out[arc, b])
     if best > -np.inf:
         for b in range(size):
@@ -87,7 +71,7 @@ def send(
 
 
 @part_kernel
-def _reduce(pre: FloatArray, edge: FloatArray, k: int, flip: int, maximum: int, b: int) -> float:
+def add_terms(pre: FloatArray, edge: FloatArray, k: int, flip: int, maximum: int, b: int) -> float:
     """Return the maximum or the log-sum-exp of pre[a] + edge[k, a, b] over a."""
     best = -np.inf
     for a in range(len(pre)):
@@ -174,180 +158,6 @@ def update_arc(
     if send(pre, p, arc, maximum, weight, fresh) == -np.inf:
         return -1.0
     return float(damped(fresh, messages, arc, damping))
-
-
-@kernel
-def flood(
-    low: int,
-    high: int,
-    source: IntArray,
-    total: FloatArray,
-    p: Potentials,
-    messages: FloatArray,
-    damping: float,
-    maximum: int,
-    fresh: FloatArray,
-) -> float:
-    """Update the arcs low .. high - 1 from the same old messages; return the largest change or -1.
-
-    The arcs that run the same way along their edges are taken TILE at a time, each in a lane of its
-    own, so that the inner loops run along arcs.  -1 where everything is dead.
-    """
-    size = total.shape[1]
-    tile = Tile(
-        np.empty((size, TILE)), np.empty((size, TILE)), np.empty((size, TILE)),
-        np.empty((size, TILE)), np.empty(TILE), np.empty(TILE), np.empty(size),
-    )  # fmt: skip
-    worst = 0.0
-    for base in range(low, high, 2 * TILE):
-        for flip in range(2):
-            first = base + ((base ^ flip) & 1)
-            count = (min(high, base + 2 * TILE) - first + 1) // 2
-            if not listen(first, count, source, total, messages, tile):
-                return -1.0
-            if maximum == 0:
-                add_up(first, count, p, tile)
-            else:
-                take_largest(first, count, p, tile)
-            worst = write_back(first, count, damping, worst, tile, fresh)
-            if worst < 0:
-                return -1.0
-    return worst
-
-
-@part_kernel
-def listen(
-    first: int, count: int, source: IntArray, total: FloatArray, messages: FloatArray, tile: Tile
-) -> bool:
-    """Read old messages and `pre` into the lanes of a tile; return False if a node is dead."""
-    old, pre, top = tile.old, tile.pre, tile.top
-    size = np.uint64(total.shape[1])
-    for w in range(np.uint64(count)):
-        arc = np.uint64(first) + TWO * w
-        back, i = arc ^ ONE, np.uint64(source[arc])
-        for c in range(size):
-            known = total[i, c]
-            pre[c, w] = known - messages[back, c] if known > -np.inf else -np.inf
-            old[c, w] = messages[arc, c]
-    return lane_tops(pre, count, top)
-
-
-@part_kernel
-def lane_tops(rows: FloatArray, count: int, top: FloatArray) -> bool:
-    """Write the largest number of each lane to `top`; return False if one is -inf."""
-    for w in range(count):
-        top[w] = rows[0, w]
-    for c in range(1, rows.shape[0]):
-        for w in range(count):
-            top[w] = rows[c, w] if rows[c, w] > top[w] else top[w]
-    dead = 0
-    for w in range(count):
-        dead += top[w] == -np.inf
-    return dead == 0
-
-
-@part_kernel
-def add_up(first: int, count: int, p: Potentials, tile: Tile) -> None:
-    """Write the log-sum-exp over the labels of the source for each label and lane."""
-    size, flip = len(tile.row), first & 1
-    for a in range(size):
-        for w in range(count):
-            tile.weight[a, w] = tile.pre[a, w] - tile.top[w]
-        exponentiate(tile.weight[a, :count], tile.work)
-    if len(p.shift) == 1:
-        for b in range(size):
-            for w in range(count):
-                tile.out[b, w] = 0.0
-            for a in range(size):
-                scale = p.exp_edge[0, b, a] if flip else p.exp_edge[0, a, b]
-                for w in range(count):
-                    tile.out[b, w] += tile.weight[a, w] * scale
-    else:
-        for w in range(count):
-            e = (first >> 1) + w
-            for a in range(size):
-                tile.row[a] = tile.weight[a, w]
-            for b in range(size):
-                found = 0.0
-                for a in range(size):
-                    found += tile.row[a] * (p.exp_edge[e, b, a] if flip else p.exp_edge[e, a, b])
-                tile.out[b, w] = found
-    for b in range(size):
-        take_logarithms(first, count, b, p, tile)
-
-
-@part_kernel
-def take_logarithms(first: int, count: int, b: int, p: Potentials, tile: Tile) -> None:
-    """Turn the sums of a label into logarithms; add up anew what has left the float range."""
-    out, logs = tile.out, tile.weight[b, :count]
-    few = 0
-    for w in range(count):
-        few += not out[b, w] > TINY
-        logs[w] = out[b, w] if out[b, w] > TINY else 1.0
-    logarithms(logs, tile.work)
-    for w in range(count):
-        if few > 0 and not out[b, w] > TINY:
-            out[b, w] = _lane_sum(first, w, b, p, tile)
-        else:
-            out[b, w] = logs[w] + tile.top[w] + p.shift[(first >> 1) + w if len(p.shift) > 1 else 0]
-
-
-@part_kernel
-def take_largest(first: int, count: int, p: Potentials, tile: Tile) -> None:
-    """Write the largest term over the labels of the source for each label and lane."""
-    size, flip = len(tile.row), first & 1
-    for b in range(size):
-        for w in range(count):
-            k = (first >> 1) + w if len(p.shift) > 1 else 0
-            best = -np.inf
-            for a in range(size):
-                term = tile.pre[a, w] + (p.edge[k, b, a] if flip else p.edge[k, a, b])
-                best = term if term > best else best
-            tile.out[b, w] = best
-
-
-@part_kernel
-def _lane_sum(first: int, w: int, b: int, p: Potentials, tile: Tile) -> float:
-    """Return the log-sum-exp of one label of one lane, from the scores."""
-    for a in range(len(tile.row)):
-        tile.row[a] = tile.pre[a, w]
-    k = (first >> 1) + w if len(p.shift) > 1 else 0
-    return _reduce(tile.row, p.edge, k, first & 1, 0, b)
-
-
-@part_kernel
-def write_back(
-    first: int, count: int, damping: float, worst: float, tile: Tile, fresh: FloatArray
-) -> float:
-    """Write the messages of a tile, their maximum 0, damped as in `damped`.
-
-    Returns the larger of `worst` and the largest change before damping, or -1 if one is dead.
-    """
-    out, old, top = tile.out, tile.old, tile.top
-    if not lane_tops(out, count, top):
-        return -1.0
-    size = out.shape[0]
-    for c in range(size):
-        beyond = 0
-        for w in range(count):
-            out[c, w] -= top[w]
-            beyond += (abs(out[c, w] - old[c, w]) > worst) & (out[c, w] != old[c, w])
-        if beyond > 0:
-            for w in range(count):
-                if out[c, w] != old[c, w]:
-                    worst = max(worst, abs(out[c, w] - old[c, w]))
-    if damping > 0:
-        for c in range(size):
-            for w in range(count):
-                new, before = out[c, w], old[c, w]
-                mixed = (1 - damping) * new + damping * before
-                out[c, w] = mixed if (new > -np.inf) & (before > -np.inf) else new
-        lane_tops(out, count, top)
-    for w in range(np.uint64(count)):
-        arc = np.uint64(first) + TWO * w
-        for c in range(np.uint64(size)):
-            fresh[arc, c] = out[c, w] - top[w] if damping > 0 else out[c, w]
-    return worst
 
 
 @kernel

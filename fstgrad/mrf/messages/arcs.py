@@ -65,7 +65,7 @@ class GraphMessages:
         source, factors = self.model.graph.source, self.model.factors
 
         def band(low: int, high: int) -> float:
-            return kernels.messages.flood(
+            return kernels.tiles.flood(
                 low, high, source, self.total, self.potentials, self.messages, damping,
                 self.maximum, self.fresh,
             )  # fmt: skip
