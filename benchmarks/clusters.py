@@ -38,7 +38,7 @@ from fstgrad.training.shards import Shards, shard_sums  # noqa: E402
 
 CORPUS = 10**8  # pairs of the table that is multiplied
 SHARD = 10**5  # pairs of one of its shards
-COUNT = 300  # pairs that are measured
+COUNT = 150  # pairs that are measured
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "cross-entropy": {"kind": "crf"},
     "margin, exact": {},

@@ -21,7 +21,6 @@ from fstgrad.training.objective import PairObjective
 from fstgrad.training.sums import Chunk, Item, Outcome, Sums
 from fstgrad.training.template_features import TemplateFeatures
 
-_KEPT = 2**14  # chunks whose numbers are remembered
 _KINDS = ("softmax-margin", "risk", "crf")
 Found = dict[int, tuple[Any, ...]]  # by place, what follows place and seconds in `Outcome`
 
@@ -97,12 +96,53 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 def _coded(features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool) -> Coded:
     """Return the pairs as numbers, kept from one pass to the next."""
     kept = features.chunks.get(first)
-    if kept is None or kept.pairs != pairs or is_packed != (kept.packed is not None):
-        if len(features.chunks) >= _KEPT:
-            features.chunks.clear()
-        kept = _code(features, pairs, is_packed=is_packed)
-        features.chunks[first] = kept
-    return kept
+    if kept is not None and kept.is_of(pairs, is_packed=is_packed):
+        return kept.restored(features)
+    coded = _code(features, pairs, is_packed=is_packed)
+    made = _Kept.of(coded)
+    total = features.chunk_bytes + made.nbytes - (0 if kept is None else kept.nbytes)
+    if total <= features.chunk_limit:  # passes are cyclic: what is full keeps what it has
+        features.chunks[first], features.chunk_bytes = made, total
+    return coded
+
+
+class _Kept(NamedTuple):
+    """A chunk without what can be looked up: its places are small, its pairs have no symbols.
+
+    coded : without support and symbols
+    places : of the weights of its pairs
+    nbytes : of its arrays
+    """
+
+    coded: Coded
+    places: IntArray
+    nbytes: int
+
+    @classmethod
+    def of(cls, coded: Coded) -> "_Kept":
+        """Return a chunk in its small form."""
+        pairs = coded.emissions.pairs
+        places = coded.support[: len(pairs.symbol)]
+        if places.max(initial=0) < 2**31:
+            places = places.astype(np.int32)
+        none = np.zeros(0, dtype=np.int64)
+        emissions = coded.emissions._replace(pairs=pairs._replace(symbol=none))
+        small = coded._replace(emissions=emissions, support=none)
+        parts = (*emissions.often, *emissions.seldom, *(coded.packed or ()))
+        arrays = (places, pairs.first, coded.gold, coded.before, coded.ends, *parts)
+        return cls(small, places, sum(array.nbytes for array in arrays))
+
+    def is_of(self, pairs: list[Item], *, is_packed: bool) -> bool:
+        """Whether it is the chunk of these pairs."""
+        return self.coded.pairs == pairs and is_packed == (self.coded.packed is not None)
+
+    def restored(self, features: TemplateFeatures) -> Coded:
+        """Return the whole chunk."""
+        places = self.places.astype(np.int64)
+        pairs = self.coded.emissions.pairs._replace(symbol=features.pairs.symbol[places])
+        emissions = self.coded.emissions._replace(pairs=pairs)
+        support = np.concatenate([places, features.gram_places])
+        return self.coded._replace(emissions=emissions, support=support)
 
 
 def _code(features: TemplateFeatures, pairs: list[Item], *, is_packed: bool) -> Coded:

@@ -7,6 +7,7 @@ first, or on the loss of one; nor on the size of a block, whose sums are a node 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,7 +19,9 @@ from fstgrad.io import Path, Tokens, located, read_table
 from fstgrad.training.batch import Batch, Outcome, Sums
 from fstgrad.training.objective import PairObjective
 from fstgrad.training.sums import Item
+from fstgrad.training.template_features import TemplateFeatures
 
+_CACHE = 2**26  # bytes of losses that a worker keeps in memory: few targets come twice
 _SPARSE = 0.5  # a gradient with a smaller share of numbers that are not zero is sent as places
 OnError = Callable[[str, Outcome], object]
 
@@ -125,17 +128,27 @@ def _one(
     objective: PairObjective, w: FloatArray, shards: Shards, first: int, is_tolerant: bool
 ) -> _Block:
     """Return the sums of a block of shards."""
+    objective = _forgetful(objective)
     paths = shards.paths[first : first + shards.block]
     tree, errors = _Tree(len(paths), w.size), list[tuple[str, Outcome]]()
     for i, path in enumerate(paths):
         found: list[Outcome] = []
-        with Batch(objective, cache_directory=shards.cache_directory) as batch:
+        with Batch(objective, 1, _CACHE, shards.cache_directory) as batch:
             pairs = _items(str(path), shards)
             sums = batch.sums(w, pairs, on_error=found.append if is_tolerant else None)
         tree.add(i, _packed(sums))
         errors += [(str(path), outcome) for outcome in found]
     root = tree.root if len(paths) == 1 else _packed(_dense(tree.root, w.size))
     return _Block(first, root, errors)
+
+
+def _forgetful(objective: PairObjective) -> PairObjective:
+    """Return an objective that keeps nothing of its pairs: none comes twice in a pass."""
+    if not isinstance(objective.features, TemplateFeatures):
+        return objective
+    features = copy(objective.features)
+    features.chunk_limit = 0
+    return replace(objective, features=features)
 
 
 def _items(path: str, shards: Shards) -> Iterator[Item]:

@@ -27,6 +27,7 @@ from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
 from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, read_inputs, vocabulary_of
 
+_CHUNKS = 2**29  # bytes that training keeps of its pairs
 _KEPT = 2**16  # inputs whose names are remembered
 
 
@@ -88,8 +89,8 @@ class TemplateFeatures(Features):
 
     Attributes
     ----------
-    chunks : dict
-        Data about its pairs that training keeps between passes.
+    chunks, chunk_bytes, chunk_limit : dict, int, int
+        Data about its pairs that training keeps between passes, its bytes, and their limit.
 
     Examples
     --------
@@ -130,10 +131,11 @@ class TemplateFeatures(Features):
         sizes = [len(self.pairs.symbol), *(int(np.prod(block)) for block in self._blocks)]
         self._ends = list(itertools.accumulate(sizes))
         self.chunks: dict[int, Any] = {}
+        self.chunk_bytes, self.chunk_limit = 0, _CHUNKS
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a file or another process needs: not what is kept from pass to pass."""
-        return {**self.__dict__, "_kept": {}, "chunks": {}}
+        return {**self.__dict__, "_kept": {}, "chunks": {}, "chunk_bytes": 0}
 
     @classmethod
     def from_data(
@@ -276,8 +278,12 @@ class TemplateFeatures(Features):
         sizes = first[names + 1] - first[names]
         ends = np.concatenate([[0], np.cumsum(sizes)])
         places = np.repeat(first[names] - ends[:-1], sizes) + np.arange(ends[-1])
-        grams = np.arange(self._ends[0], self._ends[-1])
-        return Pairs(ends, symbol[places]), np.concatenate([places, grams])
+        return Pairs(ends, symbol[places]), np.concatenate([places, self.gram_places])
+
+    @property
+    def gram_places(self) -> IntArray:
+        """The places of the weights of the q-grams in w."""
+        return np.arange(self._ends[0], self._ends[-1])
 
     def _checked(self, pairs: Pairs) -> Pairs:
         """Return pairs as int64; raise unless each name has a place among the symbols."""
