@@ -283,7 +283,13 @@ class Aligner:
             xs, x_first, most, ys, y_first, empties
         )
         width = int(v.max(initial=0)) + 2
-        keys, kind = np.unique((u + 1) * width + v + 1, return_inverse=True)
+        u += 1
+        u *= width  # in place: links are many
+        u += v
+        u += 1
+        del v
+        keys, kind = _distinct(u)
+        del u
         listed = list(zip((keys // width - 1).tolist(), (keys % width - 1).tolist(), strict=True))
         if grow:
             self._number = {key: i for i, key in enumerate(listed)}
@@ -297,6 +303,19 @@ class Aligner:
                 f"pair {i} has {len(x)} and {len(y)} symbols, which no links of up to {self.max_x} "
                 f"to {self.max_y} symbols align; raise max_x or max_y, or allow empty sides"
             )
+
+
+def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Return what `np.unique` does with `return_inverse`, by a table where numbers are small."""
+    largest = int(keys.max(initial=-1)) + 1
+    if largest > max(keys.size, 2**16):
+        found, kind = np.unique(keys, return_inverse=True)
+        return found, kind
+    place = np.zeros(largest, dtype=np.int64)
+    place[keys] = 1
+    found = np.flatnonzero(place)
+    place[found] = np.arange(len(found))
+    return found, place[keys]
 
 
 class _Numbering:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
-from fstgrad.training.align import Aligner, Link, per_symbol
+from fstgrad.training.align import Aligner, Link, _distinct, per_symbol
 from fstgrad.training.latent import LatentOutputs
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.templates import Tagged
@@ -206,3 +206,13 @@ def test_settings_are_those_of_scikit_learn():
 
     done = check_estimator(SequenceModel("edit", alignment="em"), on_skip=None)
     assert {found["status"] for found in done} == {"passed"}
+
+
+def test_numbers_of_links_are_those_of_numpy():
+    """By a table where numbers are small, by a sort where they are not."""
+    for largest in (1, 50, 10**7):
+        keys = np.random.default_rng(largest).integers(0, largest, 300)
+        expected = np.unique(keys, return_inverse=True)
+        for found, array in zip(_distinct(keys.copy()), expected, strict=True):
+            np.testing.assert_array_equal(found, array)
+    assert [len(array) for array in _distinct(np.zeros(0, dtype=np.int64))] == [0, 0]
