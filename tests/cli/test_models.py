@@ -56,6 +56,8 @@ def test_train_predict_evaluate(run, pairs, tmp_path):
     assert not (tmp_path / "model.checkpoint").exists()
     (tmp_path / "x").write_text("abca\nc\n")
     assert run("predict", model, tmp_path / "x")[1] == "abca\tA B C A\nc\tC\n"
+    (tmp_path / "gaps").write_text("abca\n\nc\n\n")
+    assert run("predict", model, tmp_path / "gaps")[1] == "abca\tA B C A\n\nc\tC\n\n"
     lines = run("predict", model, tmp_path / "x", "--nbest", 2)[1].splitlines()
     assert [line.split("\t")[0] for line in lines] == ["abca", "abca", "c", "c"]
     measures = json.loads(run("evaluate", model, pairs)[1])
