@@ -9,7 +9,7 @@ Index
 - `read_table`, `Row`, `located` : the same row by row, for readers that continue after a bad row.
 - `read_rows` : the lines of any text.
 - `read_lines`, `read_bytes`, `tokenize` : a whole file, the symbols of a text.
-- `read_alphabet` : one symbol a line.
+- `read_alphabet` : one symbol per line.
 - `read_confusion` : a cost for pairs of symbols.
 - `read_weights` : the weights of an npz file.
 - `read_arrays`, `Field`, `load_arrays`, `load_array`, `json_object` : npz and npy files, typed.

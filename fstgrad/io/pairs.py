@@ -166,7 +166,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_alphabet(path: Path) -> Alphabet:
-    """Return the alphabet of a file: one symbol a line, in the order of the file.
+    """Return the alphabet of a file: one symbol per line, in the order of the file.
 
     `path` may also be one of the names of `Alphabet.named`; write ./dna for a file named dna.
 
