@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import kernel, sum_kernel, sum_part_kernel
+from fstgrad.compiler import kernel, sum_part_kernel
 from fstgrad.strings.kernels.linear_chain import add_product
 
 
@@ -31,7 +31,7 @@ def shift_rows(table: FloatArray, largest: FloatArray) -> None:
             row[y] -= a
 
 
-@sum_kernel
+@kernel
 def packed_passes(
     weights: FloatArray,
     step: FloatArray,
