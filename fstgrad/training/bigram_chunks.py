@@ -95,7 +95,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 
 def _coded(features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool) -> Coded:
     """Return the pairs as numbers, kept from one pass to the next."""
-    kept = features.chunks.get(first)
+    kept: _Kept | None = features.chunks.get(first)
     if kept is not None and kept.is_of(pairs, is_packed=is_packed):
         return kept.restored(features)
     coded = _code(features, pairs, is_packed=is_packed)
