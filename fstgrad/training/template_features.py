@@ -282,7 +282,18 @@ class TemplateFeatures(Features):
 
     @property
     def gram_places(self) -> IntArray:
-        """The places of the weights of the q-grams in w."""
+        """The places of the weights of the q-grams in w: int64, ascending.
+
+        Examples
+        --------
+        >>> import fstgrad as fg
+        >>> from fstgrad.training.template_features import TemplateFeatures
+        >>> from fstgrad.training.templates import Window
+        >>> pairs = [("ab", "xy")]
+        >>> features = TemplateFeatures.from_pairs(fg.Alphabet("xy"), 1, Window(0, 1), pairs)
+        >>> features.gram_places.tolist() == list(range(features.shape[0]))[-2:]
+        True
+        """
         return np.arange(self._ends[0], self._ends[-1])
 
     def _checked(self, pairs: Pairs) -> Pairs:
