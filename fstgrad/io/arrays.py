@@ -258,16 +258,18 @@ def _checked(name: str, arrays: dict[str, Array], field: Field, lengths: dict[st
             lengths[length] = have
     if field.kind in ("flag", "text"):
         return array
-    if array.size and (np.isnan(array).any() if array.dtype.kind == "f" else False):
+    if array.size == 0:  # of any dtype
+        return np.zeros(array.shape, dtype=np.float64 if field.kind == "float" else np.int64)
+    if array.dtype.kind == "f" and np.isnan(array).any():
         raise InvalidInputError(f"{name} has NaN")
     if field.finite and not np.isfinite(array).all():
         raise InvalidInputError(f"{name} has infinities")
-    if array.size and (array.min() < field.lower or array.max() > field.upper):
+    if array.min() < field.lower or array.max() > field.upper:
         raise InvalidInputError(
             f"{name} runs from {array.min()} to {array.max()}, "
             f"outside {field.lower:g} .. {field.upper:g}"
         )
-    if field.kind == "integer" and array.size and int(array.max()) >= 2**63:
+    if field.kind == "integer" and int(array.max()) >= 2**63:
         raise InvalidInputError(f"{name} has {array.max()}, which does not fit an int64")
     return array.astype(np.float64 if field.kind == "float" else np.int64)
 

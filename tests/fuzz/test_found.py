@@ -387,3 +387,11 @@ def test_a_range_of_candidate_sets_names_a_checkpoint(tmp_path):
     assert not chosen.fit(X).top_interactions(order=2)
     assert chosen.fit(X).n_candidates_ == 0
     assert where.exists()
+
+
+def test_an_empty_table_of_text_is_a_table_of_numbers(tmp_path):
+    path = tmp_path / "read.npz"
+    np.savez(path, slopes=np.zeros((3, 0), dtype="U3"))
+    field = io.Field("float", (3, None))
+    found = io.read_arrays(path, {"slopes": field}, what="a table")["slopes"]
+    assert found.shape == (3, 0) and found.dtype == np.float64
