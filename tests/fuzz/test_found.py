@@ -394,4 +394,5 @@ def test_an_empty_table_of_text_is_a_table_of_numbers(tmp_path):
     np.savez(path, slopes=np.zeros((3, 0), dtype="U3"))
     field = io.Field("float", (3, None))
     found = io.read_arrays(path, {"slopes": field}, what="a table")["slopes"]
-    assert found.shape == (3, 0) and found.dtype == np.float64
+    assert found.shape == (3, 0)
+    assert found.dtype == np.float64
