@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.errors import InvalidInputError, MissingDependencyError
+from fstgrad.errors import FstgradError, InvalidInputError, MissingDependencyError
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -361,15 +361,15 @@ def generator(rng: Seed) -> np.random.Generator:
 
 def extra(package: str, extra_name: str, purpose: str) -> ModuleType:
     """Import an optional package; where it is missing, name the extra that brings it."""
+    name = package.split(".")[0]
+    needed = f"{purpose} needs the package {_DISTRIBUTIONS.get(name, name)!r}, which"
     try:
         return importlib.import_module(package)
-    except ImportError as error:
-        name = package.split(".")[0]
-        name = _DISTRIBUTIONS.get(name, name)
-        raise MissingDependencyError(
-            f"{purpose} needs the package {name!r}, which is not installed: "
-            f"pip install 'fstgrad[{extra_name}]'"
-        ) from error
+    except ModuleNotFoundError as error:
+        remedy = f"pip install 'fstgrad[{extra_name}]'"
+        raise MissingDependencyError(f"{needed} is not installed: {remedy}") from error
+    except ImportError as error:  # damaged, or a signal came while it loaded
+        raise FstgradError(f"{needed} cannot be imported ({error}); reinstall it") from error
 
 
 def _check_shape(name: str, array: npt.NDArray[np.generic], shape: Shape | None) -> None:

@@ -1,9 +1,12 @@
 """`fstgrad report`: what is on the page, that all is escaped, and that a browser runs it."""
 
 import html.parser
+import importlib
 import re
 import shutil
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -79,6 +82,35 @@ def test_the_page(page):
     assert "default-src 'none'" in text
     assert "<b>&'" not in text
     assert "&lt;b&gt;&amp;&#x27;" in text
+
+
+def test_a_signal_that_the_import_of_a_package_swallows_leaves_no_page(
+    page, folder, tmp_path, run, monkeypatch
+):
+    """Modules in C turn the exception of a signal into an ImportError."""
+    load = importlib.import_module
+
+    def loaded(name, *args):
+        if name == "matplotlib.figure":
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            except BaseException as error:
+                raise ImportError("a part of it failed to import") from error
+        return load(name, *args)
+
+    monkeypatch.setattr(importlib, "import_module", loaded)
+    out = tmp_path / "report.html"
+    code, _, said = run("report", folder / "model.npz", "-o", out)
+    assert (code, out.exists()) == (143, False)
+    assert "cannot be imported (a part of it failed to import)" in said
+
+
+def test_a_page_without_the_package_of_pictures_says_so(page, folder, tmp_path, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    out = tmp_path / "report.html"
+    assert run("report", folder / "model.npz", "-o", out)[0] == 0
+    assert "No picture:" in out.read_text()
+    assert "which is not installed" in out.read_text()
 
 
 CHECKS = """<script>
