@@ -1,10 +1,10 @@
 """Sets of words in documents
 ==========================
 
-The strongest words, pairs and triples of a corpus.  Without a file, the descriptions of SciPy's
-functions; with Classic3, Table 1 and Appendix E of Inouye, Ravikumar and Dhillon (2016): the 500
-most frequent words of 3,893 abstracts (medicine, information retrieval, aeronautics), k = 3,
-lambda = 0.01, and published values beside those found.
+This program prints the strongest words, pairs and triples of a corpus.  Without a file, the corpus
+is the descriptions of SciPy's functions.  With Classic3, the program repeats Table 1 and Appendix E
+of Inouye, Ravikumar and Dhillon (2016): the 500 most frequent words of 3,893 abstracts (medicine,
+information retrieval, aeronautics), k = 3, lambda = 0.01, with the published values for comparison.
 
     python examples/classic3.py [classic3.mat] [COLUMNS]
 """
@@ -26,7 +26,7 @@ PUBLISHED = {
 
 
 def table(model, order, top, sign):
-    """Print one table; published values are beside those found."""
+    """Print one table; published values are next to those found."""
     print(f"\n{sign} sets of {order}")
     for rank, found in enumerate(model.top_interactions(order, top, sign=sign), 1):
         known = {frozenset(names): value for names, value in PUBLISHED.items()}

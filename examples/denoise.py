@@ -1,20 +1,20 @@
 """Denoising with a Potts model, trained four ways
 ===============================================
 
-Denoising with a conditional Potts model: its two parameters trained four ways.
+This program trains the two parameters of a conditional Potts model in four ways and compares them.
 
 The score of a clean image y given a noisy one x, on the 4-connected grid of pixels, is
 
     s(y) = h * (number of pixels with y_i = x_i) + J * (number of neighbours with y_i = y_j).
 
 (h, J) are fitted on small images by the pseudolikelihood, by contrastive divergence (CD-1 and
-persistent chains) and by the Bethe approximation of the likelihood.  Then other images are denoised
-by the marginals of belief propagation, and the share of right pixels is printed.
+persistent chains) and by the Bethe approximation of the likelihood.  The marginals of belief
+propagation then denoise other images, and the share of correct pixels is printed.
 
     python examples/denoise.py [--data FOLDER] [--figure denoise.png]
 
 FOLDER holds grids.npz (clean label images by name) and noisy.npz (`<name>__flip15`, 15 percent of
-the pixels changed); without it, random blobs are drawn.
+the pixels changed).  Without a folder, the images are random blobs.
 """
 
 import argparse

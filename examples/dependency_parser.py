@@ -1,16 +1,17 @@
 """A parser from part-of-speech tags
 =================================
 
-An arc-factored parser from part-of-speech tags, trained by likelihood or by expectations.
+An arc-factored parser from part-of-speech tags is trained by likelihood or by expectations.
 
-Scores are sums of weights of an arc's tags, direction and distance.  Three parsers, each judged on
-the last fifth of a treebank by the attachment score of the best trees, the one expected
-over all trees, and the entropy:
+The score of an arc is a sum of weights for its tags, direction and distance.  Three parsers are
+evaluated on the last fifth of a treebank by the attachment score of the best trees, the expected
+attachment score over all trees, and the entropy:
 
-0. no training: all trees alike;
+0. no training: all trees have the same probability;
 1. no trees either, but nine expectations: the shares of determiners, adjectives, adpositions headed
    by a noun to their right, of nouns, pronouns, auxiliaries, adverbs headed by a verb, and so on.
-   A generalized-expectation criterion pulls every sentence there (Druck, Mann and McCallum 2009);
+   A generalized-expectation criterion moves every sentence towards these shares (Druck, Mann and
+   McCallum 2009);
 2. the likelihood of the trees of the other sentences.
 
     python examples/dependency_parser.py [TREEBANK.conllu]
@@ -130,7 +131,7 @@ def report(name, batches, weights):
         words += real.sum()
     print(
         f"{name:<28} best trees {right / words:.1%}   expected {expected / words:.1%}   "
-        f"entropy {entropy / words:.2f} nats a word"
+        f"entropy {entropy / words:.2f} nats per word"
     )
     return right / words
 

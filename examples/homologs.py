@@ -1,10 +1,10 @@
 """Is a homolog nearer than a stranger?
 ====================================
 
-Is a homolog nearer than a stranger?  Alignment losses on families of proteins or of DNA.
+This program compares alignment losses on families of proteins or of DNA.
 
-Each sequence is aligned with a member of its own family and with members of others; a loss is good
-if the relative comes first.
+Each sequence is aligned with a member of its own family and with members of other families.  A loss
+is good if the relative has the least loss.
 
     python examples/homologs.py                        # domains of two families of Pfam
     python examples/homologs.py protein|dna FOLDER     # pairs.tsv with seq_a, seq_b, family

@@ -1,8 +1,8 @@
 """JAX: a tagger whose errors are edits
 =====================================
 
-A window tagger trained by the softmax margin of the edit distance: the step is one function under
-`jit`, and gold enters it as an argument.  A word's tag depends on the word before it.
+A window tagger is trained by the softmax margin of the edit distance.  The training step is one
+function under `jit`, and gold is an argument of it.  A word's tag depends on the word before it.
 
     python examples/jax_tagger.py
 """

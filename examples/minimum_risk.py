@@ -1,24 +1,24 @@
 """Minimum-risk training on lattices
 =================================
 
-Minimum-risk training with the word error rate: correcting a recognizer's hypotheses.
+A model that corrects a recognizer's hypotheses is trained to minimize the expected word error rate.
 
-For each utterance a lattice is made from the recognizer's best hypothesis: a word may be kept,
-replaced by one that is spelled alike, or, up to three letters, dropped; a state is a position and
-the word chosen there.  (If every word could be dropped, the hypotheses would be all subsequences,
-and the exact composition would pass its state limit.)
-A linear model scores the arcs with a few features (what was done, how far the spelling moved, how
-often the word and the pair of words occur in the references of the other utterances).  Its weights
-are trained on one half of the utterances by the exact gradient of the expected word error rate, and
-again by the gradient estimated from 200 sampled paths; both are judged on the other half.
+For each utterance, a lattice is built from the recognizer's best hypothesis: a word may be kept,
+replaced by a word with a similar spelling, or, if it has at most three letters, dropped.  A state
+is a position and the word chosen there.  (If every word could be dropped, the hypotheses would be
+all subsequences, and the exact composition would exceed its state limit.)  A linear model scores
+the arcs with a few features: the kind of edit, the change of the spelling, and how often the word
+and the pair of words occur in the references of the other utterances.  Its weights are trained on
+one half of the utterances by the exact gradient of the expected word error rate, and a second time
+by the gradient estimated from 200 sampled paths.  Both are evaluated on the other half.
 
     python examples/minimum_risk.py [UTTERANCES.tsv]
 
 The file has the columns id, ref and hyp, such as NIST's csrnab test of sclite (45 utterances
 without alternatives in the reference).  Without a file, the references are sentences of a treebank,
-and the hypotheses a simulation: one word in five is heard as another that is spelled alike, or not
-at all.  There is little text to learn from: what to look at is how the expected word error of
-training falls, and what the oracle says could be gained.
+and the hypotheses are simulated: one word in five is replaced by a word with a similar spelling, or
+dropped.  There is little text to learn from, so compare how far the expected word error falls in
+training with the oracle error, which is the limit of what any model can reach.
 """
 
 import argparse
@@ -172,7 +172,7 @@ def main():
     halves = {"training": utterances[::2], "test": utterances[1::2]}
     arcs = sum(u.lattice.num_arcs for u in utterances)
     paths = max(u.lattice.num_paths for u in utterances)
-    print(f"{len(refs)} utterances, {arcs:,} arcs, up to {paths:.1e} paths a lattice")
+    print(f"{len(refs)} utterances, {arcs:,} arcs, up to {paths:.1e} paths per lattice")
 
     def loss_of(u, y):
         return float(u.against.losses_of(y[None])[0])

@@ -1,20 +1,22 @@
 """Segmentation of a photograph
 ============================
 
-Near or far: a real photograph, a measured truth, and what contrast-sensitive edges are worth.
+This program separates near from far in a real photograph with measured depth, and shows the benefit
+of contrast-sensitive edges.
 
 The motorcycle of scikit-image comes with its depth, measured by structured light (Scharstein et al.
-2014): a pixel is near if its disparity is above 35.  One pixel in fifty is annotated; the 15
-annotated pixels that are most alike in colour and place vote on every other one, the evidence.
-Five ways to make a labeling of it are compared:
+2014): a pixel is near if its disparity is above 35.  One pixel in fifty is annotated.  For every
+other pixel, the 15 annotated pixels that are most similar in colour and position vote; their votes
+are the evidence.  Five ways to turn the evidence into a labeling are compared:
 
-- a threshold of the evidence, after nothing, a median filter, or total variation denoising;
+- a threshold of the evidence, either as it is, after a median filter, or after total variation
+  denoising;
 - the best labeling of a random field with one coupling for all pairs (a minimum cut);
 - the same with contrast-sensitive edges: the coupling of a pair is J exp(-b (x_i - x_j)^2), x its
   colours, so that labels change where the picture does (Boykov and Jolly 2001).
 
-Settings are chosen on one half of the picture and tested on the other, both ways round.  Pixels
-without a measured depth do not count.
+Settings are chosen on one half of the picture and tested on the other half, and vice versa.  Pixels
+without a measured depth are ignored.
 
     python examples/segmentation.py [--figure segmentation.png]
 """

@@ -1,10 +1,10 @@
 """Which loss knows a typing error?
 ================================
 
-Which loss knows a typing error?  Misspellings against their corrections and against other words.
+This program compares losses by how well they find the correction of a misspelling.
 
-For each misspelling the nearest of a few words is looked for: its correction and words of nearly
-the same spelling.  A loss that knows how people mistype puts the correction first.
+Each misspelling is compared with its correction and with words of nearly the same spelling.  A loss
+that models how people mistype ranks the correction first.
 
     python examples/spelling.py [PAIRS.tsv] [COUNT]
 """

@@ -1,7 +1,7 @@
 """PyTorch: lattices of a CTC model
 ================================
 
-Minimum word error training on the lattices of a CTC model, exact over all their paths.
+Lattices of a CTC model are trained to minimize the word error rate, exactly over all their paths.
 
 python examples/torch_ctc_lattice.py
 """

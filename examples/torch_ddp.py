@@ -1,7 +1,7 @@
 """PyTorch: two processes train one tagger
 =======================================
 
-Two processes train one tagger: python examples/torch_ddp.py."""
+Two processes train one tagger under DistributedDataParallel: python examples/torch_ddp.py."""
 
 import pathlib
 import tempfile

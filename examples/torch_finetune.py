@@ -1,8 +1,9 @@
 """PyTorch: fine-tuning an encoder
 ===============================
 
-A small encoder is "pretrained" to guess masked pieces, then tags words; pieces that begin no word
-carry -100, as padding does.  Mixed precision (the loss is float32 again), accumulated gradients.
+A small encoder is "pretrained" to guess masked pieces, and then tags words.  Pieces that do not
+begin a word have the gold label -100, like padding.  The program uses mixed precision (the loss is
+float32) and accumulates gradients.
 
     python examples/torch_finetune.py
 """

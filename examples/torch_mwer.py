@@ -1,8 +1,8 @@
 """PyTorch: minimum word errors on n-best lists
 ============================================
 
-A corrector that learns from references alone.  Its input repeats and garbles words of a reference;
-at each position the network, from which hypotheses are drawn, keeps, replaces or drops a word.
+A corrector learns from references alone.  Its input repeats and garbles words of a reference.  At
+each position the network keeps, replaces or drops a word; hypotheses are drawn from the network.
 
     python examples/torch_mwer.py
 """

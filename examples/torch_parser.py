@@ -1,10 +1,12 @@
 """PyTorch: a parser with entropy regularisation
 =============================================
 
-A parser head with entropy regularisation: labelled trees for few sentences, entropy for many.
+A parser is trained on gold trees for a few sentences, and on the entropy of many sentences without
+trees.
 
-Synthetic sentences over word classes; a word prefers heads of the next class.  The unlabelled
-sentences add the entropy of their tree distribution (Smith and Eisner 2007; Zmigrod et al. 2021).
+The sentences are synthetic sequences of word classes; a word prefers heads of the next class.  The
+objective of a sentence without a tree is the entropy of its tree distribution (Smith and Eisner
+2007; Zmigrod et al. 2021).
 
     python examples/torch_parser.py
 """

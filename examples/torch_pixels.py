@@ -1,10 +1,10 @@
 """PyTorch: pixels tied by a random field
 ======================================
 
-A pixel classifier whose labels are tied by a grid Markov random field, trained jointly.
+A pixel classifier is trained jointly with a Markov random field on the grid of pixels.
 
-Noisy discs: a 3 x 3 convolution gives the node scores, one shared table the edge scores; both learn
-by pseudolikelihood, and belief propagation labels new images.
+The images are noisy discs.  A 3 x 3 convolution gives the node scores, and one shared table the
+edge scores.  Both are trained by pseudolikelihood, and belief propagation labels new images.
 
     python examples/torch_pixels.py
 """

@@ -1,8 +1,8 @@
 """PyTorch: a tagger trained with the cost of each error
 =====================================================
 
-A BiLSTM-CRF tagger for which missing a rare tag is five times as bad as other errors.  The softmax
-margin of costs is the likelihood of a CRF whose emissions get the costs of gold.
+For this BiLSTM-CRF tagger, missing a rare tag costs five times as much as other errors.  The
+softmax margin with these costs is the likelihood of a CRF with the costs added to its emissions.
 
     python examples/torch_rare_tags.py
 """

@@ -1,10 +1,10 @@
 """PyTorch: re-ranking lattices
 ============================
 
-Re-ranking word lattices with the exact expected word error rate.
+Word lattices are re-ranked with a model trained on the exact expected word error rate.
 
-Each lattice holds a few words for every position, some skippable; features of an arc are a noisy
-confidence and the length of its word.  A linear layer learns to weigh them by minimum risk.
+Each lattice has a few words for every position, some of them optional.  The features of an arc are
+a noisy confidence and the length of its word.  Minimum risk trains the weights of these features.
 
     python examples/torch_rerank.py
 """

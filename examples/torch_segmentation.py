@@ -1,11 +1,12 @@
 """PyTorch: contrast-sensitive segmentation
 ========================================
 
-Segmentation with contrast-sensitive edges: labels may change where the picture does.
+Pictures are segmented with contrast-sensitive edges: neighbours that differ may have other labels.
 
-Noisy pictures of two grey discs; the neighbours of an image are tied by w exp(-beta (difference in
-grey)^2), a table for each edge of each image.  Node scores, w and beta learn together.  The ring
-around an object is not annotated: its gold is -100, and the loss sums over what is not known.
+The pictures show two noisy grey discs.  The coupling of two neighbours is w exp(-beta (difference
+in grey)^2), so each edge of each image has its own table.  Node scores, w and beta are trained
+together.  The ring around an object is not annotated: its gold is -100, and the loss sums over its
+labels.
 
     python examples/torch_segmentation.py
 """

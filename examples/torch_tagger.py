@@ -1,10 +1,10 @@
 """PyTorch: a tagger with the bigram loss
 ======================================
 
-A BiLSTM tagger trained with the bigram loss: predicted tags should share bigrams with gold.
+A BiLSTM tagger is trained with the bigram loss: predicted tags should share bigrams with gold.
 
-Synthetic sentences: a word's tag is its number modulo the tags, but every fifth word is rare and
-takes its tag from the word before it, so that context matters.
+The sentences are synthetic.  A word's tag is its number modulo the number of tags, but every fifth
+word is rare and has a tag that depends on the word before it, so that context matters.
 
     python examples/torch_tagger.py
 """
