@@ -17,6 +17,7 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 from fstgrad.mrf.arrays import Index
+from fstgrad.vectors import exponentiate, logarithms
 
 LEFT, RIGHT, UP, DOWN = 0, 1, 2, 3
 TINY = 1e-140
@@ -127,17 +128,25 @@ def settle(
 
 @part_kernel
 def _damp(old: FloatArray, damping: float, top: FloatArray, fresh: FloatArray) -> None:
-    """Replace new messages by new^(1 - damping) * old^damping, maximum 1."""
+    """Replace new messages by new^(1 - damping) * old^damping, maximum 1; `top` is scratch."""
     size, width = fresh.shape
-    top[:width] = 0.0
+    # both are as wide as a row of messages; messages lie in [e^-200, 1], so quotients are in range
+    power, work = np.empty(width), np.empty(width)
     for c in range(size):
         for w in range(width):
-            mixed = (1.0 - damping) * np.log(fresh[c, w]) + damping * np.log(old[c, w])
-            fresh[c, w] = np.exp(mixed)
-            top[w] = max(top[w], fresh[c, w])
+            power[w] = np.divide(old[c, w], fresh[c, w])
+        logarithms(power, work)
+        for w in range(width):
+            power[w] *= damping
+        exponentiate(power, work)
+        for w in range(width):
+            fresh[c, w] *= power[w]
+            top[w] = fresh[c, w] if c == 0 else max(top[w], fresh[c, w])
+    for w in range(width):
+        top[w] = np.divide(1.0, top[w])
     for c in range(size):
         for w in range(width):
-            fresh[c, w] /= top[w]
+            fresh[c, w] *= top[w]
 
 
 @kernel

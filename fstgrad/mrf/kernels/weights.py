@@ -206,8 +206,7 @@ def sweep_two(
             if (x > rise * a) | (x < fall * a) | (y > rise * b) | (y < fall * b):
                 rise, fall = max(rise, x / a, y / b), min(fall, x / a, y / b)
             if damping > 0.0:
-                x = np.exp((1.0 - damping) * np.log(x) + damping * np.log(a))
-                y = np.exp((1.0 - damping) * np.log(y) + damping * np.log(b))
+                x *= np.exp(damping * np.log(np.divide(a * y, b * x)))
                 top = 1.0 / max(x, y)
                 x, y = x * top, y * top
             sent[k, 0], sent[k, 1] = x, y
