@@ -36,6 +36,10 @@ from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.trainer import Epoch
 
 CAP = 3.0  # nats: of the edit distance, where nothing else is said
+FLAT = (
+    "--objective risk from zero weights: a capped risk is nearly flat while outputs are farther "
+    "than --cap from their targets; --objective crf-then-risk trains by likelihood first"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +203,8 @@ def train(
     PAIRS is a file of x and y in TSV, CSV with a header, or FASTA; with --tags it also has a column
     of side symbols.  If x and y differ in length, they are aligned first, and predictions can have
     any length.  Without --cap and --method, the edit distance is capped, min(loss, 3), and softmax
-    margins and risks of other losses use --method auto.  Standard error shows one line per epoch.
+    margins and risks of other losses use --method auto.  Risk alone learns little from zero
+    weights: use crf-then-risk.  Standard error shows one line per epoch.
     """
     _check_effects(model, training, choice, estimation, validation)
     model, estimation = _bounded(model, estimation, choice)
@@ -227,6 +232,8 @@ def train(
     )
     if warm_start is not None:
         _go_on(fitted, warm_start)
+    elif model.objective == "risk" and model.cap is not None:
+        echo(FLAT, err=True)
     validating = None if validation is None else columns(validation, reading, tags)
     fitted.fit([x for x, _ in read], [y for _, y in read], validating, resume=resume)
     if fitted.left_out_:

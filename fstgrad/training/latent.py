@@ -191,12 +191,17 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
 
 
 def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
-    """Return the places of the pairs with p(y | x) above the product of frequencies in y."""
+    """Return the places of the pairs with p(y | x) above the product of frequencies in y.
+
+    Each y ends with one more symbol, so that both are distributions over strings of any length.
+    """
     if len(pairs) < FEWEST:
         return list(range(len(pairs)))
     counts = Counter(symbol for _, y in pairs for symbol in y)
-    log_share = {symbol: np.log(count / counts.total()) for symbol, count in counts.items()}
-    gain = log_p - [sum(log_share[symbol] for symbol in y) for _, y in pairs]
+    draws = counts.total() + len(pairs)
+    log_share = {symbol: np.log(count / draws) for symbol, count in counts.items()}
+    end = np.log(len(pairs) / draws)
+    gain = log_p - [sum((log_share[symbol] for symbol in y), end) for _, y in pairs]
     worst = np.argsort(gain, kind="stable")[: int(UNRELATED * len(pairs))]
     left_out = set(worst[gain[worst] < 0].tolist())
     return [i for i in range(len(pairs)) if i not in left_out]

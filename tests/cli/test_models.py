@@ -326,10 +326,19 @@ def test_a_model_goes_on_from_another(run, pairs, tmp_path):
     assert run(*base, "-o", first)[0] == 0
     go_on = ("train", pairs, "--tokens-y", "words", "--warm-start", first, "--objective", "risk")
     code, _, err = run(*go_on, "--epochs", 1, "-o", second)
-    assert code == 0
+    assert (code, "from zero weights" in err) == (0, False)
     assert json.loads(run("compare", first, second, pairs)[1])["pairs"] == 40
     code, _, err = run(*go_on, "--window", 2, "-o", second)
     assert (code, "--window has no effect with --warm-start" in err) == (2, True)
+
+
+def test_risk_from_zero_weights_names_a_better_start(run, pairs, tmp_path):
+    args = ("train", pairs, "--tokens-y", "words", "--epochs", 1, "-o", tmp_path / "model")
+    code, _, err = run(*args, "--objective", "risk")
+    assert code == 0
+    assert "--objective crf-then-risk trains by likelihood first" in err
+    for objective in ("crf-then-risk", "softmax-margin"):
+        assert "from zero weights" not in run(*args, "--objective", objective)[2]
 
 
 def test_syllables_are_taken_apart(run, tmp_path):

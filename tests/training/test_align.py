@@ -166,8 +166,22 @@ def test_pairs_that_do_not_belong_together_are_left_out():
 
 def test_at_most_a_tenth_is_left_out():
     rng = np.random.default_rng(0)
-    pairs = [(tuple(rng.choice([*"ab"], 5)), tuple(rng.choice([*"ab"], 5))) for _ in range(60)]
-    assert len(LatentOutputs.fit(pairs, fg.Alphabet("ab"))[2]) == 54
+    words = [tuple(rng.choice([*"abcdefgh"], 8)) for _ in range(100)]
+    pairs = [(x, x if i < 60 else words[99 - i]) for i, x in enumerate(words[:80])]  # 20 at random
+    places = LatentOutputs.fit(pairs, fg.Alphabet("abcdefgh"))[2]
+    assert len(places) == 72
+    assert places[:60] == list(range(60))
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_short_outputs_are_related(length):
+    """The frequencies of symbols are those of strings that end, like the aligner's p(y | x)."""
+    rng = np.random.default_rng(0)
+    words = [tuple(rng.choice([*"abcd"], length)) for _ in range(200)]
+    pairs = [(x, tuple(s.upper() for s in x)) for x in words]
+    assert len(LatentOutputs.fit(pairs, fg.Alphabet("ABCD"))[2]) == 200
+    several = [((*x, *"xyz"), y[:1]) for x, y in pairs]
+    assert len(LatentOutputs.fit(several, fg.Alphabet("ABCD"))[2]) == 200
 
 
 def test_tags_decide_the_suffix():
