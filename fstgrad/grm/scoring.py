@@ -87,12 +87,14 @@ class ScoringMixin:
         X: Any,
         y: None = None,
         *,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
     ) -> float:
-        """Return the mean over rows and nodes of log p(x_s | all other x), in nats."""
+        """Return the mean over rows, weighted, and nodes of log p(x_s | all other x), in nats."""
         found = self.pseudo_log_likelihood(X, offset=offset, covariates=covariates)
-        return float(found.mean() / self.parameters_.features)
+        weights = preparation.sample_weights(sample_weight, len(found))
+        return float((weights * found).mean() / self.parameters_.features)
 
     def pseudo_log_likelihood(
         self,

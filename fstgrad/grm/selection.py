@@ -42,6 +42,7 @@ class SelectionMixin:
         self,
         X: MatrixLike,
         *,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
@@ -51,7 +52,7 @@ class SelectionMixin:
         With symmetrize="joint" it is that of the tied parameters, else the largest of all nodes.
         """
         model = self._copy()
-        problem = model._prepared(X, None, offset, feature_names, covariates)
+        problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
         return largest_useful_alpha(problem, model._solving(), model._is_joint())
 
     def path(
@@ -59,6 +60,7 @@ class SelectionMixin:
         X: MatrixLike,
         alphas: Sequence[float] | int = 10,
         *,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
@@ -74,11 +76,11 @@ class SelectionMixin:
         alphas : sequence of float, or int
             The penalties, in any order; a number for that many from alpha_max down to a
             hundredth of it, in geometric steps.
-        offset, covariates
+        sample_weight, offset, covariates
             As in `fit`.
         """
         first = self._copy()
-        problem = first._prepared(X, None, offset, feature_names, covariates)
+        problem = first._prepared(X, sample_weight, offset, feature_names, covariates)
         problem.keep = not first._is_joint() and problem.joint_bytes() <= problem.max_memory
         models: list[Any] = []
         for alpha in self._alphas(problem, alphas).tolist():
@@ -102,6 +104,7 @@ class SelectionMixin:
         gamma: float = 0.5,
         folds: int = 5,
         rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
@@ -113,19 +116,19 @@ class SelectionMixin:
         criterion : {"ebic", "cv"}
             "ebic": -2 n p score + sum over sets of (log n + 2 gamma log C(p, |S|)), the extended
             BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean score of
-            rows that were held out.
+            rows that were held out.  Both weight the rows by `sample_weight`.
         gamma : float
             The weight of the number of candidate sets, 0 for BIC.
         folds : int
             For "cv".
         rng : Generator, int or None
             Deals the rows into folds.
-        offset, covariates
+        sample_weight, offset, covariates
             As in `fit`.
         """
         checks.one_of("criterion", criterion, ("ebic", "cv"))
         gamma = checks.positive_number("gamma", gamma, allow_zero=True)
-        given = {"offset": offset, "covariates": covariates}
+        given = _of_rows(X, sample_weight, offset, covariates)
         models = self.path(X, alphas, feature_names=feature_names, **given)
         found = np.array([model.alpha for model in models])
         if criterion == "ebic":
@@ -148,6 +151,7 @@ class SelectionMixin:
         *,
         samples: int = 50,
         rng: Seed = 0,
+        sample_weight: npt.ArrayLike | None = None,
         offset: npt.ArrayLike | None = None,
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
@@ -159,9 +163,10 @@ class SelectionMixin:
         generator = checks.generator(rng)
         samples = checks.positive_integer("samples", samples)
         rows, found = _rows(X), dict[tuple[str, ...], int]()
+        given = _of_rows(X, sample_weight, offset, covariates)
         for _ in range(samples):
             half = np.sort(generator.permutation(rows)[: len(rows) // 2])
-            its = _taken({"offset": offset, "covariates": covariates}, half)
+            its = _taken(given, half)
             model = self._copy().fit(_take(X, half), feature_names=feature_names, **its)
             chosen = {
                 tuple(model.names_[s] for s in members)
@@ -212,8 +217,20 @@ def _rows(x: MatrixLike) -> npt.NDArray[np.int64]:
     return np.arange(shape[0] if shape else len(x))
 
 
+def _of_rows(
+    x: MatrixLike,
+    sample_weight: npt.ArrayLike | None,
+    offset: npt.ArrayLike | None,
+    covariates: npt.ArrayLike | None,
+) -> dict[str, Any]:
+    """Return what the rows have beside their counts, by the name of the argument."""
+    if sample_weight is not None:
+        sample_weight = preparation.sample_weights(sample_weight, len(_rows(x)))
+    return {"sample_weight": sample_weight, "offset": offset, "covariates": covariates}
+
+
 def _taken(given: dict[str, Any], rows: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return the offsets and covariates of some rows."""
+    """Return the weights, offsets and covariates of some rows."""
     return {name: None if a is None else _take(np.asarray(a), rows) for name, a in given.items()}
 
 

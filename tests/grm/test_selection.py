@@ -38,6 +38,26 @@ def test_criteria_prefer_neither_end_of_the_path():
         assert np.isfinite(found.criterion).all()
 
 
+def test_weights_of_a_path_are_repeated_rows():
+    x, weight = counts(n=80, p=4), np.tile([0, 1, 2, 1], 20)
+    model, repeated = fg.GeneralizedRootModel(k=2, tol=1e-9), np.repeat(x, weight, axis=0)
+    assert model.alpha_max(x, sample_weight=weight) == pytest.approx(model.alpha_max(repeated))
+    assert model.alpha_max(x, sample_weight=weight) != pytest.approx(model.alpha_max(x))
+    ours = model.select(x, 4, sample_weight=3 * weight)
+    theirs = model.select(repeated, 4)
+    np.testing.assert_allclose(ours.criterion, theirs.criterion, atol=1e-6)
+    assert ours.model.alpha == pytest.approx(theirs.model.alpha)
+    score = ours.model.score(x, sample_weight=weight)
+    assert score == pytest.approx(ours.model.score(repeated), abs=1e-12)
+    assert score != pytest.approx(ours.model.score(x))
+    held = model.select(x, 3, criterion="cv", folds=2, sample_weight=weight)
+    assert np.isfinite(held.criterion).all()
+    stable = model.set_params(alpha=0.03).stability(x, samples=2, sample_weight=weight)
+    assert set(stable.values()) <= {0.5, 1.0}
+    with pytest.raises(InvalidInputError, match="sample_weight"):
+        model.stability(x, samples=2, sample_weight=weight[1:])
+
+
 def test_strong_sets_are_stable():
     x = counts(n=400, p=5)
     found = fg.GeneralizedRootModel(k=2, alpha=0.05).stability(x, samples=6)
