@@ -1,7 +1,8 @@
 """SIGINT and SIGTERM: one exception each, raised where it unwinds and is not lost.
 
 An exception that a handler raises while Python runs a finalizer, or a function that C calls, is
-printed and forgotten; inside the compiler of kernels it also ends as an error of another kind.
+printed and forgotten; a module in C that is being loaded prints it and raises an ImportError;
+inside the compiler of kernels it also ends as an error of another kind.
 """
 
 import _thread
@@ -45,6 +46,11 @@ class Interrupts:
     def __init__(self) -> None:
         self.seen: type[BaseException] | None = None
         self._is_sending = False
+        self._is_over = False
+
+    def end(self) -> None:
+        """Raise nothing more: the command has ended, and its exit code is being found."""
+        self._is_over = True
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
@@ -55,22 +61,24 @@ class Interrupts:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        hook = sys.unraisablehook
+        hooks = sys.unraisablehook, sys.excepthook
         before = {signal.SIGTERM: signal.signal(signal.SIGTERM, self._handle)}
         if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, signal.SIG_DFL):
             before[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
-        sys.unraisablehook = self._raise_again
+        sys.unraisablehook, sys.excepthook = self._raise_again, self._raise_printed
         try:
             yield
         finally:
-            sys.unraisablehook = hook
+            sys.unraisablehook, sys.excepthook = hooks
             for number, handler in before.items():
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.seen = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        if self._is_over:
+            return
         while frame is not None:
-            if frame.f_code is Interrupts._raise_again.__code__:  # which would lose it, too
+            if frame.f_code in _HOOKS:  # which would lose it, too
                 self._send_later(number)
                 return
             frame = frame.f_back
@@ -83,11 +91,17 @@ class Interrupts:
 
     def _raise_again(self, lost: Any) -> None:
         """Send a signal again whose exception nobody could receive."""
-        if not issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
+        if issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
+            self._send_later(_number(lost.exc_type))
+        else:
             sys.__unraisablehook__(lost)
-            return
-        is_end = issubclass(lost.exc_type, Terminated)
-        self._send_later(signal.SIGTERM if is_end else signal.SIGINT)
+
+    def _raise_printed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        """Send a signal again whose exception C printed, as the import_array of NumPy does."""
+        if issubclass(kind, KeyboardInterrupt | Terminated):
+            self._send_later(_number(kind))
+        else:
+            sys.__excepthook__(kind, error, trace)
 
     def _send_later(self, number: int) -> None:
         """Send a signal soon, once: a second one could arrive when the handlers are gone."""
@@ -101,3 +115,11 @@ class Interrupts:
             _thread.interrupt_main(signal.Signals(number))
 
         _thread.start_new_thread(send, ())
+
+
+def _number(kind: type[BaseException]) -> signal.Signals:
+    """Return the signal of an exception."""
+    return signal.SIGTERM if issubclass(kind, Terminated) else signal.SIGINT
+
+
+_HOOKS = (Interrupts._raise_again.__code__, Interrupts._raise_printed.__code__)

@@ -164,6 +164,7 @@ def _guarded(args: Sequence[str] | None) -> tuple[int, str]:
         except SystemExit as error:
             return (error.code if isinstance(error.code, int) else 1), ""
         except BaseException as error:
+            interrupts.end()
             if os.environ.get("FSTGRAD_TRACEBACK"):
                 raise
             held = (isinstance(error, _Held) and error.__cause__) or error

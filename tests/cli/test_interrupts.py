@@ -179,3 +179,31 @@ def test_a_signal_in_a_finalizer_is_not_lost(number, error, early, monkeypatch):
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "line"),
+    [("SIGINT", 130, LINE), ("SIGTERM", 143, LINE.replace("interrupted", "stopped"))],
+)
+@pytest.mark.parametrize("after", ["raise ImportError('numpy failed to import')", "time.sleep(60)"])
+def test_a_signal_that_a_module_in_c_prints(run, number, code, line, after):
+    """Its initialization prints the exception, and raises an ImportError or goes on."""
+    before = f"""
+        import ctypes, time
+        import fstgrad.cli.loss as loss
+        def loading(*args, **kwargs):
+            source = b"import signal; signal.raise_signal(signal.{number})"
+            assert ctypes.pythonapi.PyRun_SimpleString(source) == -1  # which calls PyErr_Print
+            {after}
+        loss.rows_and_alphabet = loading
+    """
+    done = run(before, "loss", "pairs.tsv")
+    assert (done.returncode, done.stderr) == (code, f"{line}\n")
+
+
+def test_other_errors_that_c_prints_are_shown(capsys):
+    import ctypes
+
+    with Interrupts().handled():
+        assert ctypes.pythonapi.PyRun_SimpleString(b"1 / 0") == -1
+    assert "ZeroDivisionError" in capsys.readouterr().err
