@@ -3,6 +3,7 @@
 import ast
 import configparser
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -99,6 +100,17 @@ def test_no_circle():
         for name in tail:
             del graph[name]
     assert not graph, "import circle among: " + ", ".join(sorted(graph))
+
+
+def test_the_page_on_architecture_has_this_table():
+    page = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
+    block = page.split("```")[1]
+    table = {}
+    for names, others in re.findall(r"^(.+?) +->  (.+)$", block, re.MULTILINE):
+        for name in names.split(", "):
+            table[name] = BASE if others.startswith("only") else set(others.split(", "))
+    assert table == {name: found for name, found in ALLOWED.items() if name != "models"}
+    assert re.findall(r"\w+", block.split("below\n")[1]) == ORDER[1:]
 
 
 def test_few_loose_files():
