@@ -19,7 +19,7 @@ import fstgrad as fg  # noqa: E402
 from fstgrad import openfst  # noqa: E402
 from fstgrad.automata.determinize import determinize  # noqa: E402
 from fstgrad.reference import hypothesis_machine  # noqa: E402
-from fstgrad.reference.determinization import DELTA, with_merged_futures  # noqa: E402
+from fstgrad.reference.determinization import DELTA, merge_equivalent_states  # noqa: E402
 
 ABC = fg.Alphabet("abcdefghij")
 OPENFST_LIMIT = {True: 8, False: 12}
@@ -42,7 +42,7 @@ def row(name: str, loss: fg.TransducerLoss, target: np.ndarray, reference: bool)
 
         def prepared() -> openfst.Fst:
             acceptor = hypothesis_machine(factors, ABC, target, length)
-            return acceptor if arc_type == "standard" else with_merged_futures(acceptor)
+            return acceptor if arc_type == "standard" else merge_equivalent_states(acceptor)
 
         acceptor = prepared()
         preparation = seconds_of(prepared)

@@ -66,6 +66,15 @@ def test_old_names_of_pair_transducers():
         assert found.grad is found.gradient is slope
 
 
+def test_old_name_of_the_reference_engine():
+    from fstgrad import reference
+
+    with pytest.warns(DeprecationWarning, match="with_merged_futures was renamed merge_equiv"):
+        assert reference.with_merged_futures is reference.merge_equivalent_states
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = reference.nothing
+
+
 def test_old_names_of_options():
     model = fg.PairwiseMRF(np.zeros((2, 2)), np.zeros((2, 2)), [(0, 1)])
     with pytest.warns(DeprecationWarning, match="max_bytes was renamed max_memory"):

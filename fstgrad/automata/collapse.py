@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.equivalence import merge_equivalent_states
 from fstgrad.automata.machine import Arcs, TargetMachine
 from fstgrad.checks import BoolArray, IntArray
 
@@ -75,7 +75,7 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
 
     initial = machine.semiring.full((size, n + 1))
     initial[:, n] = machine.initial
-    return merge_equal_futures(
+    return merge_equivalent_states(
         replace(
             machine,
             class_of=np.arange(n),

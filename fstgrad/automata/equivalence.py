@@ -22,7 +22,7 @@ _CELLS = 2**27  # of closed rows, in all rounds: two seconds
 _ARCS = 2**28  # that are hashed, in all rounds: some ten seconds
 
 
-def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
+def merge_equivalent_states(machine: TargetMachine) -> TargetMachine:
     """Return the quotient by the coarsest equivalence of states with equal futures.
 
     Two states are equal if they are equally final and, for each class, lead with equal total

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata.automaton import DEAD, Level, LossAutomaton
-from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.equivalence import merge_equivalent_states
 from fstgrad.automata.kernels.tables import SPAN
 from fstgrad.automata.machine import GRID_BITS, Arcs, TargetMachine, concatenate, cost_unit
 from fstgrad.automata.semiring import TROPICAL
@@ -67,7 +67,7 @@ def product_machine(
         unit,
         None if a.place is None or b.place is None else _side_by_side(a.place, b.place),
     )
-    return merge_equal_futures(machine)
+    return merge_equivalent_states(machine)
 
 
 def _check_memory(

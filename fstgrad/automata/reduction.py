@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fstgrad.automata import kernels
-from fstgrad.automata.equivalence import merge_equal_futures
+from fstgrad.automata.equivalence import merge_equivalent_states
 from fstgrad.automata.kernels.arcs import group_arcs
 from fstgrad.automata.machine import (
     GRID_BITS,
@@ -104,13 +104,13 @@ def target_machine(
     machine = TargetMachine(
         semiring, class_of, classes, arcs.take(is_epsilon), initial, final, unit, place
     )
-    return merge_equal_futures(order_epsilons(machine))
+    return merge_equivalent_states(order_epsilons(machine))
 
 
 def _counting_machine(
     fst: FstArrays, arcs: Arcs, final: npt.NDArray[Any], num_symbols: int
 ) -> TargetMachine:
-    """Return the machine of counts without epsilons, equal futures merged, by the kernels."""
+    """Return the machine of counts without epsilons, equivalent states merged, by the kernels."""
     size = len(final)
     silent = arcs.take((fst.ilabel == 0) & (arcs.weight > 0))
     paths = _closure_of_counts(silent, size)
@@ -249,8 +249,8 @@ def _closure_of_counts(silent: Arcs, size: int) -> FloatArray:
 def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> TargetMachine:
     """Return the machine whose arcs, and whose end, are preceded by the closure.
 
-    A state then holds its whole future, so that `merge_equal_futures` sees what is equal; states
-    that were entered by epsilons alone are no longer reached and go.
+    The arcs of a state then determine its whole future, so `merge_equivalent_states` can compare
+    them.  States that were entered only by epsilons are no longer reached and are dropped.
     """
     sources, targets = np.nonzero(~machine.semiring.is_zero(closure))
     paths = Arcs(sources, targets, closure[sources, targets])

@@ -161,11 +161,11 @@ class PairSums:
 
     def __call__(self, q: FloatArray) -> FloatArray:
         """Return w * sum over j != i of k(i, j) q_j for each label."""
-        one = self._by_places if self.kernel.contrast is None else self._by_values
+        one = self._by_positions if self.kernel.contrast is None else self._by_values
         total = np.stack([one(q[..., c]) for c in range(q.shape[2])], axis=2)
         return np.asarray(self.kernel.weight * (total - q))
 
-    def _by_places(self, values: FloatArray) -> FloatArray:
+    def _by_positions(self, values: FloatArray) -> FloatArray:
         """Return the sums of the kernel of places, exact to exp(-REACH^2 / 2)."""
         return _blurred(values, (self.kernel.distance,) * 2)
 

@@ -144,7 +144,7 @@ class StringObjective(Objective):
         if self.kind == "risk":
             return batch.risks(share.slices)
         golds = [item.gold for item in chosen]
-        places = batch.gold_places(golds[0] if len(golds) == 1 else np.concatenate(golds))
+        places = batch.gold_index(golds[0] if len(golds) == 1 else np.concatenate(golds))
         score = batch.score_of(places)
         log_z, terms = batch.log_partitions(share.slices)
         terms.reshape(-1)[places] -= 1.0

@@ -16,7 +16,9 @@ random scores): costs that are small multiples of a power of 2, 1e-14; random re
 relative in log Z and 1e-7 in Q; rational losses, 2e-10.
 """
 
-from fstgrad.reference.determinization import determinized, with_merged_futures
+import warnings
+
+from fstgrad.reference.determinization import determinized, merge_equivalent_states
 from fstgrad.reference.gradient import forward_backward, gradient_terms, score_transducer
 from fstgrad.reference.hypotheses import hypothesis_machine
 from fstgrad.reference.loss import loss_acceptor
@@ -27,6 +29,13 @@ __all__ = [
     "gradient_terms",
     "hypothesis_machine",
     "loss_acceptor",
+    "merge_equivalent_states",
     "score_transducer",
-    "with_merged_futures",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "with_merged_futures":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} was renamed merge_equivalent_states", DeprecationWarning, stacklevel=2)
+    return merge_equivalent_states

@@ -55,7 +55,7 @@ def determinized(
         _check_states(arrays, depth, max_states)
         result = openfst.determinize(machine, delta=delta, max_states=max_states + 1)
     else:
-        machine = with_merged_futures(machine)
+        machine = merge_equivalent_states(machine)
         _check_growth(machine, max_states, delta)
         arrays = openfst.to_arrays(machine)
         result = openfst.determinize(machine, delta=delta, most_states=_most_states(arrays))
@@ -130,7 +130,7 @@ def _prefix(arrays: FstArrays, depth: IntArray, length: int) -> Fst:
     )
 
 
-def with_merged_futures(machine: Fst) -> Fst:
+def merge_equivalent_states(machine: Fst) -> Fst:
     """Return M with states merged that have the same future.
 
     This is minimization without determinism: states are equal if they are equally final and lead,

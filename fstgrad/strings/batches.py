@@ -16,7 +16,7 @@ from fstgrad.checks import LARGEST_SCORE, BoolArray, FloatArray, IntArray, unusa
 from fstgrad.distribution import is_far
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.strings import kernels
-from fstgrad.strings.distribution import places_of
+from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.kernels.arrays import Dual, Walks
 from fstgrad.strings.solve import NO_STRING, SAFE_RANGE, near, solve, used_contexts
 from fstgrad.strings.tangents import tangent
@@ -104,21 +104,21 @@ class Strings(NamedTuple):
         items = [near(self.item(i)) for i in range(len(self.automata))]
         return self._replace(scores=np.concatenate(items))
 
-    def gold_places(self, symbols: IntArray) -> IntArray:
-        """Return the places (N,) in the flat scores that the strings `symbols` (N,) use."""
+    def gold_index(self, symbols: IntArray) -> IntArray:
+        """Return the indices (N,) in the flat scores that the strings `symbols` (N,) use."""
         n, order = self.scores.shape[-1], self.scores.ndim - 1
         if len(self.automata) == 1:
-            return places_of(symbols, order, n)
-        places = np.arange(len(symbols))
-        age = places - np.repeat(self.starts[:-1], np.diff(self.starts))
+            return flat_index(symbols, order, n)
+        index = np.arange(len(symbols))
+        age = index - np.repeat(self.starts[:-1], np.diff(self.starts))
         for k in range(order - 1, 0, -1):
-            places = places * (n + 1) + np.where(age >= k, np.roll(symbols, k), n)
-        found: IntArray = places * n + symbols
+            index = index * (n + 1) + np.where(age >= k, np.roll(symbols, k), n)
+        found: IntArray = index * n + symbols
         return found
 
-    def score_of(self, places: IntArray) -> FloatArray:
-        """Return the scores (B,) of strings by their places; InfeasibleError where one is -inf."""
-        scores = self.scores.take(places)
+    def score_of(self, index: IntArray) -> FloatArray:
+        """Return the scores (B,) of strings by their indices; InfeasibleError if one is -inf."""
+        scores = self.scores.take(index)
         if scores.size and scores.min() == -np.inf:
             row = int(np.flatnonzero(np.isneginf(scores))[0])
             raise InfeasibleError(

@@ -69,10 +69,10 @@ class Chain:
         """Return the strings (k, l) at the quantiles `uniforms` (k, l) in [0, 1)."""
         return kernels.chain.draw(self._cumulative, np.ascontiguousarray(uniforms))
 
-    def places(self, strings: IntArray) -> IntArray:
-        """Return the place (k, l) in the flat table of scores that each position of a string uses.
+    def flat_index(self, strings: IntArray) -> IntArray:
+        """Return the index (k, l) in the flat table of scores that each position of a string uses.
 
-        The score of a string is the sum of the scores at its places.
+        The score of a string is the sum of the scores at these indices.
         """
         context = np.full(len(strings), self.contexts - 1, dtype=np.int64)
         result = np.empty(strings.shape, dtype=np.int64)

@@ -160,18 +160,18 @@ class StringDistribution(ArrayDistribution):
 
     def cells(self, structure: SequenceLike) -> tuple[IntArray, ...]:
         """Return the index of the entries of the scores that one string uses: q + 1 arrays (l,)."""
-        return np.unravel_index(self._places(structure), self.scores.shape)
+        return np.unravel_index(self._flat_index(structure), self.scores.shape)
 
     def gold(self, structure: SequenceLike) -> tuple[IntArray, float]:
-        """Return the places of the gold string in the flat scores and its score w.Psi in nats.
+        """Return the indices of the gold string in the flat scores and its score w.Psi in nats.
 
         Raises
         ------
         InfeasibleError
             The score is -inf.
         """
-        places = self._places(structure)
-        scores = self.scores.take(places)
+        index = self._flat_index(structure)
+        scores = self.scores.take(index)
         total = float(scores.sum())
         if total == -np.inf:
             position = int(np.flatnonzero(np.isneginf(scores))[0])
@@ -179,7 +179,7 @@ class StringDistribution(ArrayDistribution):
                 f"gold has a score of -inf at position {position}: its probability is zero; "
                 "do not forbid symbols of the gold string"
             )
-        return places, total
+        return index, total
 
     def log_base(self, structure: SequenceLike) -> float:
         """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
@@ -273,8 +273,8 @@ class StringDistribution(ArrayDistribution):
         """Return log Z of the paths and the expectation of their tangent."""
         return Passes(self.scores, paths).forward()
 
-    def _places(self, structure: SequenceLike) -> IntArray:
-        return places_of(self._ids(structure), self.order, self.scores.shape[-1])
+    def _flat_index(self, structure: SequenceLike) -> IntArray:
+        return flat_index(self._ids(structure), self.order, self.scores.shape[-1])
 
     def _ids(self, structure: SequenceLike) -> IntArray:
         ids = self.automaton.alphabet.encode(structure, name="structure")
@@ -312,16 +312,16 @@ class StringDistribution(ArrayDistribution):
             )
 
 
-def places_of(ids: IntArray, order: int, n: int) -> IntArray:
-    """Return the places (l,) in a flat score table that a string uses: one for each position."""
-    places = _first_places(len(ids), order, n) + ids
+def flat_index(ids: IntArray, order: int, n: int) -> IntArray:
+    """Return the indices (l,) in a flat score table that a string uses: one for each position."""
+    index = _first_index(len(ids), order, n) + ids
     for age in range(1, min(order, len(ids))):
-        places[age:] += n * (n + 1) ** (age - 1) * (ids[:-age] - n)
-    return places
+        index[age:] += n * (n + 1) ** (age - 1) * (ids[:-age] - n)
+    return index
 
 
 @lru_cache(maxsize=32)
-def _first_places(length: int, order: int, n: int) -> IntArray:
-    """Return the place (l,) of symbol 0 at each position, nothing but n before it."""
+def _first_index(length: int, order: int, n: int) -> IntArray:
+    """Return the index (l,) of symbol 0 at each position, with only n before it."""
     contexts = (n + 1) ** (order - 1)
     return np.asarray((np.arange(length) * contexts + contexts - 1) * n)

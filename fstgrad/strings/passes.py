@@ -92,14 +92,14 @@ class Passes:
         algebra = self._algebra
         tables = [np.zeros((len(self._start()), *self.scores.shape))]
         table = tables[0]
-        for t, ahead in self.futures():
+        for t, ahead in self.backward_weights():
             weights = self._score_weights(t)
             pairs = algebra.matmul(np.swapaxes(self.alphas[t], -1, -2), ahead)
             shares = algebra.normalize(algebra.times(pairs, weights))
             table[:, t] = np.moveaxis(shares, 1, -2).reshape(table[:, t].shape)
         return table[0], table[1] if self.has_tangent else None
 
-    def futures(self) -> Iterator[tuple[int, FloatArray]]:
+    def backward_weights(self) -> Iterator[tuple[int, FloatArray]]:
         """Yield (t, H_t) for t = l - 1 .. 0, H_t (D, R, S_t, n): the weight of all that follows.
 
         H_t[r, s, b] is the weight of the arc of b from s and of every way on from there.

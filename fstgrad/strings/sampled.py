@@ -126,7 +126,7 @@ def sampled_softmax_margin(
         )
     distribution, target_loss = _checked(scores, gold, loss)
     ids = target_loss.alphabet.encode(gold, name="gold")
-    gold_places, gold_score = distribution.gold(ids)
+    gold_index, gold_score = distribution.gold(ids)
     random = generator(rng)
     choice = _choice(distribution, target_loss, loss, ids, compiled, max_states)
     most = _number(samples, choice, target_loss)
@@ -148,8 +148,8 @@ def sampled_softmax_margin(
     log_mass = chosen.log_mass
     low, high = log_mean_interval(log_weights, chosen.low, chosen.high)
     parts = _Parts(chosen.chain, chosen.marginals)
-    q, q_error = controlled_marginals(parts, parts.chain.places(strings), weights)
-    q.flat[gold_places] -= 1.0
+    q, q_error = controlled_marginals(parts, parts.chain.flat_index(strings), weights)
+    q.flat[gold_index] -= 1.0
     wider = _ROUNDING * max(1.0, abs(log_mass), abs(gold_score))
     return SampledObjective(
         value=float(np.clip(log_mass + log_mean, log_mass + low, log_mass + high)) - gold_score,
@@ -233,7 +233,7 @@ def sampled_risk(
     rest = losses - base - fitted
     exact = float((chain.marginals * table).sum())
     value = float(rest.mean())
-    covariance, error = sampled_covariance(chain, chain.places(strings), rest - value)
+    covariance, error = sampled_covariance(chain, chain.flat_index(strings), rest - value)
     if effects.any():
         covariance = covariance + distribution.covariance_product(table)
     upper, exact_base = choice.greatest, 0.0

@@ -72,7 +72,7 @@ class _Ways:
         self._scores = scores
         with np.errstate(divide="ignore"):
             self._ahead = {
-                t: np.log(ahead[0]) if real else ahead[0] for t, ahead in passes.futures()
+                t: np.log(ahead[0]) if real else ahead[0] for t, ahead in passes.backward_weights()
             }
         still = np.append(np.cumsum(passes.shifts[::-1])[::-1], 0.0)[1:]
         self._shift = still + float(paths.final.max())

@@ -9,7 +9,7 @@ from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.losses import Engine
 from fstgrad.strings import StringDistribution, direct_loss, hinge, raml, softmax_margin
-from fstgrad.strings.distribution import places_of
+from fstgrad.strings.distribution import flat_index
 from fstgrad.strings.tangents import tangent
 
 Kind = Literal["softmax-margin", "risk", "crf", "hinge", "raml", "direct"]
@@ -65,4 +65,4 @@ def evaluated(
 
 def gold_score(scores: FloatArray, ids: IntArray) -> float:
     """Return w.Psi(y) of one string: the sum of its entries of the score table."""
-    return float(scores.take(places_of(ids, scores.ndim - 1, scores.shape[-1])).sum())
+    return float(scores.take(flat_index(ids, scores.ndim - 1, scores.shape[-1])).sum())

@@ -51,9 +51,9 @@ def values(machine, length):
 @pytest.mark.parametrize("seed", range(8))
 def test_merging_arc_by_arc_changes_no_value(monkeypatch, seed, silent):
     machine = random_machine(np.random.default_rng(seed), 12, silent=silent)
-    whole = equivalence.merge_equal_futures(machine)
+    whole = equivalence.merge_equivalent_states(machine)
     monkeypatch.setattr(equivalence, "_CELLS", 0)
-    by_arcs = equivalence.merge_equal_futures(machine)
+    by_arcs = equivalence.merge_equivalent_states(machine)
     assert whole.num_states <= by_arcs.num_states <= machine.num_states
     for length in range(5):
         assert values(by_arcs, length) == values(machine, length)
@@ -73,7 +73,7 @@ def test_equal_chains_become_one(monkeypatch, arcs):
     )
     monkeypatch.setattr(equivalence, "_CELLS", 0)
     monkeypatch.setattr(equivalence, "_ARCS", arcs)
-    merged = equivalence.merge_equal_futures(machine)
+    merged = equivalence.merge_equivalent_states(machine)
     assert merged.num_states == (6 if arcs else 11)
     assert [values(merged, n) for n in range(7)] == [values(machine, n) for n in range(7)]
 
@@ -90,7 +90,7 @@ def test_hashes_that_collide_merge_nothing_that_differs(monkeypatch, seed):
 
     monkeypatch.setattr(equivalence, "_CELLS", 0)
     monkeypatch.setattr(equivalence, "mix_arcs", mix)
-    merged = equivalence.merge_equal_futures(machine)
+    merged = equivalence.merge_equivalent_states(machine)
     assert calls
     assert [values(merged, n) for n in range(5)] == [values(machine, n) for n in range(5)]
 

@@ -18,8 +18,10 @@ def target_machine(fst, num_symbols, semiring) -> TargetMachine:
     initial[fst.start] = semiring.one
     machine = TargetMachine(semiring, class_of, classes, arcs.take(silent), initial, final, unit)
     if semiring is PROBABILITY:
-        return merge_equal_futures(without_epsilons(machine, closure(arcs.take(silent), initial)))
-    return merge_equal_futures(order_epsilons(machine))
+        return merge_equivalent_states(
+            without_epsilons(machine, closure(arcs.take(silent), initial))
+        )
+    return merge_equivalent_states(order_epsilons(machine))
 
 
 def closure(arcs: Arcs, like):
@@ -29,7 +31,7 @@ def closure(arcs: Arcs, like):
     return np.linalg.inv(np.eye(len(like)) - step).round(12)
 
 
-def merge_equal_futures(machine: TargetMachine) -> TargetMachine:
+def merge_equivalent_states(machine: TargetMachine) -> TargetMachine:
     """Return the quotient by the coarsest equivalence of states with equal futures."""
     _, block = np.unique(machine.final, return_inverse=True)
     blocks = int(block.max()) + 1

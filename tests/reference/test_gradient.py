@@ -256,7 +256,7 @@ def test_merging_futures_keeps_sums_and_makes_the_machine_small():
     counter = transducers.ngram_counter(TEN, 2)
     factors = (counter, openfst.read(pynini.invert(counter)))
     machine = reference.hypothesis_machine(factors, TEN, "abcdabcdab", 10)
-    merged = reference.with_merged_futures(machine)
+    merged = reference.merge_equivalent_states(machine)
     assert merged.num_states() < machine.num_states() / 2
     for y in ("abcdabcdab", "ababababab", "jjjjjjjjab"):
         weights = []

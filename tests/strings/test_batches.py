@@ -38,7 +38,7 @@ LOSSES = {
 def test_values_and_gradients_are_those_of_single_strings(name, order):
     strings, golds = batch(order, make=LOSSES[name])
     strings.check()
-    places = strings.gold_places(np.concatenate(golds))
+    places = strings.gold_index(np.concatenate(golds))
     log_z, terms = strings.log_partitions()
     score = strings.score_of(places)
     terms.reshape(-1)[places] -= 1.0
@@ -71,7 +71,7 @@ def test_errors_name_the_item_and_the_position():
     with pytest.raises(fg.InfeasibleError, match="position 1 of item 3: no string"):
         strings.log_partitions()
     with pytest.raises(fg.InfeasibleError, match="position 1 of item 3: its probability"):
-        strings.score_of(strings.gold_places(np.concatenate(golds)))
+        strings.score_of(strings.gold_index(np.concatenate(golds)))
     with pytest.raises(fg.InfeasibleError, match="position 1 of item 3"):
         strings.part(2, 5).risks()
     strings.scores[strings.starts[4]] = np.nan

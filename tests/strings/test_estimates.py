@@ -47,7 +47,7 @@ def test_errors_of_a_sample_that_is_the_population(order):
     losses = np.array([oracle.edit_distance(y, (0, 1, 2, 0)) for y in strings])
     p, parts, mu, q = enumerated(scores, losses)
     chain = Chain(scores)
-    places = chain.places(np.array(strings))
+    places = chain.flat_index(np.array(strings))
     weights = np.exp(losses) / np.exp(losses).sum()
     estimate, error = controlled_marginals(chain, places, weights)
     np.testing.assert_allclose(estimate, q, atol=1e-14)

@@ -53,7 +53,7 @@ def test_chain_equals_enumeration(order, scale):
     assert chain.log_partition == pytest.approx(oracle.log_partition(scores), rel=1e-13)
     np.testing.assert_allclose(chain.marginals, oracle.marginals(scores), atol=1e-12)
     strings = np.array(oracle.all_strings(3, 4))
-    totals = np.ravel(scores)[chain.places(strings)].sum(axis=1)
+    totals = np.ravel(scores)[chain.flat_index(strings)].sum(axis=1)
     expected = oracle.log_weights(scores, None)
     np.testing.assert_allclose(totals[totals > -np.inf], expected[totals > -np.inf], rtol=1e-12)
     np.testing.assert_array_equal(totals == -np.inf, expected == -np.inf)
@@ -73,7 +73,9 @@ def test_counts_are_weighted_parts():
     strings, weights = rng.integers(2, size=(5, 3)), rng.normal(size=5)
     chain = Chain(scores)
     expected = sum(w * oracle.parts(y, scores) for w, y in zip(weights, strings, strict=True))
-    np.testing.assert_allclose(chain.counts(chain.places(strings), weights), expected, atol=1e-14)
+    np.testing.assert_allclose(
+        chain.counts(chain.flat_index(strings), weights), expected, atol=1e-14
+    )
 
 
 def cases():
@@ -141,7 +143,7 @@ def plain_estimates(scores, against, rng):
     chain = Chain(scores)
     strings = chain.draw(np.random.default_rng(rng).random((1000, len(scores))))
     losses = against.losses_of(strings)
-    places = chain.places(strings)
+    places = chain.flat_index(strings)
     weights = np.exp(losses - losses.max())
     return (
         chain.counts(places, weights / weights.sum()),
