@@ -34,7 +34,7 @@ from fstgrad.cli.pairs import report_failures, skip_or_raise
 from fstgrad.cli.problem import Problem, open_problem
 from fstgrad.cli.report import largest, print_table, progress, qgram
 from fstgrad.cli.text import echo
-from fstgrad.errors import FstgradError, RowError
+from fstgrad.errors import FstgradError
 from fstgrad.estimates import RELIABLE
 from fstgrad.io import Row, write_arrays
 from fstgrad.training.batch import Batch, Item, Outcome, Sums
@@ -202,11 +202,9 @@ class _Run:
                     self.effective.append(outcome.effective_samples)
                 lines.append(_json_line(row, outcome))
                 continue
-            error = RowError(f"{row.place}: {outcome.error}")
-            error.__cause__ = outcome.error
             if not self._skip_errors:
                 self._journal.write(lines)
-            skip_or_raise(error, self._skip_errors)
+            skip_or_raise(row, outcome.error, self._skip_errors)
         self._journal.write(lines)
 
 

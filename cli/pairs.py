@@ -70,11 +70,21 @@ def _well_formed(rows: Iterable[Row], reading: Reading) -> Iterator[Pair]:
             continue
 
 
-def skip_or_raise(error: RowError, skip_errors: bool) -> None:
-    """Print the error of a row that is skipped."""
-    if not skip_errors:
-        raise error
-    echo("fstgrad: " + in_options(str(error)), err=True)
+def skip_or_raise(row: Row, error: FstgradError, skip_errors: bool) -> None:
+    """Print the error of a row that is skipped, with its place.
+
+    Raises
+    ------
+    RowError
+        Errors are not skipped.
+    """
+    try:
+        with located(row):
+            raise error
+    except RowError as placed:
+        if not skip_errors:
+            raise
+        echo("fstgrad: " + in_options(str(placed)), err=True)
 
 
 def report_failures(done: int, failed: int) -> None:
@@ -118,10 +128,9 @@ class RowLoop(Generic[Result]):
         """
         for row in rows:
             try:
-                with located(row):
-                    result = self.work(row)
-            except RowError as error:
-                skip_or_raise(error, self.skip_errors)
+                result = self.work(row)
+            except FstgradError as error:
+                skip_or_raise(row, error, self.skip_errors)
                 self.failed += 1
                 yield row, None
             else:
