@@ -37,6 +37,10 @@ _NUMPY = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float
 _KEPT: dict[str, Objective] = {}
 _LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
 _numbers = count()
+# whether the graph of this backward pass serves another one; True where PyTorch does not tell
+_keeps_graph: Callable[[], bool] = getattr(
+    torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True
+)
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -72,6 +76,7 @@ def values(
     constants: Sequence[torch.Tensor] = (),
     *,
     alone: bool = False,
+    axis: bool = True,
 ) -> torch.Tensor:
     """Return the values (B,) of an objective, differentiable in the scores.
 
@@ -82,6 +87,9 @@ def values(
     constants : tensors (B, ...), on any device
     alone : bool
         Return the value () of a batch of one.
+    axis : bool
+        Whether scores and constants have the axis of a batch; without it they are one item's, and
+        the value is ().
 
     Returns
     -------
@@ -92,8 +100,8 @@ def values(
     NotSupportedError
         Within `torch.func.grad`, `vjp`, `jacrev`, `jvp` and `hessian`.
     """
-    found = _outputs(objective, scores, constants, alone)[0]
-    return found[0] if alone and found.ndim else found
+    found = _outputs(objective, scores, constants, alone=alone or not axis, axis=axis)[0]
+    return found[0] if found.ndim and (alone or not axis) else found
 
 
 def gradients(
@@ -112,20 +120,25 @@ def _outputs(
     objective: str | Objective,
     scores: Sequence[torch.Tensor],
     constants: Sequence[torch.Tensor],
+    *,
     alone: bool = False,
-) -> list[torch.Tensor]:
+    axis: bool = True,
+) -> Sequence[torch.Tensor]:
     for tensor in scores:
         arguments.floating("scores", tensor)
     if not torch.compiler.is_compiling():
         refuse_transforms(scores)
-    key = objective if isinstance(objective, str) else _lend(objective)
     given = [widened(tensor) for tensor in scores]
     fixed = [tensor.detach() if tensor.requires_grad else tensor for tensor in constants]
+    found: Sequence[torch.Tensor]
     if is_plain(*given, *fixed):
-        return list(
-            _Plain.apply(key, len(given), alone, *given, *fixed)  # type: ignore[no-untyped-call]
-        )
-    found: list[torch.Tensor] = _values(given, fixed, key)
+        own = _objective(objective) if isinstance(objective, str) else objective
+        found = _Plain.apply(own, len(given), alone, axis, *given, *fixed)  # type: ignore[no-untyped-call]
+        return found
+    key = objective if isinstance(objective, str) else _lend(objective)
+    if not axis:
+        given, fixed = [t[None] for t in given], [t[None] for t in fixed]
+    found = _values(given, fixed, key)
     return found
 
 
@@ -224,17 +237,10 @@ def _(like: torch.Tensor, constants: Sequence[torch.Tensor], key: str) -> torch.
 def _values(
     scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str
 ) -> list[torch.Tensor]:
-    return _evaluated(scores, constants, key)
-
-
-def _evaluated(
-    scores: Sequence[torch.Tensor], constants: Sequence[torch.Tensor], key: str, alone: bool = False
-) -> list[torch.Tensor]:
-    """Return the values (B,) of an objective, or the only one (), and their gradients."""
     arrays, fixed = [to_numpy(t) for t in scores], [to_numpy(t) for t in constants]
     found, gradients = _objective(key).evaluate(arrays, fixed, team())
     tables = [from_host(table, like) for table, like in zip(gradients, scores, strict=True)]
-    return [from_host(found.reshape(()) if alone else found, scores[0]), *tables]
+    return [from_host(found, scores[0]), *tables]
 
 
 @_values.register_fake
@@ -274,7 +280,7 @@ def _(
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     scores, constants, ctx.key = inputs
-    ctx.sizes = len(scores), len(constants)
+    ctx.sizes, ctx.axis, ctx.scaled = (len(scores), len(constants)), True, _scaled
     ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # what was lent lives with the graph
     ctx.save_for_backward(*scores, *constants, *output[1:])
     ctx.set_materialize_grads(False)
@@ -291,38 +297,72 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
     scores, constants, gradients = saved[:many], saved[many : many + fixed], saved[many + fixed :]
     total: list[torch.Tensor | None] = [None] * many
     if upstream[0] is not None:
-        total = [_per_item(upstream[0], table) * table for table in gradients]
+        total = ctx.scaled(upstream[0], gradients)
     if any(direction is not None for direction in upstream[1:]):
         directions = [
             torch.zeros_like(s) if d is None else d
             for s, d in zip(scores, upstream[1:], strict=True)
         ]
-        products = _hessian_product(list(scores), list(constants), directions, ctx.key)
+        given = [list(scores), list(constants), directions]
+        if not ctx.axis:
+            given = [[tensor[None] for tensor in tensors] for tensors in given]
+        products = _hessian_product(*given, ctx.key)
+        products = products if ctx.axis else [product[0] for product in products]
         total = [p if t is None else t + p for p, t in zip(products, total, strict=True)]
     return total, [None] * fixed, None
+
+
+def _scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return gradients times weights (B,) or ()."""
+    return [_per_item(weights, table) * table for table in tables]
+
+
+def _scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return `_scaled`, in the memory of the tables in the last backward pass through a graph."""
+    if torch.is_grad_enabled() or _keeps_graph() or not is_plain(weights):
+        return _scaled(weights, tables)
+    own = [table.detach() for table in tables]
+    try:
+        if weights.ndim or weights.item() != 1.0:
+            for table in own:
+                table.mul_(_per_item(weights, table))
+    except RuntimeError:  # many upstreams at once: is_grads_batched, or a vmap
+        return _scaled(weights, tables)
+    return own
 
 
 _values.register_autograd(_backward, setup_context=_remember)
 
 
 class _Plain(torch.autograd.Function):
-    """The same operator where nothing but autograd looks at it, for a fraction of the overhead."""
+    """The same operator where nothing but autograd looks at it, for a fraction of the overhead.
+
+    It gets the objective itself, and also one item without the axis of a batch.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, key: str, many: int, alone: bool, *tensors: torch.Tensor
+        ctx: Any, objective: Objective, many: int, alone: bool, axis: bool, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Evaluate the objective of a key at the first `many` tensors, the others constant."""
-        scores, constants = tensors[:many], tensors[many:]
-        found = _evaluated(scores, constants, key, alone)
-        _remember(ctx, (scores, constants, key), found)
-        return tuple(found)
+        """Evaluate the objective at the first `many` tensors, the others constant."""
+        arrays = [to_numpy(t) for t in tensors] if axis else [to_numpy(t)[None] for t in tensors]
+        found, tables = objective.evaluate(arrays[:many], arrays[many:], team())
+        gradients = [
+            from_host(table if axis else table[0], like)
+            for table, like in zip(tables, tensors[:many], strict=True)
+        ]
+        ctx.objective, ctx.axis, ctx.scaled = objective, axis, _scaled_in_place
+        ctx.sizes = many, len(tensors) - many
+        ctx.save_for_backward(*tensors, *gradients)
+        ctx.set_materialize_grads(False)
+        return from_host(found.reshape(()) if alone else found, tensors[0]), *gradients
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
-        """Scale the gradients."""
+        """Scale the gradients, or differentiate them."""
+        ctx.key = _lend(ctx.objective) if any(d is not None for d in upstream[1:]) else ""
         total, none, _ = _backward(ctx, upstream)
-        return (None, None, None, *total, *none)
+        return (None, None, None, None, *total, *none)
 
 
 def _no_third_derivative(ctx: Any, upstream: Any) -> None:

@@ -148,15 +148,15 @@ def _evaluated(
         instance("sampling", options.sampling, Sampling, "a Sampling, or None")
     is_batch = _is_batch(gold, loss)
     ids = as_ids(gold, loss, ignore_index, is_batch=is_batch)
-    if not is_batch:
+    axis = is_batch or lengths is not None
+    if axis and not is_batch:
         scores, ids = scores[None], ids[None]
-        loss = [loss] if isinstance(loss, LossAutomaton) else loss
-    if isinstance(loss, LossAutomaton) and len(ids) > 1:
+    if isinstance(loss, LossAutomaton) and axis and len(ids) > 1:
         raise InvalidInputError(
             f"loss is one automaton for {len(ids)} items; give a sequence of {len(ids)}, or the "
             "loss itself"
         )
-    check_batch(scores, ids)
+    _check_shapes(scores, ids, axis=axis)
     constants = [ids] if lengths is None else [ids, checked_lengths(lengths, ids)]
     objective: str | Objective
     if loss is None or isinstance(loss, Loss):
@@ -169,7 +169,7 @@ def _evaluated(
         automata = (loss,) if isinstance(loss, LossAutomaton) else tuple(loss)
         objective = TensorObjective(kind, automata)
     if not is_batch or (reduction != "none" and len(scores) == 1):
-        return values(objective, [scores], constants, alone=True)
+        return values(objective, [scores], constants, alone=True, axis=axis)
     return reduced(values(objective, [scores], constants), reduction)
 
 
@@ -186,7 +186,11 @@ def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
     ignore_index = arguments.whole("ignore_index", ignore_index)
     if is_plain(ids) and ids.device.type == "cpu":
         known = ids.detach().numpy()
-        return torch.from_numpy(np.where(known == ignore_index, IGNORED, known).astype(np.int64))
+        marked = known == ignore_index
+        own = known.astype(np.int64)  # a copy, which the caller cannot change
+        if marked.any():
+            own[marked] = IGNORED
+        return torch.from_numpy(own)
     return torch.where(ids == ignore_index, IGNORED, ids.long())
 
 
@@ -211,18 +215,19 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
     return torch.from_numpy(ids if is_batch else ids[0])
 
 
-def check_batch(scores: torch.Tensor, ids: torch.Tensor) -> None:
-    """InvalidInputError unless gold fits the scores (B, L, ...)."""
-    if scores.ndim < 3:
+def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> None:
+    """InvalidInputError unless gold fits the scores (B, L, ...), or (L, ...) without an axis."""
+    if scores.ndim < 2 + axis:
+        shape = tuple(scores.shape) if axis else (1, *scores.shape)
         raise InvalidInputError(
-            f"scores have the shape {tuple(scores.shape)}; give (B, L, n), (B, L, n+1, n), ... for "
+            f"scores have the shape {shape}; give (B, L, n), (B, L, n+1, n), ... for "
             "a batch of gold strings, and one axis less for one string"
         )
-    if len(ids) != len(scores):
+    if axis and len(ids) != len(scores):
         raise InvalidInputError(f"scores have {len(scores)} items; gold has {len(ids)}")
-    if ids.shape[1] > scores.shape[1]:
+    if ids.shape[-1] > scores.shape[axis]:
         raise InvalidInputError(
-            f"gold[0] has length {ids.shape[1]}; scores have {scores.shape[1]} positions"
+            f"gold[0] has length {ids.shape[-1]}; scores have {scores.shape[axis]} positions"
         )
 
 
