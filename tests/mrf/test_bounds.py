@@ -99,6 +99,19 @@ def test_tree_reweighted_messages_of_factors_are_those_of_joint_nodes():
     assert compared > 5
 
 
+def test_tree_reweighted_messages_that_grow_without_end_begin_anew():
+    """All clauses "i and k imply j" of eight nodes: undamped messages grow fourfold a sweep."""
+    clause = np.full((2, 2, 2), 1.5)
+    clause[1, 0, 1] = 0.0
+    triples = [(i, j, k) for i in range(8) for k in range(i + 1, 8) for j in range(8)
+               if j not in (i, k)]  # fmt: skip
+    model = fg.PairwiseMRF.from_factors([2] * 8, [(t, clause) for t in triples])
+    found = model.infer("trw", max_iter=1500)
+    assert found.converged
+    assert model.log_partition() < found.log_partition < 312
+    assert model.log_partition() < model.infer("trw", max_iter=30).log_partition < 316
+
+
 def test_a_ring_of_wide_factors_is_bracketed():
     """Joint nodes of its factors would need tables of many gigabytes."""
     rng = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
 from fstgrad.mrf.threads import Bands
 
 PARALLEL_ARCS = 2000
+BEYOND = 1e3  # times the largest span of a table: no message grows so far and settles
 
 
 class GraphMessages:
@@ -21,12 +22,18 @@ class GraphMessages:
     rho : (links,) float64
         The share of the trees that hold each edge, and then each link of a larger factor to one of
         its nodes, for tree-reweighted message passing; ones for belief propagation.
+
+    Tree-reweighted messages of larger factors may grow without end where many factors share nodes:
+    then they begin anew, with half as much of the new message in each (see `sweep`).
     """
 
     def __init__(
         self, model: ScoredGraph, maximum: int, threads: int, rho: FloatArray | None = None
     ) -> None:
         self.model, self.maximum, graph = model, maximum, model.graph
+        self.limit, self.least_damping = np.inf, 0.0
+        if rho is not None and model.factors.number:
+            self.limit = BEYOND * (1.0 + _largest_span(model)) / float(rho.min())
         if rho is None:
             self.rho, self.potentials = np.ones(graph.num_edges), model.potentials
             self.link_rho = np.ones(len(model.factors.scope))
@@ -60,8 +67,13 @@ class GraphMessages:
             raise infeasible()
 
     def sweep(self, damping: float) -> float:
-        """Update all messages once, all from the old ones; return the largest change."""
+        """Update all messages once, all from the old ones; return the largest change.
+
+        Where tree-reweighted messages grow beyond their limit, all are 0 again, and from then on
+        the damping is at least (1 + damping) / 2.
+        """
         self.sum_up()
+        damping = max(damping, self.least_damping)
         source, factors = self.model.graph.source, self.model.factors
 
         def band(low: int, high: int) -> float:
@@ -83,7 +95,17 @@ class GraphMessages:
             raise infeasible()
         self.messages, self.fresh = self.fresh, self.messages
         self.said, self.fresh_said = self.fresh_said, self.said
+        if max(changes) > self.limit and self._have_grown():
+            self.messages[:], self.said[:] = 0.0, 0.0
+            self.least_damping = (1.0 + damping) / 2.0
         return float(max(changes))
+
+    def _have_grown(self) -> bool:
+        """Return whether a message is beyond the limit; a new hard zero is not."""
+        return any(
+            (np.abs(told[np.isfinite(told)]) > self.limit).any()
+            for told in (self.messages, self.said)
+        )
 
     def node_beliefs(self) -> tuple[FloatArray, float]:
         """Return node beliefs (I, C) and the sum of (1 - sum of rho) log Z_i."""
@@ -151,6 +173,20 @@ class GraphMessages:
             low, high, self.model.graph.source, self.total, self.potentials.edge, self.messages,
             keep, out, log_norm,
         )  # fmt: skip
+
+
+def _largest_span(model: ScoredGraph) -> float:
+    """Return the largest difference of two finite scores of a table."""
+    tables = [(model.scores.node, (1,)), (model.edge_stack, (1, 2))]
+    larger = (model.factors.view(f) for f in range(model.factors.number))
+    tables += [(table, tuple(range(table.ndim))) for table in larger]
+    spans = [0.0]
+    for table, axes in tables:
+        known = np.isfinite(table)
+        top = np.max(table, axis=axes, initial=-np.inf, where=known)
+        low = np.min(table, axis=axes, initial=np.inf, where=known)
+        spans.append(float(np.max(top - low, initial=0.0)))
+    return max(spans)
 
 
 class LargestFirst(GraphMessages):
