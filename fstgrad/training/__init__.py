@@ -1,1 +1,1 @@
-"""Models that are trained: templates of features, log-linear sequence models, their training."""
+"""Training: templates of features, log-linear sequence models, and their optimization."""

@@ -1,9 +1,9 @@
-"""Alignments of pairs by expectation maximization: which symbols of x gave which symbols of y.
+"""Alignments of pairs by expectation maximization: which symbols of x produce which of y.
 
-A pair (x, y) is cut into links (u, v), u of up to `max_x` symbols of x and v of up to `max_y` of y,
-either possibly empty but not both.  An alignment has the probability of the product of p(u, v) over
-its links; expectation maximization over all alignments of all pairs raises their likelihood in
-every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007).
+A pair (x, y) is divided into links (u, v), where u has up to `max_x` symbols of x and v up to
+`max_y` symbols of y; one of them may be empty.  The probability of an alignment is the product of
+p(u, v) over its links.  Expectation maximization over all alignments of all pairs raises their
+likelihood in every iteration (Ristad and Yianilos 1998; Jiampojamarn, Kondrak and Sherif 2007).
 
 - `Aligner` : fit, the best alignment of a pair, posteriors of its links.
 - `per_symbol` : an alignment as one string of y for each symbol of x.
@@ -40,7 +40,7 @@ NORMALIZATIONS = ("joint", "conditional")
 
 
 class Link(NamedTuple):
-    """Symbols of x and the symbols of y that they gave; one side may be empty."""
+    """Symbols of x and the symbols of y that they produce; one side may be empty."""
 
     x: Symbols
     y: Symbols
@@ -50,7 +50,7 @@ class Aligned(NamedTuple):
     """An alignment of a pair.
 
     links : the best alignment, in order.
-    posterior : of each link, the probability that an alignment of the pair has it at this place.
+    posterior : of each link, the probability that an alignment of the pair has it at this position.
     log_probability : of the pair, over all of its alignments, in nats.
     """
 
@@ -103,10 +103,10 @@ class Aligner:
     iterations : int
         At most; the fit stops when the mean log-likelihood of a pair rises by less than 1e-5 nats.
     start : callable (u, v) -> float, optional
-        By how many nats a link is likelier than others before the first iteration: with a few nats
-        for equal symbols, affixes are not spread over a stem that both sides share.
+        The initial advantage of a link in nats.  With a few nats for equal symbols, affixes are not
+        spread over a stem that both sides share.
     smoothing : float >= 0
-        Added to the expected count of every link that occurs in an alignment of the data.
+        This is added to the expected count of every link that occurs in an alignment of the data.
 
     Attributes
     ----------
@@ -117,8 +117,8 @@ class Aligner:
 
     Notes
     -----
-    An iteration costs O(links) = O(sum |x| |y| max_x max_y).  The start is the same for
-    all links but for `start`, so a fit is deterministic.
+    An iteration costs O(links) = O(sum |x| |y| max_x max_y).  All links have the same initial
+    probability, up to `start`, so a fit is deterministic.
 
     Examples
     --------
@@ -193,11 +193,11 @@ class Aligner:
         return self
 
     def discourage(self, min_count: float) -> "Aligner":
-        """Make links of several symbols of y that are rare in the data a last resort.
+        """Penalise links with several symbols of y that are rare in the data.
 
-        A string of y of two or more symbols whose expected count over the data is below
-        `min_count` has its probabilities multiplied by e^-50 from now on, so that few different
-        strings are needed to write all pairs.
+        If the expected count of a string of two or more symbols of y over the data is below
+        `min_count`, its probabilities are multiplied by e^-50 from now on, so that few different
+        strings are enough to spell all pairs.
         """
         self._check_fitted()
         min_count = positive_number("min_count", min_count, allow_zero=True)
@@ -270,7 +270,7 @@ class Aligner:
         return log_p
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
-        """Return the links of pairs; kinds that are not known get numbers, or the number K."""
+        """Return the links of pairs; unknown kinds get new numbers, or the number K."""
         if not pairs:
             raise InvalidInputError("pairs is empty; give at least one pair")
         xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
@@ -306,7 +306,7 @@ class Aligner:
 
 
 def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Return what `np.unique` does with `return_inverse`, by a table where numbers are small."""
+    """Return what `np.unique` does with `return_inverse`, by a table if the numbers are small."""
     largest = int(keys.max(initial=-1)) + 1
     if largest > max(keys.size, 2**16):
         found, kind = np.unique(keys, return_inverse=True)
@@ -319,16 +319,16 @@ def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
 
 
 class _Numbering:
-    """Numbers for the substrings of up to `most` symbols: 0 is the empty one, -1 not known."""
+    """Numbers for the substrings of up to `most` symbols: 0 is the empty string, -1 unknown."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._known: dict[tuple[int, str], int] = {}
 
     def numbered(self, strings: Sequence[Symbols], *, grow: bool) -> tuple[IntArray, IntArray]:
-        """Return (places, most), the numbers of the substrings that start at each place.
+        """Return (positions, most), the numbers of the substrings that start at each position.
 
-        Substrings that pass the end of their string have the number -2.
+        Substrings that would extend beyond the end of their string have the number -2.
         """
         first = np.cumsum([0, *map(len, strings)])
         numbers = np.full((int(first[-1]), self.most), -2, dtype=np.int64)
@@ -368,8 +368,8 @@ def _sides(rows: list[list[Any]]) -> Iterable[tuple[str, list[Any]]]:
 def per_symbol(links: Sequence[Link]) -> list[Symbols]:
     """Return one string of y for each symbol of x.
 
-    A link of several symbols of x gives its string to the first of them, a link of none to the
-    symbol before it, or to the first symbol if there is none.
+    A link with several symbols of x gives its string to the first of them.  A link without symbols
+    of x gives it to the symbol before the link, or else to the first symbol.
     """
     for link in items("links", links):
         instance("a link", link, Link, "a Link")

@@ -1,10 +1,9 @@
-"""Batch: one objective over many pairs, with compiled losses kept, in one process or several.
+"""Batch: one objective over many pairs, with a cache of losses, in one process or several.
 
-Pairs are worked through in chunks of fixed size, four a task.  A chunk goes to the process that has
-the least to do, and from then on always to the same one, which keeps the automata of its own pairs
-from one pass to the next, so that only pairs, weights and sums travel between processes.  Sums are
-taken chunk by chunk in the order of the input: the result is the same to the last bit for every
-number of processes.
+Pairs are divided into chunks of fixed size; a task has four chunks.  A chunk goes to the process
+with the least work, and in later passes to the same process, which keeps the automata of its own
+pairs.  Only pairs, weights and sums pass between processes.  Sums are added chunk by chunk in the
+order of the input, so the result does not depend on the number of processes, to the last bit.
 """
 
 import signal
@@ -49,13 +48,13 @@ class Batch:
     Parameters
     ----------
     objective : PairObjective
-        Its own cache, if it has one, is used when jobs = 1.
+        If it has a cache, this cache is used when jobs = 1.
     jobs : int
         Number of processes; with 1, this process does the work.
     cache_bytes : int
-        Bytes of compiled losses kept by all processes together.
+        The memory for compiled losses of all processes together, in bytes.
     cache_directory : path, optional
-        Where compiled losses are also kept on disk.
+        A folder in which compiled losses are also stored.
 
     Examples
     --------
@@ -115,9 +114,9 @@ class Batch:
         ----------
         on_error : callable
             Called with the outcome of every pair that failed, in order; the pass then continues.
-            Without it the first error is raised.
+            Without it, the first error is raised.
         progress : callable
-            Gets the number of pairs of every chunk that is done.
+            Called with the number of pairs of every chunk that is done.
         """
         for name, function in (("on_error", on_error), ("progress", progress)):
             if function is not None and not callable(function):
@@ -143,8 +142,8 @@ class Batch:
         Parameters
         ----------
         first : int
-            The index of the first pair.  Chunks end at 1, whose result is seen at once, and at the
-            multiples of 16.
+            The index of the first pair.  Chunks end at 1, so that the first result is available at
+            once, and at multiples of 16.
         """
         return self.numbered(w, _chunked(pairs, first))
 
@@ -153,8 +152,8 @@ class Batch:
     ) -> Iterator[Chunk]:
         """Yield the results of chunks (index of the first pair, pairs), in the order given.
 
-        A pass in another order than that of the input: the index decides which process works on a
-        chunk, so that it finds the automata that it has kept.
+        This is for passes in another order than that of the input.  The index determines which
+        process works on a chunk, so that the process finds the automata that it has kept.
         """
         weights = real_array("w", w, self.objective.features.shape)
         lines = [_Line(executor, weights) for executor in self._processes()]
@@ -180,7 +179,7 @@ class Batch:
     def _processes(self) -> list[Any]:
         """Return one executor of one process for each job, started on first use; none for one job.
 
-        Where none can be started, as without a writable /dev/shm, this process does the work.
+        If none can be started, for example without a writable /dev/shm, this process does the work.
         """
         if self._workers or self.jobs == 1:
             return self._workers
@@ -213,7 +212,7 @@ class Batch:
 
 @dataclass
 class _Line:
-    """The chunks of one process, which come back in the order in which they are given."""
+    """The chunks of one process; results come back in the order in which chunks were given."""
 
     executor: Any
     weights: FloatArray
@@ -223,7 +222,7 @@ class _Line:
 
     @property
     def undone(self) -> list[tuple[Any, int]]:
-        """The tasks on the way, and their numbers of chunks."""
+        """The tasks that are not finished, and their numbers of chunks."""
         return [(task, size) for task, size in self._tasks if not task.done()]
 
     @property
@@ -238,7 +237,7 @@ class _Line:
             self.send()
 
     def send(self) -> None:
-        """Send what is collected."""
+        """Send the collected chunks as one task."""
         if self._collected:
             task = self.executor.submit(_work, self.weights, self._collected)
             self._tasks.append((task, len(self._collected)))
@@ -254,9 +253,9 @@ class _Line:
 
 
 def _least_busy(lines: Sequence[_Line]) -> int:
-    """Return the number of the line with least to do, once that is less than two tasks.
+    """Return the number of the line with the least work, once that is less than two tasks.
 
-    Who works on what is decided late: some pairs take a thousand times as long as others.
+    A chunk is assigned late, because some pairs take a thousand times as long as others.
     """
     loads = [line.load for line in lines]
     while min(loads) >= 2 * _TASK:
@@ -266,7 +265,7 @@ def _least_busy(lines: Sequence[_Line]) -> int:
 
 
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
-    """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
+    """Return the outcomes and sums of consecutive pairs; an item may be an error."""
     if bigram_chunks.applies(objective):
         return bigram_chunks.work(objective, w, first, pairs)
     sums = Sums(np.zeros(objective.features.shape))
@@ -289,7 +288,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 
 
 def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Yield chunks (index of the first pair, pairs); one that is none raises."""
+    """Yield chunks (index of the first pair, pairs); an item of another form raises."""
     instance("numbered", numbered, Iterable, "chunks (index of the first pair, pairs)")
     for chunk in numbered:
         ((index, pairs),) = fields("numbered", [chunk], 2)
@@ -297,7 +296,7 @@ def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item]]]:
-    """Yield (index of the first item, items), cut at 1 and at the multiples of the chunk size."""
+    """Yield (index of the first item, items), split at 1 and at multiples of the chunk size."""
     first = positive_integer("first", first, minimum=0)
     try:
         iterator = iter(pairs)
@@ -335,7 +334,7 @@ def _nothing() -> None:
 
 @contextmanager
 def _uninterrupted_starts() -> Iterator[None]:
-    """Start processes that an interruption from the keyboard reaches after `_start` only."""
+    """Start processes that a keyboard interrupt reaches only after `_start`."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,8 +1,9 @@
 """Chunks of pairs whose scores are emissions and transitions: one walk over all of their features.
 
-For `TemplateFeatures` of order 2.  The emissions of all pairs of a chunk are gathered in one loop
-over the active names, likelihoods are those of a batch of chains, margins and risks take the passes
-along the loss automaton of each pair, and the gradient has the weights that the chunk touches.
+This is for `TemplateFeatures` of order 2.  The emissions of all pairs of a chunk are computed in
+one loop over the active names.  Likelihoods are those of a batch of chains; margins and risks need
+the passes along the loss automaton of each pair.  The gradient has only the weights that the chunk
+touches.
 """
 
 import time
@@ -26,10 +27,10 @@ Found = dict[int, tuple[Any, ...]]  # by place, what follows place and seconds i
 
 
 class Coded(NamedTuple):
-    """The pairs of a chunk that can be read, as numbers.
+    """The readable pairs of a chunk, as numbers.
 
     pairs : the items of the chunk
-    places : of the pairs that can be read, in the chunk
+    places : of the readable pairs, in the chunk
     errors : of the others, by place
     emissions : the names of all positions, one output after another, or packed
     gold : (positions,) int64, the symbols of y
@@ -51,7 +52,7 @@ class Coded(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Pairs that can be read: places in the chunk, inputs with lengths, and symbols of y."""
+    """Readable pairs: places in the chunk, inputs with lengths, and symbols of y."""
 
     places: list[int]
     inputs: list[tuple[Any, int]]
@@ -73,7 +74,7 @@ def applies(objective: PairObjective) -> bool:
 
 
 def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[Item]) -> Chunk:
-    """Return the outcomes and sums of consecutive pairs; a pair that is an error stays one."""
+    """Return the outcomes and sums of consecutive pairs; an item may be an error."""
     started, features = time.perf_counter(), cast(TemplateFeatures, objective.features)
     is_likelihood = objective.kind == "crf" or objective.loss is None
     coded = _coded(features, first, list(pairs), is_packed=is_likelihood)
@@ -107,7 +108,7 @@ def _coded(features: TemplateFeatures, first: int, pairs: list[Item], *, is_pack
 
 
 class _Kept(NamedTuple):
-    """A chunk without what can be looked up: its places are small, its pairs have no symbols.
+    """A chunk without the parts that can be recomputed: small places, and pairs without symbols.
 
     coded : without support and symbols
     places : of the weights of its pairs
@@ -120,7 +121,7 @@ class _Kept(NamedTuple):
 
     @classmethod
     def of(cls, coded: Coded) -> "_Kept":
-        """Return a chunk in its small form."""
+        """Return a chunk in its compact form."""
         pairs = coded.emissions.pairs
         places = coded.support[: len(pairs.symbol)]
         if places.max(initial=0) < 2**31:
@@ -171,7 +172,7 @@ def _code(features: TemplateFeatures, pairs: list[Item], *, is_packed: bool) -> 
 
 
 def _read(features: TemplateFeatures, pairs: list[Item]) -> _Read:
-    """Return the pairs that can be read, and the errors of the others."""
+    """Return the readable pairs, and the errors of the others."""
     found = _Read([], [], [], {})
     for place, pair in enumerate(pairs):
         try:
@@ -190,7 +191,7 @@ def _read(features: TemplateFeatures, pairs: list[Item]) -> _Read:
 
 
 def _likelihoods(scores: Bigrams, coded: Coded) -> tuple[Found, Bigrams]:
-    """Return the negative log-likelihoods, and their derivatives in the scores."""
+    """Return the negative log-likelihoods and their derivatives with respect to the scores."""
     packed = cast(Packed, coded.packed)
     emissions, transitions = scores
     if not coded.places:
@@ -212,7 +213,7 @@ def _likelihoods(scores: Bigrams, coded: Coded) -> tuple[Found, Bigrams]:
 def _with_losses(
     objective: PairObjective, scores: Bigrams, coded: Coded, change: Bigrams
 ) -> tuple[Found, dict[int, FstgradError]]:
-    """Return the margins or risks, and what failed; write their derivatives in the scores."""
+    """Return the margins or risks, and the errors; write the derivatives by the scores."""
     found: Found = {}
     errors = dict(coded.errors)
     for k, place in enumerate(coded.places):
@@ -228,7 +229,7 @@ def _with_losses(
 def _with_loss(
     objective: PairObjective, scores: Bigrams, ids: IntArray, change: Bigrams, part: slice
 ) -> Outcome:
-    """Return the margin or the risk of one pair, and write its derivatives in the scores."""
+    """Return the margin or the risk of one pair, and write its derivatives by the scores."""
     b = cast(LossAutomaton, objective.automaton(ids))
     if objective.kind == "risk":
         log_z, value, terms = risk_of_bigrams(scores, b)

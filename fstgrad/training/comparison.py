@@ -1,4 +1,4 @@
-"""Two models on the same pairs: error rates with intervals, by a paired bootstrap."""
+"""Compare two models on the same pairs: error rates with intervals of a paired bootstrap."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """A figure and the ends of its 95 percent bootstrap interval."""
+    """A value and the ends of its 95 percent bootstrap interval."""
 
     value: float
     lower: float
@@ -25,9 +25,9 @@ class Interval(NamedTuple):
 class Comparison(NamedTuple):
     """Error rates of two sets of predictions of the same targets.
 
-    word_error : of each, the share of pairs that differ from their target.
-    symbol_error : of each, edit distances added up, divided by the symbols of the targets.
-    word_difference, symbol_difference : second less first; negative where the second is better.
+    word_error : the share of predictions that differ from their target, for both.
+    symbol_error : the sum of edit distances divided by the symbols of the targets, for both.
+    word_difference, symbol_difference : second minus first; negative if the second is better.
     p_word, p_symbol : two-sided p-values of no difference.
     """
 
@@ -53,8 +53,8 @@ def compare(
 ) -> Comparison:
     """Return the error rates of two sets of predictions, and of their differences.
 
-    Pairs are drawn with replacement, the same ones for both (Efron and Tibshirani 1993, chapters 13
-    and 16); O(resamples x pairs).
+    Pairs are drawn with replacement, the same pairs for both predictions (Efron and Tibshirani
+    1993, chapters 13 and 16); O(resamples x pairs).
 
     Raises
     ------

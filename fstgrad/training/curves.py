@@ -18,7 +18,7 @@ def check_name(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidInputError
-        It ends neither in .png, .svg nor .json.
+        It does not end in .png, .svg or .json.
     MissingDependencyError
         A picture needs matplotlib, which is not installed.
     """
@@ -33,12 +33,12 @@ def check_name(path: str | os.PathLike[str]) -> None:
 def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None:
     """Draw the objective, the gradient norm and the validation error over the epochs.
 
-    Next to the picture, `path` with the ending .json holds the numbers.
+    The numbers are written to `path` with the extension .json.
 
     Raises
     ------
     InvalidInputError
-        The name ends neither in .png, .svg nor .json.
+        The name does not end in .png, .svg or .json.
     """
     target = pathlib.Path(path)
     check_name(target)

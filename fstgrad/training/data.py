@@ -1,4 +1,4 @@
-"""What a model is fitted to: pairs of sequences, and a loss by name."""
+"""The data of a fit: pairs of sequences, and a loss by name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def paired(X: Sequences, Y: Sequences) -> list[XY]:
     Raises
     ------
     InvalidInputError
-        Another number of targets than of inputs, none at all, or an empty target.
+        The numbers of inputs and targets differ, there are none, or a target is empty.
     """
     X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
     if len(X) != len(Y):
@@ -61,7 +61,7 @@ def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
 def made_loss(
     loss: str | Loss | Callable[[Alphabet], Loss] | None, alphabet: Alphabet
 ) -> Loss | None:
-    """Return a loss from its name, itself, or a function of the alphabet."""
+    """Return a loss, given its name, the loss itself, or a function of the alphabet."""
     if isinstance(loss, str):
         return NAMED[one_of("loss", loss, tuple(NAMED))](alphabet)
     if loss is None or isinstance(loss, Loss):

@@ -1,7 +1,7 @@
-"""The emissions of a chunk: names that occur often there have a row of a table, others a list.
+"""The emissions of a chunk: frequent names have a row of a table, others have a list.
 
-A row costs n + 1 additions that the processor does several at a time, a list one for each of its
-pairs with a symbol, one by one.
+A row costs n + 1 additions, several of which the processor does at a time.  A list costs one
+addition for each of its pairs with a symbol, one by one.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Emissions(NamedTuple):
 
     @classmethod
     def of(cls, features: TemplateFeatures, encoded: Encoded) -> tuple["Emissions", IntArray]:
-        """Return the emissions of a chunk and the places of its weights, those of q-grams last."""
+        """Return the emissions of a chunk and the indices of its weights, those of q-grams last."""
         n = len(features.alphabet)
         names, own, counts = np.unique(encoded.ids, return_inverse=True, return_counts=True)
         first = features.pairs.first

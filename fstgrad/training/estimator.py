@@ -1,4 +1,4 @@
-"""The settings of an estimator by name, as scikit-learn has them; it is not needed for them."""
+"""The settings of an estimator by name, as in scikit-learn, which need not be installed."""
 
 import inspect
 from typing import Any, TypeVar
@@ -9,7 +9,7 @@ Self = TypeVar("Self", bound="Estimator")
 
 
 class Estimator:
-    """Settings are the arguments of the constructor, kept as attributes of the same names."""
+    """Settings are the arguments of the constructor, stored as attributes with the same names."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name."""
@@ -31,7 +31,7 @@ class Estimator:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags that scikit-learn reads before it searches or validates: strings."""
+        """Return the tags that scikit-learn reads before a search or a validation: strings."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
         return Tags(

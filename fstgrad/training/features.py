@@ -1,12 +1,13 @@
 """Features: linear maps from a weight vector w to the score table of a string, and back.
 
-A feature map psi gives every q-gram z that ends at position s a vector psi(x, z, s), and
+A feature map psi assigns a vector psi(x, z, s) to every q-gram z that ends at position s, and
 
     score[s, z] = w . psi(x, z, s),        Psi(x, y) = sum_s psi(x, y[s-q+1 .. s], s).
 
-The table is linear in w, so that the gradient of anything with the table gradient G = dF/dscores
-is the adjoint, sum_{s, z} G[s, z] psi(x, z, s): for the softmax margin, with G = Q - t(y_i), the
-expected features less those of the gold string.
+The table is linear in w.  If G = dF/dscores is the gradient of a function F with respect to the
+table, the gradient with respect to w is therefore the adjoint, sum_{s, z} G[s, z] psi(x, z, s).
+For the softmax margin, G = Q - t(y_i), and the adjoint is the expected features minus those of the
+gold string.
 
 Index
 -----
@@ -17,7 +18,7 @@ Index
 - `zero_table` : the table of scores 0.
 
 Tables have the shape (l, n+1, ..., n+1, n) with q - 1 context axes; index n of a context axis means
-"before the start".  Ids, not labels, index the symbols.
+"before the start". Symbols are indexed by ids, not by labels.
 """
 
 import itertools
@@ -50,14 +51,14 @@ Psi = Callable[[Any, tuple[str | None, ...], int], Mapping[int, float] | npt.Arr
 class Features(Protocol):
     """A linear map w -> score table, and its adjoint.
 
-    A class of features derives from this one and writes `shape`, `scores` and `accumulate`.
+    A class of features derives from this one and defines `shape`, `scores` and `accumulate`.
 
     Attributes
     ----------
     alphabet : Alphabet
         The n symbols of the strings.
     shape : tuple of int
-        The shape of w and of every gradient in w.
+        The shape of w and of every gradient with respect to w.
     """
 
     alphabet: Alphabet
@@ -77,8 +78,8 @@ class Features(Protocol):
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
         """Add the adjoint applied to a table to `out`, which is shaped like w.
 
-        The adjoint g of a table has <table, scores(w, x, l)> = <g, w>.  Features of which x has few
-        touch only their own entries of `out`: no array of the size of w is made.
+        The adjoint g of a table satisfies <table, scores(w, x, l)> = <g, w>. If x has few features,
+        only their entries of `out` change, and no array of the size of w is allocated.
         """
         ...
 
@@ -101,14 +102,14 @@ def zero_table(alphabet: Alphabet, order: int, length: int) -> FloatArray:
 
 
 class QGramCounts(Features):
-    """The number of times each q-gram occurs in y; the same weights at every position.
+    """The number of times each q-gram occurs in y, with the same weights at every position.
 
-    Psi(x, y)[z] = #{s : y[s-q+1 .. s] = z}, w : (n,) * q.  As in the paper only whole q-grams
-    count: the first q - 1 positions have no q symbols behind them and the score 0.  With
-    `boundary=True` the contexts before the start are additional symbols, w has the shape
-    (n+1, ..., n+1, n), and every position has a weight.
+    Psi(x, y)[z] = #{s : y[s-q+1 .. s] = z}, w : (n,) * q.  As in the paper, only complete q-grams
+    count: no q-gram ends at the first q - 1 positions, whose score is 0.  With `boundary=True`, the
+    contexts before the start are additional symbols, w has the shape (n+1, ..., n+1, n), and every
+    position has a weight.
 
-    Costs O(l n^q) in both directions; `scores` returns a read-only view where it can.
+    The cost is O(l n^q) in both directions; `scores` returns a read-only view if possible.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ class QGramCounts(Features):
         return np.broadcast_to(level, (positive_integer("length", length), *self._position))
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
-        """Add the sum of the table over positions, on the q-grams that count."""
+        """Add the sum of the table over positions, for complete q-grams only."""
         array = real_array("table", table, (None, *self._position))
         out = output_array("out", out, self.shape)
         out += array.sum(axis=0)[self._counted]
@@ -209,7 +210,7 @@ class PositionalQGrams(Features):
         return real_array("w", w, self.shape)[:length]
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
-        """Add the table to the positions that it has."""
+        """Add the table to its positions."""
         array = real_array("table", table, (None, *self._position))
         self._check_length(len(array))
         output_array("out", out, self.shape)[: len(array)] += array
@@ -235,8 +236,8 @@ class InputFeatures(Features):
     size : int
         d, the number of features.
     matrix : callable (x, length) -> scipy sparse matrix (length * (n+1)^(q-1) * n, d)
-        Row number of (s, z) is its index in the flat table.  It is called for every `scores` and
-        every `gradient`: wrap it in `functools.lru_cache` if inputs repeat.
+        The row of (s, z) is its index in the flat table.  The function is called for every `scores`
+        and every `gradient`; wrap it in `functools.lru_cache` if inputs repeat.
 
     Examples
     --------
@@ -275,8 +276,8 @@ class InputFeatures(Features):
         Parameters
         ----------
         psi : callable (x, z, s) -> {feature: value} or array (size,)
-            z is a tuple of q symbols, None for each one before the start; s counts from 0.
-            It is called for every q-gram that can end at s: O(l n^q) calls for each x.
+            z is a tuple of q symbols, with None for each symbol before the start; s counts from 0.
+            The function is called for every q-gram that can end at s: O(l n^q) calls for each x.
         """
         order = positive_integer("order", order)
         if not callable(psi):

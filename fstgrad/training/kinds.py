@@ -1,4 +1,4 @@
-"""The objectives of one pair: value, gradient in the scores and log Z, from one automaton."""
+"""The objectives of one pair: value, gradient by the scores and log Z, from one automaton."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -19,7 +19,7 @@ ESTIMATED: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")  # also by sampl
 
 @dataclass(frozen=True)
 class Constants:
-    """Of the kinds that have one: `temperature` of "raml" and `epsilon` of "direct"."""
+    """The constants of the kinds that have one: `temperature` of "raml", `epsilon` of "direct"."""
 
     temperature: float = 1.0
     epsilon: float = 1.0
@@ -31,8 +31,8 @@ CONSTANTS = Constants()
 class Evaluated(NamedTuple):
     """value, in nats; table, its gradient, like the scores; log_partition, in nats.
 
-    log_partition is log Z of the distribution whose marginals the gradient takes; nan where it
-    takes those of a best string.
+    log_partition is log Z of the distribution whose marginals are in the gradient; nan if the
+    gradient is made of best strings.
     """
 
     value: float

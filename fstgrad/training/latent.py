@@ -1,9 +1,9 @@
-"""Latent outputs: for each symbol of x the string of y symbols that it gives, found by alignment.
+"""Latent outputs: for each symbol of x, the string of y symbols that it produces, by alignment.
 
 A latent string z has one symbol for each symbol of x, and one for each of a few slots before and
-behind it, which take prefixes and suffixes.  Each latent symbol spells a string of y symbols,
-often one, sometimes none.  So z is as long as the input with its slots, whatever the length of y,
-and a loss of y is a loss of z behind a collapse.
+after x, which hold prefixes and suffixes.  Each latent symbol spells a string of y symbols: often
+one symbol, sometimes none.  The length of z is therefore that of the input with its slots, whatever
+the length of y, and a collapse turns a loss of y into a loss of z.
 """
 
 import re
@@ -36,12 +36,12 @@ Pair = tuple[Symbols, Symbols]
 
 
 def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether pairs (x, y) are to be aligned; checks the lengths where they are said to be equal.
+    """Whether pairs (x, y) are to be aligned; checks the lengths if they are said to be equal.
 
     Raises
     ------
     InvalidInputError
-        `alignment` is "given" and a pair differs in length, or is no alignment.
+        `alignment` is "given" and x and y of a pair differ in length, or it is no known alignment.
     """
     if alignment is None:
         return False
@@ -52,7 +52,7 @@ def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
 
 
 def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Raise InvalidInputError where x and y of a pair differ in length."""
+    """Raise InvalidInputError if x and y of a pair differ in length."""
     for i, (x, y) in enumerate(fields("pairs", pairs, 2)):
         for name, side in (("x", x), ("y", y)):
             instance(f"{name} of pair {i}", side, Sized, "a sequence")
@@ -66,13 +66,13 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
 
 @dataclass(frozen=True)
 class LatentOutputs:
-    """The latent symbols of a model: the strings of y symbols that a symbol of x may give.
+    """The latent symbols of a model: the strings of y symbols that a symbol of x may produce.
 
     Attributes
     ----------
     alphabet : Alphabet of y
     strings : tuple of tuples of symbols of y, one for each latent symbol
-    slots : numbers of slots before and behind x
+    slots : numbers of slots before and after x
     """
 
     alphabet: Alphabet
@@ -83,17 +83,17 @@ class LatentOutputs:
     def fit(
         cls, pairs: Sequence[tuple[Any, Any]], alphabet: Alphabet
     ) -> tuple["LatentOutputs", list[tuple[Any, Any]], list[int]]:
-        """Return the latent outputs of pairs, pairs (padded x, latent z), and the places of these.
+        """Return the latent outputs of pairs, the pairs (padded x, latent z), and their indices.
 
         The alignment is that of `Aligner` with p(v | u), one symbol of x and up to two of y on a
-        link; symbols before and behind x go to the slots letter by letter, the excess to the
-        outermost one.  There are as many slots as 99 percent of the pairs need.  Of the strings of
-        several symbols the most frequent are kept, so that there are at most 4 n + 4 latent symbols
-        for n symbols of y; where a pair has another, its z has the first symbol alone.
+        link; symbols before and after x go to the slots letter by letter, and the excess to the
+        outermost slot.  There are as many slots as 99 percent of the pairs need.  Of the strings of
+        several symbols, only the most frequent are kept, so that there are at most 4 n + 4 latent
+        symbols for n symbols of y; other strings are replaced by their first symbol.
 
-        Of at least 50 pairs, those whose x tells less about y than the frequencies of its symbols
-        do are left out, a tenth at most: abbreviations, or lines of text that do not belong
-        together.  They would teach the others wrong links.
+        If there are at least 50 pairs, up to a tenth of them is left out: those with p(y | x) below
+        the product of the frequencies of the symbols of y, for example abbreviations, or lines of
+        text that do not belong together.  They would lead to wrong links.
 
         Raises
         ------
@@ -138,11 +138,11 @@ class LatentOutputs:
 
     @cached_property
     def copies(self) -> dict[str, int]:
-        """The latent symbols that stand for one symbol of y, by that symbol."""
+        """The latent symbols that spell one symbol of y, by that symbol."""
         return {string[0]: i for i, string in enumerate(self.strings) if len(string) == 1}
 
     def loss(self, loss: Loss | None) -> Loss | None:
-        """Return the loss of latent strings: that of what they stand for."""
+        """Return the loss of latent strings: the loss of the strings that they spell."""
         if loss is None:
             return None
         return CollapsedLoss(loss, self.symbols, dict(zip(self.symbols, self.strings, strict=True)))
@@ -161,21 +161,21 @@ class LatentOutputs:
 
 
 def _between(x: Symbols, before: int, behind: int) -> Symbols:
-    """Return x between slots, numbered from x outward."""
+    """Return x between its slots, which are numbered from x outward."""
     left = (f"{START[:-1]}{k}>" for k in range(before, 0, -1))
     return (*left, *x, *(f"{END[:-1]}{k}>" for k in range(1, behind + 1)))
 
 
 def _start(u: Symbols, v: Symbols) -> float:
-    """Return by how many nats a link is favoured before the first iteration."""
+    """Return the initial advantage of a link, in nats."""
     return FAVOUR * (u == v)
 
 
 def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
     """Return an aligner of pairs, the pairs with x between slots, and how many on either side.
 
-    Symbols of y beside x are drawn one by one: a string of them costs as much as its symbols, so
-    that no pair is explained by leaving out all of x.
+    Symbols of y before or after x are drawn one by one.  A string of them costs as much as its
+    symbols, so that no pair is explained by leaving out all of x.
     """
     beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
     cut = [(_between(x, k, k), y) for (x, y), k in zip(pairs, beside, strict=True)]
@@ -191,7 +191,7 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
 
 
 def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
-    """Return the places of the pairs with p(y | x) above the product of frequencies in y.
+    """Return the indices of the pairs with p(y | x) above the product of frequencies in y.
 
     Each y ends with one more symbol, so that both are distributions over strings of any length.
     """
@@ -208,7 +208,7 @@ def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
 
 
 def _best(aligner: Aligner, cut: list[Pair], beside: list[int]) -> list[list[Symbols]]:
-    """Return the symbols before x, those that each symbol of x gives, and the rest, by pair."""
+    """Return, for each pair, the symbols before x, those of each symbol of x, and the rest."""
     found = []
     for pair, k in zip(aligner.discourage(RARE).align_all(cut), beside, strict=True):
         z = per_symbol(pair.links)
@@ -225,19 +225,19 @@ def _kept(found: Sequence[Sequence[Symbols]], most: int) -> set[Symbols]:
 
 
 def _slots(strings: Sequence[Symbols]) -> int:
-    """Return how many slots 99 percent of the strings need, one at least."""
+    """Return how many slots 99 percent of the strings need, at least one."""
     needed = np.quantile([len(string) for string in strings], 0.99, method="higher")
     return int(min(max(needed, 1), SLOTS))
 
 
 def _before(string: Symbols, slots: int) -> tuple[Symbols, ...]:
-    """Return a string in its slots, ending in the last one; the first has what is too long."""
+    """Return a string in its slots, ending in the last one; the first slot has the excess."""
     own = [(symbol,) for symbol in string[max(0, len(string) - slots + 1) :]]
     rest = string[: max(0, len(string) - slots + 1)]
     return (*((),) * (slots - 1 - len(own)), rest, *own)
 
 
 def _behind(string: Symbols, slots: int) -> tuple[Symbols, ...]:
-    """Return a string in its slots, from the first one on; the last has what is too long."""
+    """Return a string in its slots, from the first one on; the last slot has the excess."""
     own = [(symbol,) for symbol in string[: slots - 1]]
     return (*own, *((),) * (slots - 1 - len(own)), string[slots - 1 :])

@@ -1,4 +1,4 @@
-"""LengthModel: how long the output of an input is."""
+"""LengthModel: the length of the output for an input."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,9 +14,9 @@ _LONGEST = 2**53
 
 @dataclass(frozen=True)
 class LengthModel:
-    """The median length of the targets for each |x|; for other |x| the median ratio times |x|.
+    """The median length of the targets for each |x|; for other |x|, the median ratio times |x|.
 
-    Where all pairs of the data are aligned this is |x|.
+    If x and y have the same length in all pairs of the data, this is |x|.
 
     Attributes
     ----------

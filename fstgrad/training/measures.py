@@ -1,4 +1,4 @@
-"""How good predictions are: accuracy, mean loss, error rate."""
+"""Measures of predictions: accuracy, mean loss, error rate."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class Evaluation(NamedTuple):
     pairs : number of pairs.
     accuracy : share of predictions that equal their target.
     loss : mean of L(prediction, target) in nats; nan without a loss.
-    error_rate : edit distances added up, divided by the symbols of the targets.
+    error_rate : the sum of edit distances, divided by the number of symbols of the targets.
     unknown : number of pairs whose target has a symbol outside the alphabet of the loss: they count
         as wrong, and are left out of `loss`.
     """
@@ -72,10 +72,10 @@ def edit_distances(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -
 
 
 class Errors(NamedTuple):
-    """The edits that turn predictions into their targets, of a best alignment of each pair.
+    """The edits that turn predictions into their targets, in a best alignment of each pair.
 
     substituted, missing, added : ((prediction's symbol, target's symbol), number), the most
-        frequent first; a missing symbol of the target is (None, symbol), an added one
+        frequent first; a missing symbol of the target is (None, symbol), an added symbol is
         (symbol, None).
     symbols : of all targets.
     """
@@ -99,7 +99,7 @@ class Errors(NamedTuple):
 
 
 def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors:
-    """Return what was substituted, missing and added in predictions, by symbols.
+    """Return the substituted, missing and added symbols of predictions.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def errors(predictions: Sequence[Symbols], targets: Sequence[Symbols]) -> Errors
 
 
 def _paired(predictions: Any, targets: Any) -> tuple[list[Symbols], list[Symbols]]:
-    """Return as many predictions as targets, as tuples of symbols."""
+    """Return predictions and targets, equal in number, as tuples of symbols."""
     left: list[Symbols] = [*symbol_strings("predictions", predictions)]
     right: list[Symbols] = [*symbol_strings("targets", targets)]
     if len(left) != len(right):

@@ -1,4 +1,4 @@
-"""The training objective of pairs (x, y) in the weights w, and its exact gradient."""
+"""The training objective of pairs (x, y) as a function of the weights w, and its gradient."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 
 
 class _Compiled(NamedTuple):
-    """The method for one pair, its automaton unless it is "sampled", and how its cap was chosen."""
+    """The method for one pair, its automaton unless it is "sampled", and the choice of its cap."""
 
     method: Method
     automaton: LossAutomaton | None = None
@@ -75,28 +75,28 @@ class PairObjective:
     kind : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct"}
     cap : float or "auto", optional
         As in `Loss.compile`; "auto" raises it for each pair and its scores until the value is
-        within `tolerance` of that of the whole loss, or the limit of states is reached.
+        within `tolerance` of the value under the uncapped loss, or the limit of states is reached.
     engine, max_states
         As in `Loss.compile`.
     method : {"exact", "capped", "sampled", "auto"}, optional
         "capped" uses the loss min(L, cap); "sampled" estimates value and gradient from `samples`
-        strings.  "auto" uses for each pair the first that `max_states` and the budget allow:
-        exact; the given cap, or with cap="auto" one that is raised until the value is within
-        `tolerance`; sampled, with as many strings as `width` needs and `seconds` allow.
-        Left out, it is "capped" with a cap and "exact" without.
+        strings.  "auto" uses, for each pair, the first of these that `max_states` and the budget
+        allow: exact; the given cap, or with cap="auto" one that is raised until the value is within
+        `tolerance`; sampled, with as many strings as `width` needs and `seconds` allow.  The
+        default is "capped" with a cap and "exact" without.
     seconds, memory, width : float
         The budget of "auto" for one pair, as in `fg.Budget`.
     tolerance : float, nats
-        Of a cap that is raised.
+        The largest distance of the bounds, for a cap that is raised.
     proposal : {"auto", "band", "cap", "plain", "mixture"}
-        Of "sampled": the distribution to draw strings from, as in `fg.sampled_softmax_margin`; a
-        risk supports "auto", "band" and "plain".
+        For "sampled": the distribution from which strings are drawn, as in
+        `fg.sampled_softmax_margin`; a risk supports "auto", "band" and "plain".
     samples, seed : int
-        Of "sampled"; the strings drawn for a pair depend on the seed and on y alone.
+        For "sampled"; the strings drawn for a pair depend only on the seed and on y.
     temperature, epsilon : float
-        Of "raml" and of "direct".
+        The constants of "raml" and of "direct".
     cache : AutomatonCache, optional
-        Where automata are kept between calls.
+        The cache that keeps automata between calls.
 
     References
     ----------
@@ -133,7 +133,7 @@ class PairObjective:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Check that the parts go together."""
+        """Check that the arguments are compatible."""
         one_of("kind", self.kind, KINDS)
         instance("features.alphabet", getattr(self.features, "alphabet", None), Alphabet,
                  "features with an Alphabet")  # fmt: skip
@@ -188,14 +188,14 @@ class PairObjective:
     def __call__(
         self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None
     ) -> PairGradient:
-        """Return value, gradient in w, log Z and automaton size of one pair.
+        """Return value, gradient with respect to w, log Z and automaton size of one pair.
 
         An estimate that is not reliable warns (RuntimeWarning).
 
         Parameters
         ----------
         out : like w, optional
-            The gradient is added to this array, and no other of the size of w is made.
+            The gradient is added to this array, and no other array of the size of w is allocated.
         """
         part = self.pair(w, x, y, out=out)
         if not part.is_reliable:
@@ -205,7 +205,7 @@ class PairObjective:
     def pair(
         self, w: npt.ArrayLike, x: Any, y: SequenceLike, *, out: FloatArray | None = None
     ) -> PairGradient:
-        """Return what a call returns, without a warning."""
+        """Return the same as a call, without a warning."""
         out = np.zeros(self.features.shape) if out is None else out
         ids, scores = self._tables(w, x, y)
         method, b, choice, reason = self._compiled(ids, scores)
@@ -224,7 +224,7 @@ class PairObjective:
     def mean(
         self, w: npt.ArrayLike, pairs: Iterable[tuple[Any, SequenceLike]]
     ) -> tuple[float, FloatArray]:
-        """Return the mean objective of the pairs and its gradient in w.
+        """Return the mean objective of the pairs and its gradient with respect to w.
 
         Raises
         ------
@@ -239,9 +239,9 @@ class PairObjective:
         return value / count, gradient / count
 
     def distribution(self, w: npt.ArrayLike, x: Any, y: SequenceLike) -> StringDistribution:
-        """Return the distribution of one pair whose marginals the gradient is made of.
+        """Return the distribution of one pair whose marginals are in the gradient.
 
-        Of "hinge", "raml" and "direct" it is that of the model.
+        For "hinge", "raml" and "direct" it is the distribution of the model.
         """
         ids, scores = self._tables(w, x, y)
         if self.kind not in ESTIMATED:
@@ -251,7 +251,7 @@ class PairObjective:
         return StringDistribution(scores, _support(b) if b and self.kind == "risk" else b)
 
     def automaton(self, y: SequenceLike) -> LossAutomaton | None:
-        """Return the loss automaton of one target; None where the objective has no loss."""
+        """Return the loss automaton of one target; None if the objective has no loss."""
         if not self._has_loss:
             return None
         y = self.features.alphabet.encode(y, name="y")
@@ -283,7 +283,7 @@ class PairObjective:
         )
 
     def _compiled(self, ids: IntArray, scores: FloatArray) -> _Compiled:
-        """Return what is computed for one pair."""
+        """Return the method and the automaton for one pair."""
         if not self._has_loss:
             return _Compiled("exact")
         if self.method == "sampled":
@@ -302,7 +302,7 @@ class PairObjective:
         return Budget(self.seconds, self.memory, self.width)
 
     def _first_that_fits(self, ids: IntArray, scores: FloatArray) -> _Compiled:
-        """Return the first of exact, capped and sampled that limit and budget allow."""
+        """Return the first of exact, capped and sampled that the limit and the budget allow."""
         limit = min(self.max_states, self._budget.states(scores))
         b = exact_within(self._automata(ids), limit)
         if b is not None:
@@ -320,7 +320,7 @@ class PairObjective:
         return _Compiled("sampled", reason=reason)
 
     def _automata(self, ids: IntArray) -> Callable[..., LossAutomaton]:
-        """Return from band=, cap= and max_states= to the automaton, from the cache if there is."""
+        """Return a function of band=, cap= and max_states= to the (cached) automaton."""
         loss = cast(Loss, self.loss)
         if self.cache is None:
             return partial(loss.compile, ids, len(ids), engine=self.engine)
@@ -368,7 +368,7 @@ class PairObjective:
 
 
 def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:
-    """Yield the pairs; InvalidInputError where an item is none."""
+    """Yield the pairs; InvalidInputError if an item is not a pair."""
     for pair in items("pairs", pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"pairs has {pair!r}; give pairs (x, y)")
@@ -376,7 +376,7 @@ def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[A
 
 
 def _support(b: LossAutomaton) -> LossAutomaton | None:
-    """Return the strings of finite loss with the loss 0; None for all strings."""
+    """Return the automaton of the strings of finite loss, with loss 0; None for all strings."""
     if b.is_complete:
         return None
     levels = tuple(replace(level, cost=np.zeros_like(level.cost)) for level in b.levels)

@@ -1,8 +1,8 @@
-"""Optimizers of minibatches: where the weights go after the gradient of each step.
+"""Optimizers of minibatches: the change of the weights by the gradient of each step.
 
-Both move weights by a rate that falls linearly to zero over the steps of the training, and pay the
+The learning rate of both falls linearly to zero over the steps of the training, and both apply the
 penalty l2/2 |w|^2 in every step.  "sgd" visits only the weights that the gradient touches; "adam"
-visits all of them, as its moments and its penalty move every weight.
+visits all of them, because its moments and its penalty move every weight.
 """
 
 import math
@@ -43,13 +43,13 @@ class Steps:
     taken: int
 
     def __post_init__(self) -> None:
-        """Begin with all penalties paid."""
+        """Start with all penalties applied."""
         self._paid = np.zeros_like(self.w)
         self._all = np.arange(len(self.w))
         self._so_far = 0.0
 
     def take(self, sums: Sums) -> None:
-        """Make one step along the mean gradient of some pairs."""
+        """Take one step along the mean gradient of some pairs."""
         rate = self.rate * max(0.0, 1 - self.taken / self.steps)
         self.taken += 1
         gradient = sums.gradient / sums.done
@@ -64,7 +64,7 @@ class Steps:
             kernels.steps.sgd(self.w, self._paid, places, gradient, own)
 
     def catch_up(self) -> None:
-        """Pay the penalties of all weights, at the end of the epoch."""
+        """Apply the penalties of all weights, at the end of the epoch."""
         if self.optimizer == "sgd":
             kernels.steps.sgd_catch_up(self.w, self._paid, self._so_far)
 

@@ -1,4 +1,4 @@
-"""What one pair adds to an objective, and what to say where it cannot be trusted."""
+"""What one pair adds to an objective, and the warning if its estimate is unreliable."""
 
 from typing import Literal, NamedTuple
 
@@ -16,20 +16,19 @@ class PairGradient(NamedTuple):
     """What one pair adds to the objective.
 
     value : float, nats; the objective of the pair.
-    gradient : like w; the gradient of `value` in w, or the array to which it was added.
-    log_partition : float, nats; log Z of the distribution whose marginals the gradient takes.
+    gradient : like w; the gradient of `value` by w, or the array to which it was added.
+    log_partition : float, nats; log Z of the distribution whose marginals are in the gradient.
     states : int; states of the loss automaton, 0 without one.
     method : "exact", "capped" or "sampled"; what was computed.
     standard_error : float, nats; of `value`, 0 unless sampled.
     effective_samples : float; nan unless sampled.
     cap : float, nats; nan without one.
-    lower, upper : float, nats; where the cap was chosen, bounds of the value of the whole loss, of
-        which the lower one is `value`; else nan.
+    lower, upper : float, nats; if the cap was chosen, bounds of the value under the uncapped loss,
+        of which the lower one is `value`; if sampled, a 95 percent interval; else nan.
     reason : why a cap was not raised further, as in `CapChoice`, or why "auto" did not compute
-        exactly; "" where nothing was chosen.
-    proposal : what strings were drawn from; "" unless sampled.  Then `lower` and `upper` are an
-        interval that holds with 95 percent.
-    is_reliable : False where an estimate has too few effective samples or too wide an interval.
+        exactly; "" if nothing was chosen.
+    proposal : the distribution from which strings were drawn; "" unless sampled.
+    is_reliable : False if an estimate has too few effective samples or too wide an interval.
     """
 
     value: float
@@ -51,7 +50,7 @@ class PairGradient(NamedTuple):
 
 
 def unreliable(part: PairGradient | None = None) -> str:
-    """Return what to say of estimates that are not reliable."""
+    """Return the warning for estimates that are not reliable."""
     shown = ""
     if part is not None:
         shown = f": {part.value:.6g} nats, 95% in [{part.lower:.6g}, {part.upper:.6g}]"

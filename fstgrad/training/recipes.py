@@ -1,9 +1,9 @@
-"""How models are trained where nothing else is said: settings for each objective, and stages.
+"""The default training: settings for each objective, and stages.
 
-The numbers are those with the least word error among a few, with 1,000 training pairs each.
-Likelihood: letters to phones of two languages, inflected forms of one and misspellings.  Margin:
-letters to phones of one language and misspellings.  Risk: letters to phones of one language
-(docs/performance/learning.md).
+The settings had the least word error among a few that were tried, with 1,000 training pairs each.
+Likelihood was tuned on letters to phones of two languages, inflected forms of one language and
+misspellings; the margin on letters to phones of one language and misspellings; the risk on letters
+to phones of one language (docs/performance/learning.md).
 """
 
 from collections.abc import Sequence, Sized
@@ -41,7 +41,7 @@ OTHERS = Recipe(3e-4, 0.1, 20)
 
 
 def settings_of(model: Any) -> Settings:
-    """Return the settings of a model, those of its objective where they are left out."""
+    """Return the settings of a model; the defaults depend on its objective."""
     optional("alphabet", model.alphabet, Alphabet, "an Alphabet")
     flag("warm_start", model.warm_start)
     recipe = RECIPES.get(one_of("objective", model.objective, OBJECTIVES), OTHERS)
@@ -67,11 +67,11 @@ def objective_of(model: Any) -> PairObjective:
 
 
 def for_lengths(settings: Settings, l2: float | None, Y: Sequence[Sized]) -> Settings:
-    """Return settings with a larger l2 for targets of more than 10 symbols, where l2 is left out.
+    """Return settings with a larger default of l2 for targets of more than 10 symbols.
 
-    The objective of a pair is a sum over its positions, and the penalty keeps its share of it: a
-    few hundred lines of text have as many positions as thousands of words, but are as few examples
-    of the features that most lines lack.
+    The objective of a pair is a sum over its positions, and the penalty grows with it: a few
+    hundred lines of text have as many positions as thousands of words, but only few lines have a
+    given rare feature.
     """
     longer = sum(map(len, Y)) / (10 * len(Y))
     return settings if l2 is not None or longer <= 1 else replace(settings, l2=settings.l2 * longer)
@@ -80,7 +80,7 @@ def for_lengths(settings: Settings, l2: float | None, Y: Sequence[Sized]) -> Set
 def split(
     model: Any, pairs: list[XY], given: list[tuple[Any, Any]]
 ) -> tuple[list[XY], tuple[list[Any], list[Any]] | None]:
-    """Return the pairs to train on, and (X, Y) of those held out; None of fewer than 50 pairs.
+    """Return the pairs to train on, and (X, Y) of those held out; None if there are fewer than 50.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def split(
 
 
 def fit_in_turn(model: Any, X: Any, Y: Any, validation: Any, resume: bool) -> None:
-    """Fit by likelihood, then by risk from the weights found; settings are as before afterwards."""
+    """Fit by likelihood, then by risk from these weights; restore the settings afterwards."""
     before = model.get_params()
     path = model.checkpoint
     try:

@@ -42,10 +42,10 @@ from fstgrad.training.vocabulary import Vocabulary
 class SequenceModel(Estimator):
     """p(y | x) = exp(w.Psi(x, y)) / Z(x) over the strings y of one length, or of any.
 
-    Features are pairs of a name that a template finds at a position of x and the symbol y_s, and
-    q-grams of y.  Training minimises (1/N) sum_i F_i(w) + l2/2 |w|^2, with F_i the exact softmax
-    margin, expected loss or negative log-likelihood of pair i.  Estimators of scikit-learn look
-    like this one (`fit`, `predict`, `score`, `get_params`, `clone`); it is not needed.
+    Features are q-grams of y, and pairs of a name that a template finds at a position of x and the
+    symbol y_s.  Training minimises (1/N) sum_i F_i(w) + l2/2 |w|^2, with F_i the exact softmax
+    margin, expected loss or negative log-likelihood of pair i.  The interface is that of
+    scikit-learn (`fit`, `predict`, `score`, `get_params`, `clone`), which need not be installed.
 
     Parameters
     ----------
@@ -54,46 +54,46 @@ class SequenceModel(Estimator):
     features : {"unaligned", "aligned"} or callable (x, s, l) -> iterable of str
         `Window(window, span)`; "aligned" requires |x| = |y| in training.
     alignment : {"auto", "em", "given"} or None
-        "em": each symbol of x gives a string of symbols of y, often one, sometimes none, found by
-        `LatentOutputs`; outputs have any length, and the model is over latent strings, behind
-        which the loss sees y.  "given": y_s belongs to x_s, so |x| = |y|.  None: y has the median
-        length for |x|.  "auto": "given" where all pairs have |x| = |y|, else "em".
+        "em": each symbol of x produces a string of symbols of y, often one, sometimes none, found
+        by `LatentOutputs`.  Outputs have any length; the model is over latent strings, and the loss
+        compares the strings that they spell.  "given": y_s belongs to x_s, so |x| = |y|. None: y
+        has the median length for |x|. "auto": "given" if all pairs have |x| = |y|, else "em".
     order : int
         q >= 1; the cost of a pair grows with n^q.
     objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct", "crf-then-risk"}
         The last one fits by likelihood and then by risk.
     l2, epochs, learning_rate : optional
-        Left out: 3e-4 nats, 20, 0.1; of risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are iterations; the
-        rate falls linearly to zero.  If targets have m > 10 symbols on average, l2 is m / 10 times
-        as large.
+        The defaults are 3e-4 nats, 20, 0.1; for the risk 1e-4, 10, 0.03.  Epochs of "lbfgs" are
+        iterations; the rate falls linearly to zero.  If targets have m > 10 symbols on average, the
+        default of l2 is m / 10 times as large.
     window, span, min_count : int
         Settings of the template; the least number of occurrences of a name in the training inputs.
     alphabet : Alphabet, optional
-        Of y; the symbols of the training targets if left out.
+        The alphabet of y; by default, the symbols of the training targets.
     optimizer : {"adam", "sgd", "lbfgs"}
         "lbfgs" uses all pairs in each step; its memory is cleared every 20 iterations.
     batch_size : int
-        Pairs in a step of "adam" and "sgd", beyond 64 in whole chunks of 64.  The pairs are put
-        into batches once; the order of the batches is drawn in every epoch.
+        The number of pairs in a step of "adam" and "sgd"; above 64, whole chunks of 64.  The pairs
+        are divided into batches once; the order of the batches is drawn in every epoch.
     seed : int >= 0
-        Of the shuffling, and of the "sampled" method.
+        The seed of the shuffling and of the method "sampled".
     patience : int, optional
         Stop after this many epochs without a better error rate on the validation pairs.
     held_out : float
-        The share of at least 50 pairs that is held out if no validation pairs are given.  They
-        choose the epoch; a quarter as many epochs with all pairs follow.
+        The share of pairs that is held out if there are at least 50 pairs and no validation pairs
+        are given.  They choose the epoch; a quarter as many epochs with all pairs follow.
     cap, tolerance, method, samples, proposal, seconds, max_states, temperature, epsilon
         As in `PairObjective`.
     n_jobs : int
-        Processes; the weights are the same for every number.
+        The number of processes; the weights do not depend on it.
     warm_start : bool
         Start from the weights of the last `fit` or of `load`, with their features: for example,
         risk after likelihood.
     cache_bytes : int
-        For compiled losses, all processes together.  Exact edit distance needs about 0.5 MB for a
-        word of seven phones.
+        The memory for compiled losses of all processes together, in bytes.  The exact edit distance
+        needs about 0.5 MB for a word of seven phones.
     callbacks : sequence of callable (Epoch)
-        Called after every epoch; one that returns True ends the training.
+        Called after every epoch; a callback that returns True ends the training.
     checkpoint : path, optional
         The file of the training state; `fit(..., resume=True)` continues from it.
 
@@ -105,8 +105,8 @@ class SequenceModel(Estimator):
     loss_ : Loss or None
     lengths_ : LengthModel
     history_ : list of Epoch
-    left_out_ : int, pairs whose alignment explains y worse than frequencies do
-    about_ : dict of what JSON can hold, saved with the model
+    left_out_ : int, pairs that were left out because p(y | x) is below the product of frequencies
+    about_ : dict that JSON can represent, saved with the model
 
     Examples
     --------
@@ -191,7 +191,7 @@ class SequenceModel(Estimator):
         ----------
         X, Y : sequences of N str, or of sequences of symbols
         validation : (X, Y), optional
-            The weights of the epoch with the least error rate here are kept.
+            The weights of the epoch with the least error rate on these pairs are kept.
         resume : bool
             Continue from the file `checkpoint` if it exists, as if the run had never stopped.
 
@@ -266,7 +266,7 @@ class SequenceModel(Estimator):
         return Window(self.window, self.span)
 
     def _copies(self) -> dict[str, int]:
-        """Return which output is the copy of a symbol of x, where they are aligned."""
+        """Return which output is the copy of a symbol of x, if they are aligned."""
         if self.latent_ is not None:
             return self.latent_.copies
         if self.features == "aligned" or self.alignment is not None:
@@ -280,7 +280,7 @@ class SequenceModel(Estimator):
             setattr(self, name, getattr(other, name))
 
     def _start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY], list[int]]:
-        """Make loss and features; return the start, aligned pairs, and their places among all."""
+        """Make loss and features; return the start, aligned pairs, and their indices among all."""
         goes_on = self.warm_start and hasattr(self, "coef_")
         alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
         places, latent = list(range(len(pairs))), None
@@ -306,7 +306,7 @@ class SequenceModel(Estimator):
         return np.zeros(self.features_.shape), pairs, places
 
     def distribution(self, x: Sequence[str], length: int | None = None) -> StringDistribution:
-        """Return p(y | x); `length` of y is that of the length model if left out."""
+        """Return p(y | x); by default, the length of y is that of the length model."""
         x, found = self._input(x)
         if self.latent_ is not None or length is None:
             length = found
@@ -322,9 +322,10 @@ class SequenceModel(Estimator):
         return self.latent_.padded(read), len(read) + sum(self.latent_.slots)
 
     def predict(self, X: Sequences) -> list[Any]:
-        """Return the most probable y of every x: str where the targets were, else lists.
+        """Return the most probable y of every x: a str if the targets were, else a list.
 
-        With an alignment: the y of the most probable latent string.  An empty x has an empty y.
+        With an alignment, it is the y of the most probable latent string.  An empty x has an empty
+        y.
         """
         xs = [as_input(x) for x in items("X", X)]
         read = [self._input(x) for x in xs]
@@ -337,7 +338,8 @@ class SequenceModel(Estimator):
     def predict_nbest(self, X: Sequences, k: int = 5) -> list[list[tuple[Any, float]]]:
         """Return up to k pairs (y, log p(y | x) in nats) of every x, best first.
 
-        With an alignment the probabilities of the 4 k best latent strings are added up by y.
+        With an alignment, the probabilities of the 4 k best latent strings with the same y are
+        added.
         """
         return [self._nbest(self.distribution(x), k) for x in items("X", X)]
 
@@ -374,8 +376,9 @@ class SequenceModel(Estimator):
         Parameters
         ----------
         given
-            Settings that are objects and not in the file: `features` if they are a function, and
-            `loss` if it is an object and is needed for evaluation or further training.
+            Settings that are objects and are therefore not in the file: `features` if they are a
+            function, and `loss` if it is an object and is needed for evaluation or further
+            training.
         """
         model: SequenceModel = storage.load(cls, path, given)
         return model

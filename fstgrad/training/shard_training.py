@@ -26,7 +26,7 @@ from fstgrad.training.trainer import Callback, Epoch, Settings, State, Trainer
 
 
 class Trained(NamedTuple):
-    """The weights, shaped like those of the features, and what is known of each epoch."""
+    """The weights, shaped like those of the features, and a record of each epoch."""
 
     w: FloatArray
     history: list[Epoch]
@@ -40,7 +40,7 @@ class Saving(NamedTuple):
 
 
 class _Passes(NamedTuple):
-    """Sums over shards in the place of sums over pairs, for `Trainer`."""
+    """Sums over shards instead of sums over pairs, for `Trainer`."""
 
     objective: PairObjective
     shards: Shards
@@ -71,19 +71,21 @@ def train_shards(
 ) -> Trained:
     """Minimise the mean objective of the pairs of all shards, and l2/2 |w|^2.
 
-    With "lbfgs" an epoch is an iteration, one or two passes over all files; with "adam" and "sgd"
-    it is one pass, `batch_size` files in a step.  Passes are those of `shard_sums`: they run on the
-    backend of joblib, and no bit depends on the workers.
+    With "lbfgs", an epoch is an iteration, which needs one or two passes over all files.  With
+    "adam" and "sgd", an epoch is one pass, with `batch_size` files in a step.  Passes are those of
+    `shard_sums`: they run on the backend of joblib, and their results do not depend on the workers,
+    to the last bit.
 
     Parameters
     ----------
     start : like w, optional
-        The weights to begin with; zeros if left out.
+        The initial weights; zeros by default.
     saving : Saving, optional
         The state is written after every epoch of "adam" and "sgd", every 20 iterations of "lbfgs",
-        and at the end.  A training that goes on from there ends in the same bits.
+        and at the end.  A run that continues from this file ends with the same weights, to the last
+        bit.
     callbacks : sequence of callable (Epoch)
-        One that returns True ends the training.
+        Called after every epoch; a callback that returns True ends the training.
     validate : callable (w) -> error rate, optional
         The weights of the best epoch are returned.
     on_error : callable (path, outcome)
@@ -92,7 +94,7 @@ def train_shards(
     Raises
     ------
     InvalidInputError
-        The checkpoint is of other files, settings or features, or no pair can be computed.
+        The checkpoint belongs to other files, settings or features, or no pair can be computed.
     """
     instance("shards", shards, Shards, "Shards")
     instance("settings", settings, Settings, "Settings")
@@ -124,8 +126,8 @@ def fit_shards(
 ) -> SequenceModel:
     """Train a model that was fitted to a sample on the pairs of all shards; return it.
 
-    Alphabet, names, pairs of names and symbols, and the first weights are those of the sample.  The
-    settings, `checkpoint` and `callbacks` are those of the model; `batch_size` counts files.
+    Alphabet, names, pairs of names and symbols, and the initial weights are those of the sample.
+    The settings, `checkpoint` and `callbacks` are those of the model; `batch_size` counts files.
 
     Raises
     ------
@@ -159,14 +161,14 @@ def fit_shards(
 
 
 def _reading(shards: Shards) -> tuple[Any, ...]:
-    """Return how shards are read: all but their files."""
+    """Return the options for reading shards, without their files."""
     return shards.tokens_x, shards.tokens_y, shards.block, shards.cache_directory
 
 
 def _fingerprint(
     objective: PairObjective, shards: Shards, settings: Settings, start: FloatArray
 ) -> str:
-    """Return a digest of what decides the weights; of the files it has names and sizes."""
+    """Return a digest of all that determines the weights, with the names and sizes of files."""
     try:
         sizes = [os.path.getsize(path) for path in shards.paths]
     except OSError as error:

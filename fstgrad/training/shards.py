@@ -1,9 +1,10 @@
 """The sums over a corpus of many files, on the backend of joblib.
 
-A task is one shard or a block of neighbours: the worker reads the files and sends back one
-gradient, of the weights that they touch where these are few.  Sums are added along a binary tree
-over the shards in their order.  No bit of the result depends on the number of workers, on who ends
-first, or on the loss of one; nor on the size of a block, whose sums are a node of the tree.
+A task is one shard or a block of neighbouring shards.  The worker reads the files and returns one
+gradient, sparse if the files touch few weights.  Sums are added along a binary tree over the shards
+in their order.  The result does not depend, to the last bit, on the number of workers, on which
+finishes first, on the loss of a worker, or on the size of a block, whose sums are a node of the
+tree.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,20 +29,20 @@ OnError = Callable[[str, Outcome], object]
 
 @dataclass(frozen=True)
 class Shards:
-    """The files of a corpus, and how they are read.
+    """The files of a corpus, and the options for reading them.
 
     Attributes
     ----------
     paths : sequence of paths
-        TSV files of x TAB y, or what else `fstgrad.io.read_table` reads, which every worker can
-        read.
+        TSV files of x TAB y, or other formats of `fstgrad.io.read_table`.  Every worker must be
+        able to read them.
     tokens_x, tokens_y
         As in `fstgrad.io.read_pairs`.
     block : int
-        Shards of one task, a power of two.  A task receives the weights and returns a gradient
-        once, whatever its block; the result is the same for every block.
+        The number of shards in one task, a power of two.  A task receives the weights and returns a
+        gradient once, whatever its number of shards; the result does not depend on it.
     cache_directory : path, optional
-        Where workers keep compiled losses from one pass to the next, as in `Batch`.
+        The folder in which workers keep compiled losses between passes, as in `Batch`.
     """
 
     paths: Sequence[Path]
@@ -74,25 +75,25 @@ def shard_sums(
 ) -> Sums:
     """Return the sums of value and gradient over the pairs of all shards.
 
-    Inside `joblib.parallel_config(backend="dask")` the shards are worked on by a cluster of
-    dask.distributed, and a shard of a lost worker is done again by another; other backends of
-    joblib serve as well, and without any the work is done here.
+    Inside `joblib.parallel_config(backend="dask")`, a cluster of dask.distributed processes the
+    shards, and another worker repeats the shards of a lost worker.  Other backends of joblib work
+    as well; without any, the calling process does the work.
 
     Parameters
     ----------
     shards : Shards, or a sequence of paths
     tokens_x, tokens_y
-        As in `fstgrad.io.read_pairs`; those of `Shards` count where they are given.
+        As in `fstgrad.io.read_pairs`; if `shards` are `Shards`, their settings are used instead.
     on_error : callable (path, outcome)
-        Called here, in the order of the shards, for every row that cannot be read and every pair
-        that fails, with its place in the file; the pass then continues.
+        Called in this process, in the order of the shards, for every row that cannot be read and
+        every pair that fails, with its position in the file; the pass then continues.
 
     Raises
     ------
     InvalidInputError
         There are no shards.
     FstgradError
-        From the first bad row or pair, without `on_error`.
+        A row or a pair failed, and there is no `on_error`.
     """
     import joblib
 
@@ -117,7 +118,7 @@ def shard_sums(
 
 
 class _Block(NamedTuple):
-    """What comes back from a task: the number of its first shard, the sums, and what failed."""
+    """The result of a task: the number of its first shard, the sums, and the failures."""
 
     first: int
     sums: Sums
@@ -143,7 +144,7 @@ def _one(
 
 
 def _forgetful(objective: PairObjective) -> PairObjective:
-    """Return an objective that keeps nothing of its pairs: none comes twice in a pass."""
+    """Return an objective that keeps no data of its pairs, since none occurs twice in a pass."""
     if not isinstance(objective.features, TemplateFeatures):
         return objective
     features = copy(objective.features)
@@ -163,7 +164,7 @@ def _items(path: str, shards: Shards) -> Iterator[Item]:
 
 
 def _unordered(tasks: Iterable[Any]) -> Iterator[_Block]:
-    """Yield what tasks return as soon as it is there, where the backend can do so."""
+    """Yield the results of tasks as soon as they are available, if the backend supports it."""
     import joblib
 
     try:
@@ -176,8 +177,8 @@ def _unordered(tasks: Iterable[Any]) -> Iterator[_Block]:
 class _Tree:
     """Sums over numbered leaves: each node is the sum of its two children.
 
-    A node without a right neighbour is its own parent.  Kept are the nodes whose sibling has not
-    come: about as many as there are levels and workers.
+    A node without a right neighbour is its own parent.  Only nodes whose sibling has not arrived
+    are kept: about as many as there are levels and workers.
     """
 
     def __init__(self, leaves: int, size: int) -> None:
@@ -198,7 +199,7 @@ class _Tree:
 
     @property
     def root(self) -> Sums:
-        """The sums of all leaves, once they have come."""
+        """The sums of all leaves, once they have arrived."""
         (root,) = self._waiting.values()
         return root
 
@@ -212,7 +213,7 @@ class _Tree:
 
 
 def _packed(sums: Sums) -> Sums:
-    """Return sums with a flat gradient, of the numbers that are not zero where these are few."""
+    """Return sums with a flat gradient, only its nonzero entries if these are few."""
     flat = sums.gradient.reshape(-1) + 0.0  # without -0.0, so that a zero has the same bits
     places = np.flatnonzero(flat)
     sums.gradient = flat
@@ -223,7 +224,7 @@ def _packed(sums: Sums) -> Sums:
 
 
 def _dense(sums: Sums, size: int) -> Sums:
-    """Return sums with all weights, in memory of their own."""
+    """Return sums with all weights, in separate memory."""
     if sums.places is not None:
         gradient = np.zeros(size)
         gradient[sums.places] = sums.gradient

@@ -1,4 +1,4 @@
-"""Trained models in npz files: plain arrays and one JSON text, nothing that is executed."""
+"""Trained models in npz files: plain arrays and one JSON text, no executable code."""
 
 import hashlib
 import json
@@ -94,7 +94,7 @@ def save(model: Any, path: Path) -> None:
 
 
 def fingerprint(model: Any, *data: object) -> str:
-    """Return a digest of settings, loss, alphabet and data: of all that decides the weights."""
+    """Return a digest of settings, loss, alphabet and data: of all that determines the weights."""
     settings = {k: v for k, v in model.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
     settings["loss"] = model.loss_ and model.loss_.fingerprint
     if not isinstance(model.features, str):
@@ -148,7 +148,7 @@ def _blamed_on(path: Path) -> Iterator[None]:
 
 
 def _check(text: dict[str, Any]) -> None:
-    """Raise where the text has another format, or a setting that `save` does not write."""
+    """Raise if the text has another format, or a setting that `save` does not write."""
     if text["format"] != FORMAT:
         raise InvalidInputError(f"its format is {shown(text['format'])}, not {FORMAT!r}")
     for name, value in text["settings"].items():
@@ -178,7 +178,7 @@ def _strings(text: dict[str, Any], name: str) -> list[str]:
 
 
 def _vocabulary_text(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what JSON has of a vocabulary; the keys of a window are an array."""
+    """Return the part of a vocabulary that is in JSON; the keys of a window are an array."""
     if isinstance(vocabulary, WindowNames):
         return {"names": [], "digits": vocabulary.symbols, "sides": vocabulary.sides}
     return {"names": vocabulary.names, "digits": [], "sides": []}
@@ -220,6 +220,6 @@ def _is_plain(value: object) -> bool:
 
 
 def checkpoint(model: Any) -> pathlib.Path | None:
-    """Return the file in which the training of a model is kept, None for none."""
+    """Return the checkpoint file of the training of a model, or None."""
     given = model.checkpoint
     return None if given is None else pathlib.Path(path_name(given, "checkpoint"))

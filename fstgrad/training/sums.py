@@ -1,4 +1,4 @@
-"""What became of pairs: outcomes, and sums of values and gradients."""
+"""The results of pairs: outcomes, and sums of values and gradients."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ Item = XY | FstgradError  # an error replaces a pair that could not be read
 
 
 class Outcome(NamedTuple):
-    """What became of one pair: the numbers of `PairGradient`, or an error.
+    """The result of one pair: the numbers of `PairGradient`, or an error.
 
     place : position of the pair in the input.
     seconds : wall time of the pair.
@@ -50,7 +50,7 @@ class Sums:
     """Sums over the pairs so far, in the order of the input.
 
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
-    sampling; gap : how far the value of the whole loss may lie above, where a cap was chosen.
+    sampling; gap : if a cap was chosen, how far the value under the uncapped loss may lie above.
     places : (k,) the weights whose gradient is in `gradient` (k,), each once, where all others are
     zero; None where `gradient` has all weights.
     """
@@ -86,7 +86,7 @@ class Sums:
         self.gap += other.gap
 
     def count(self, part: PairGradient) -> None:
-        """Add all of a pair but its gradient."""
+        """Add all numbers of a pair except its gradient."""
         self.value += part.value
         self.variance += part.standard_error**2
         self.gap += part.upper - part.lower if part.method == "capped" and part.reason else 0.0
@@ -98,7 +98,7 @@ class Sums:
         Raises
         ------
         InvalidInputError
-            There is no such pair.
+            There is no pair without an error.
         """
         if not self.done:
             failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"
@@ -117,7 +117,7 @@ class Chunk(NamedTuple):
 
 
 def outcome_of(place: int, seconds: float, part: PairGradient) -> Outcome:
-    """Return what became of a pair that was computed."""
+    """Return the outcome of a pair that was computed."""
     numbers = part._asdict()
     del numbers["gradient"]
     return Outcome(place, seconds, **numbers)

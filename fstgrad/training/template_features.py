@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     first : (F + 1,) int64, name f has the weights first[f] .. first[f + 1] - 1
-    symbol : (P,) int64, the symbol of each; n stands for the copy of the symbol of x
+    symbol : (P,) int64, the symbol of each pair; n stands for the copy of the symbol of x
     """
 
     first: IntArray
@@ -57,7 +57,7 @@ class Encoded(NamedTuple):
     Attributes
     ----------
     starts, ids : as in `Active`
-    copies : (positions,) int64, the symbol of y that is a copy of that of x, -1 where there is none
+    copies : (positions,) int64, the symbol of y that is the copy of the symbol of x, -1 if none is
     """
 
     starts: IntArray
@@ -69,10 +69,10 @@ class TemplateFeatures(Features):
     """Features (name, y_s) for the active names of position s, and the q-grams of y.
 
     score[s, z] = sum over names f of (x, s) of W[f, y_s] + sum_{r=2..q} V_r[y[s-r+1 .. s]], with
-    symbols before the start among the contexts.  W has the pairs (name, symbol) of `pairs`, all
-    others are 0; a pair of a name and "the copy" counts where y_s is the copy of x_s.  w holds the
-    pairs and V_2, ..., V_q in a row.  Costs O(pairs of the names + l n^q).  Names that are not in
-    the vocabulary are left out.
+    symbols before the start among the contexts.  W has the pairs (name, symbol) of `pairs`, and all
+    others are 0; a pair of a name and "the copy" is active if y_s is the copy of x_s. w is the
+    concatenation of the pairs and V_2, ..., V_q.  The cost is O(pairs of the names + l n^q).  Names
+    that are not in the vocabulary are ignored.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ class TemplateFeatures(Features):
     names : sequence of str, or Vocabulary
         The F names.
     pairs : Pairs, optional
-        All pairs if left out.
+        By default, all pairs.
     copies : mapping of symbols of x to ids of y, optional
         Which symbol of y is the copy of a symbol of x.
 
     Attributes
     ----------
     chunks, chunk_bytes, chunk_limit : dict, int, int
-        Data about its pairs that training keeps between passes, its bytes, and their limit.
+        Data that training keeps between passes, their size in bytes, and its limit.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class TemplateFeatures(Features):
         self.chunk_bytes, self.chunk_limit = 0, _CHUNKS
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a file or another process needs: not what is kept from pass to pass."""
+        """Return what a file or another process needs, without the data kept between passes."""
         return {**self.__dict__, "_kept": {}, "chunks": {}, "chunk_bytes": 0}
 
     @classmethod
@@ -169,8 +169,8 @@ class TemplateFeatures(Features):
     ) -> "TemplateFeatures":
         """Return the pairs of names and symbols that occur in data (x, y).
 
-        Names must occur `min_count` times; the copy is paired with a name where y_s is the copy
-        of x_s at a position of that name.
+        Names must occur `min_count` times.  The copy is paired with a name if y_s is the copy of
+        x_s at some position of that name.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class TemplateFeatures(Features):
         kernels.templates.scatter(*encoded, *self.pairs, table, sums)
 
     def _sound(self, encoded: Encoded) -> Encoded:
-        """Return the arrays as int64; raise where the kernels would read or write beside them."""
+        """Return the arrays as int64; raise if the kernels would read or write outside of them."""
         instance("encoded", encoded, Encoded, "what `encode` returns")
         ids = index_array("ids", encoded.ids, len(self.pairs.first) - 1, (None,))
         copies = index_array("copies", encoded.copies, len(self.alphabet), (None,), lower=-1)
@@ -262,16 +262,16 @@ class TemplateFeatures(Features):
         return self.coded(read_inputs(inputs))
 
     def coded(self, inputs: Sequence[tuple[Any, int]]) -> Encoded:
-        """Return what `encode` returns, for inputs that have been validated."""
+        """Return the same as `encode`, for inputs that have been validated."""
         active = self.vocabulary.active(inputs)
         if not self.copies:
             return Encoded(*active, np.full(len(active.starts) - 1, -1))
         return Encoded(*active, np.concatenate([self._copies(x, length) for x, length in inputs]))
 
     def chosen(self, names: IntArray) -> tuple[Pairs, IntArray]:
-        """Return the pairs of some names, numbered anew, and the places of their weights in w.
+        """Return the pairs of some names, numbered anew, and the indices of their weights in w.
 
-        The places of the weights of the q-grams follow those of the pairs.
+        The indices of the weights of the q-grams follow those of the pairs.
         """
         first, symbol = self.pairs
         names = index_array("names", names, len(first) - 1, (None,))
@@ -282,7 +282,7 @@ class TemplateFeatures(Features):
 
     @property
     def gram_places(self) -> IntArray:
-        """The places in w of the weights of bigrams and longer q-grams: int64, ascending.
+        """The indices in w of the weights of bigrams and longer q-grams: int64, ascending.
 
         Examples
         --------
@@ -297,7 +297,7 @@ class TemplateFeatures(Features):
         return np.arange(self._ends[0], self._ends[-1])
 
     def _checked(self, pairs: Pairs) -> Pairs:
-        """Return pairs as int64; raise unless each name has a place among the symbols."""
+        """Return pairs as int64; raise unless each name has a range among the symbols."""
         symbol = index_array("pairs.symbol", pairs.symbol, len(self.alphabet) + 1, (None,))
         first = index_array(
             "pairs.first", pairs.first, len(symbol) + 1, (len(self.vocabulary) + 1,)

@@ -1,9 +1,9 @@
-"""Templates: which features of the input are active at a position of the output.
+"""Templates: the features of the input that are active at a position of the output.
 
 Index
 -----
 - `Template` : a function (x, s, l) -> names, for position s of an output of length l.
-- `Tagged` : an input with side symbols that belong to no position.
+- `Tagged` : an input with side symbols, which belong to no position.
 - `Window` : all spans of symbols in a window of x, for aligned and for unaligned pairs.
 """
 
@@ -68,8 +68,8 @@ def symbols_of(x: Any) -> Sequence[str]:
 class Window:
     """The spans of up to `span` symbols of x inside the window around a centre, and a bias.
 
-    The centre of position s is floor((s + 1/2) |x| / l): s itself where x and y are aligned, the
-    symbol at the same relative place where they are not.  The window has `width` symbols on each
+    The centre of position s is floor((s + 1/2) |x| / l).  This is s itself if x and y are aligned,
+    and otherwise the symbol at the same relative position.  The window has `width` symbols on each
     side; before and after x there is one boundary, the empty symbol.
 
     Parameters

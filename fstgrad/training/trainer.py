@@ -2,9 +2,9 @@
 
     f(w) = (1/N) sum_i F_i(w) + l2/2 |w|^2
 
-All that an epoch does depends on the state at its start and on (seed, epoch): a run that goes on
-from a checkpoint ends in the same weights.  L-BFGS starts with a fresh memory every 20 iterations,
-and its checkpoints lie there.
+An epoch depends only on the state at its start and on (seed, epoch), so a run that continues from a
+checkpoint ends with the same weights.  L-BFGS clears its memory every 20 iterations, and its
+checkpoints are written there.
 """
 
 import json
@@ -36,9 +36,9 @@ ROUND = 20  # iterations of L-BFGS between two checkpoints
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is known after one epoch: a pass over the pairs, or one iteration of L-BFGS.
+    """The record of one epoch: a pass over the pairs, or one iteration of L-BFGS.
 
-    objective : f of the epoch in nats; of minibatches the mean as they came, and the penalty after.
+    objective : f in nats; with minibatches, the mean during the epoch plus the penalty at its end.
     gradient_norm : Euclidean norm of the mean gradient.
     seconds : wall time.
     validation : error rate on the validation pairs, None without them.
@@ -96,7 +96,7 @@ _STATE_TEXT: dict[str, type | tuple[type, ...]] = {
 
 @dataclass
 class State:
-    """All that training carries from one epoch to the next.
+    """The state that training carries from one epoch to the next.
 
     w, first, second, best : (d,) the weights, the moments of Adam, the weights of the best epoch.
     steps : number of updates.
@@ -117,7 +117,7 @@ class State:
         return cls(w.copy(), np.zeros_like(w), np.zeros_like(w), w.copy())
 
     def save(self, path: pathlib.Path, fingerprint: str) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state, completely or not at all."""
         text = {
             "fingerprint": fingerprint,
             "steps": self.steps,
@@ -135,7 +135,7 @@ class State:
         Raises
         ------
         InvalidInputError
-            Not such a file, or one of other pairs or settings.
+            It is not a file of a state, or it belongs to other pairs or settings.
         """
         what = "a checkpoint of a training; remove it"
         arrays = read_arrays(path, _STATE, what=what)
@@ -153,7 +153,7 @@ class State:
 
 
 class Passes(Protocol):
-    """What computes the sums of chunks, as `Batch` does."""
+    """An object that computes the sums of chunks, such as `Batch`."""
 
     def numbered(
         self, w: FloatArray, numbered: Iterable[tuple[int, Sequence[Any]]]
@@ -169,11 +169,11 @@ class Trainer:
     Parameters
     ----------
     batch : Passes
-    pairs : sequence of (x, y), or of what else `batch` computes
+    pairs : sequence of (x, y), or of other items that `batch` computes
     settings : Settings
     validate : callable (w) -> error rate, optional
     callbacks : sequence of callable (Epoch)
-        One that returns True ends the training.
+        A callback that returns True ends the training.
     save : callable (state)
         Called after every epoch of minibatches, every 20 iterations of L-BFGS, and at the end.
     """
@@ -186,20 +186,20 @@ class Trainer:
     save: Callable[[State], None] = lambda _state: None
 
     def __post_init__(self) -> None:
-        """Begin without a callback that ended the training."""
+        """Start with the flag unset that a callback ended the training."""
         self._ended = False
 
     def run(self, state: State) -> None:
-        """Take the state to the end of the training."""
+        """Run the training from this state to its end."""
         epoch = self._iterations if self.settings.optimizer == "lbfgs" else self._epoch
         while not state.finished and len(state.history) < self.settings.epochs:
             epoch(state)
             self.save(state)
 
     def join(self, state: State, pairs: Sequence[Any]) -> None:
-        """After `run`, go on with all pairs, from the best weights, for a quarter as many epochs.
+        """After `run`, train on all pairs from the best weights, for a quarter as many epochs.
 
-        The rate of "adam" and "sgd" falls to zero from a fifth of the first one.  Where a callback
+        The rate of "adam" and "sgd" falls to zero from a fifth of the initial rate.  If a callback
         ended the training, nothing is done.
         """
         if self._ended:
@@ -214,7 +214,7 @@ class Trainer:
         state.best = state.w
 
     def _epoch(self, state: State) -> None:
-        """Make one pass in minibatches; their order depends on the seed and the epoch alone."""
+        """Make one pass in minibatches; their order depends only on the seed and the epoch."""
         started = time.perf_counter()
         number, seed = len(state.history), self.settings.seed
         minibatches, settings = self._minibatches(), self.settings
@@ -240,7 +240,7 @@ class Trainer:
         self._record(state, mean + self._penalty(state.w), gradient, started)
 
     def _minibatches(self) -> list[list[tuple[int, list[Any]]]]:
-        """Return the chunks of each minibatch, made of the shuffled pairs once for all epochs.
+        """Return the chunks of each minibatch; the pairs are shuffled once for all epochs.
 
         A chunk keeps its number, by which a process finds the automata that it compiled.
         """
@@ -256,7 +256,7 @@ class Trainer:
             return 0.5 * self.settings.l2 * float(w @ w)
 
     def _iterations(self, state: State) -> None:
-        """Make up to 20 iterations of L-BFGS, and end where it has converged."""
+        """Make up to 20 iterations of L-BFGS, or fewer if it converges."""
         from scipy.optimize import minimize
 
         started = time.perf_counter()
@@ -306,7 +306,7 @@ class Trainer:
                 state.finished = self._ended = True
 
     def _is_stale(self, state: State) -> bool:
-        """Whether the last `patience` epochs brought no better validation."""
+        """Whether the last `patience` epochs did not improve the validation error."""
         patience = self.settings.patience
         if patience is None or self.validate is None or len(state.history) <= patience:
             return False
@@ -330,6 +330,6 @@ class Trainer:
 
 
 def _chunked(pairs: Sequence[Any], size: int) -> list[tuple[int, list[Any]]]:
-    """Return chunks of pairs with the numbers by which `Batch` knows them again."""
+    """Return chunks of pairs with the numbers by which `Batch` recognizes them."""
     starts = range(0, len(pairs), size)
     return [(k * CHUNK, list(pairs[i : i + size])) for k, i in enumerate(starts)]

@@ -39,7 +39,7 @@ class Active(NamedTuple):
 
 
 class Names:
-    """The names that a template gives, by their text.
+    """The names that a template yields, by their text.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Names:
         return len(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs: not what is kept of the training inputs."""
+        """Return what another process needs, without the data kept of the training inputs."""
         return {**self.__dict__, "_kept": {}}
 
     @classmethod
@@ -89,7 +89,7 @@ class Names:
 
 
 class _Numbers(dict[str, int]):
-    """Numbers of names, -1 of those that are not known."""
+    """Numbers of names, -1 for unknown names."""
 
     def __missing__(self, name: str) -> int:
         return -1
@@ -98,7 +98,7 @@ class _Numbers(dict[str, int]):
 def _named(
     template: Template, inputs: Sequence[tuple[Any, int]], number: Mapping[str, int]
 ) -> Active:
-    """Return the numbers of the names that a template gives to the positions of (x, l)."""
+    """Return the numbers of the names that a template yields at the positions of (x, l)."""
     names: list[str] = []
     starts = [0]
     for x, length in inputs:
@@ -130,7 +130,7 @@ class WindowNames:
     Attributes
     ----------
     template : Window
-    symbols, sides : of the inputs, and side symbols
+    symbols, sides : the symbols of the inputs, and the side symbols
     keys : (F,) int64, ascending
     """
 
@@ -161,7 +161,7 @@ class WindowNames:
 
     @property
     def largest(self) -> int:
-        """A bound of the keys."""
+        """A bound on the keys."""
         width = self.template.width
         span = min(self.template.span, 64)  # as large as is refused in any base
         above = (2 * width + 2) * self.base**span
@@ -226,7 +226,7 @@ class WindowNames:
         return f"{name}|{('', '0', 'end', '-2..0')[kind]} {spelled}"
 
     def _spelled(self, digits: int, most: int) -> list[str]:
-        """Return the symbols of the digits that are not 0, the boundary as the empty one."""
+        """Return the symbols of the digits that are not 0, the boundary as the empty symbol."""
         read = [digits // self.base**i % self.base for i in range(most - 1, -1, -1)]
         return ["" if d == _BOUNDARY else self.symbols[d - _FIRST] for d in read if d]
 
@@ -273,6 +273,6 @@ def _sides(x: Any) -> tuple[str, ...]:
 
 
 def _concatenated(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray]:
-    """Return all numbers in a row, and where each list begins."""
+    """Return the concatenation of the numbers, and the start of each list."""
     numbers = np.fromiter(itertools.chain.from_iterable(lists), dtype=np.int64)
     return numbers, np.cumsum([0, *map(len, lists)], dtype=np.int64)
