@@ -1,4 +1,4 @@
-"""Batches of models on one graph: what is planned for the graph is shared by all of them."""
+"""Batches of models on one graph, which share the plans for this graph."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
@@ -29,15 +29,15 @@ class PairwiseMRFBatch(Sequence[PairwiseMRF]):
     Parameters
     ----------
     model : PairwiseMRF
-        Brings the graph and the numbers of labels (its scores are not used).
+        The model whose graph and numbers of labels are used; its scores are not.
     node_scores : (B, I, C) float64
     edge_scores : (C, C), (E, C, C) or (B, E, C, C) float64
-        Shared by edges and items, by items, or by none.
+        Shared by all edges and items, by all items, or separate for each item.
 
     Notes
     -----
-    Results have a leading batch axis.  Gradients are those of each item's value, also where edge
-    scores are shared: sum over the batch for the gradient of the total.
+    Results have a leading batch axis.  Gradients are those of each item's value, even if edge
+    scores are shared; sum them over the batch for the gradient of the total.
 
     Examples
     --------

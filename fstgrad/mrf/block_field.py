@@ -1,9 +1,9 @@
 """A lower bound on log Z by mean field over forests: the nodes of a block are drawn jointly.
 
 The nodes are split into blocks that are forests.  For a product q of distributions over the blocks,
-log Z >= E_q[s] + H(q); the best one for a block, given the others, is the forest with the expected
-scores of the edges that leave it (Saul and Jordan 1996; Wiegerinck 2000).  Never below naive mean
-field that it starts from.
+log Z >= E_q[s] + H(q); the best distribution for a block, given the others, is the forest with the
+expected scores of the edges that leave it (Saul and Jordan 1996; Wiegerinck 2000).  The bound is
+never below that of the naive mean field from which it starts.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ SETTLED = 1e-6
 
 
 class BlockField(NamedTuple):
-    """What was found.
+    """The bound and its distribution.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class BlockField(NamedTuple):
     node : (I, C) float64
         At most the log of the sum over the labelings in which node i has label c.
     marginals : Table
-        Those of q, the gradient of `value` where it is an optimum.
+        The marginals of q; at an optimum, they are the gradient of `value`.
     """
 
     value: float
@@ -61,7 +61,7 @@ class _Blocks:
         self.left, self.right = edges[self.cross].T
 
     def expected(self, q: FloatArray) -> FloatArray:
-        """Return node scores and what lies between blocks adds, the other nodes drawn from q."""
+        """Return node scores plus the expected scores of edges between blocks under q."""
         out = self.model.scores.node.copy()
         if self.model.factors.number:
             kernels.coordinates.add_expected_factors(self.model.factors, q, out)

@@ -1,15 +1,15 @@
-"""Certified bounds of log Z and of marginals, as close as the tolerance.
+"""Certified bounds on log Z and on marginals, within a tolerance if possible.
 
-- Above: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees, at the
-  messages of tree-reweighted belief propagation (`messages.tree_weights`).
-- Below: mean field, E_q[s] + H(q), over single nodes and over forests (`block_field`).
-- Both for every label of every node: the trees' sums over the labelings with that label, and
+- Upper bound: weighted mini-buckets (`mini_buckets`), and the mean of log Z over spanning trees, at
+  the messages of tree-reweighted belief propagation (`messages.tree_weights`).
+- Lower bound: mean field, E_q[s] + H(q), over single nodes and over forests (`block_field`).
+- Both bounds for every label of every node: the trees' sums over the labelings with that label, and
   the mean-field bounds with that node fixed.
-- Closer: a node is given each of its labels in turn, which splits Z into a sum of smaller ones
-  (Weller and Jebara 2014, "Clamping variables and approximate inference").  The part with the
+- Closer bounds: a node is fixed to each of its labels in turn, which splits Z into a sum of smaller
+  parts (Weller and Jebara 2014, "Clamping variables and approximate inference").  The part with the
   widest bounds is split first; a part that is narrow enough is summed exactly.
 
-Larger factors stay the tables that they are.
+Larger factors keep their tables.
 """
 
 import heapq
@@ -47,14 +47,14 @@ def bounds(
     max_parts : int
         Stop when Z is a sum of more parts, or of as many as 4 GiB hold.
     max_seconds : float
-        Stop at this time, looked at between sweeps.  An exact sum is not begun where it would take
-        longer than the time left, at 20 ns a cell.  What is always done is a search for an order of
-        elimination, and an exact sum of at most 2^18 cells, or one bound of trees or of
-        mini-buckets and one sweep of mean field.
+        Stop after this time, which is checked between sweeps.  An exact sum is not started if it
+        would take longer than the remaining time, at 20 ns per cell.  Whatever the limit, an order
+        of elimination is searched, and then there is an exact sum of at most 2^18 cells, or one
+        bound of trees or of mini-buckets and one sweep of mean field.
     max_cells : int
         A part whose elimination needs at most this many cells in its largest table is summed
-        exactly, and a mini-bucket has at most this many, or 65536, or those of its largest factor;
-        0 for trees and mean field only.
+        exactly.  A mini-bucket has at most this many, or 65536, or as many as its largest factor. 0
+        means trees and mean field only.
     """
     begun = time.perf_counter()
     tolerance = positive_number("tolerance", tolerance, allow_zero=True)
@@ -98,7 +98,7 @@ def _bytes_of_part(model: ScoredGraph) -> int:
 
 
 class _Parts:
-    """The parts of Z; those that can be split in a heap by the width of their bounds."""
+    """The parts of Z; a heap has those that can be split, by the width of their bounds."""
 
     def __init__(self) -> None:
         self.open: list[tuple[float, int, Part]] = []

@@ -1,16 +1,16 @@
-"""A time that a computation may take; it is looked at between sweeps."""
+"""A time limit of a computation, which is checked between sweeps."""
 
 import time
 from dataclasses import dataclass
 
 
 class SpentError(Exception):
-    """The time is over before there is a result; never leaves this package."""
+    """The time ended before there is a result; this error never leaves the package."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The clock time at which to stop, as `time.perf_counter` counts."""
+    """The time at which to stop, on the clock of `time.perf_counter`."""
 
     end: float = float("inf")
 

@@ -1,4 +1,4 @@
-"""Models in which some nodes have been given their labels and are gone."""
+"""Models in which some nodes have fixed labels and are removed."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,11 +45,12 @@ class Clamped:
     ----------
     whole : ScoredGraph
     labels : (I,) int64
-        The labels that are given, -1 elsewhere.
+        The fixed labels, -1 elsewhere.
     rest : ScoredGraph or None
-        The model of the other nodes, the scores of the given ones folded in; None for no node.
+        The model of the other nodes, with the scores of the fixed nodes added; None if there are
+        none.
     value : float
-        The score of what is given alone, in nats.
+        The score of the fixed nodes alone, in nats.
     remains : Remains
     """
 
@@ -116,8 +117,8 @@ def slice_of(
 def clamp(whole: ScoredGraph, labels: IntArray) -> Clamped:
     """Return a model given some labels, -1 for the others.
 
-    Models with the same nodes left share their graph, and what is planned for it.  A larger factor
-    keeps the cells that agree with the labels; where two of its nodes are left it is an edge.
+    Models with the same free nodes share their graph and its plans.  A larger factor keeps the
+    cells that agree with the labels; if two of its nodes are free, it becomes an edge.
     """
     free = labels < 0
     remains = _remains(whole, free)

@@ -1,6 +1,6 @@
 """Labelings of high score (MAP), by name: `decode(model, method, **options)`.
 
-- "exact" : messages on a forest, elimination elsewhere
+- "exact" : messages on a forest, elimination on other graphs
 - "max_product" : loopy max-product, each node's best label, then improved node by node
 - "icm" : iterated conditional modes (Besag 1986) from several starts
 - "graph_cut" : a minimum cut, for two labels and submodular scores: optimal
@@ -41,9 +41,10 @@ def max_product_mode(
     damping: float = 0.3,
     threads: int = 1,
 ) -> Decoded:
-    """Return what max-product decodes to, improved node by node; exact on forests without ties.
+    """Return the labeling of max-product, improved node by node; exact on forests without ties.
 
-    Where the best labels of the nodes clash, they are repaired as the start of a chain is.
+    If the best labels of the nodes are a forbidden labeling, it is repaired like the start of a
+    chain.
 
     Parameters as in `fstgrad.mrf.messages.propagation.max_product`.
     """
@@ -62,9 +63,10 @@ def iterated_modes(
     Parameters
     ----------
     restarts : int
-        The first start is the best label of each node alone, where that is allowed.
+        The number of starts.  The first one is the best label of each node alone, if that is
+        allowed.
     max_iter : int
-        Sweeps from each start.
+        The largest number of sweeps from each start.
     rng : Generator, int or None
     """
     random = generator(rng)

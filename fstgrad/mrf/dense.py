@@ -1,11 +1,12 @@
-"""Mean field of a dense random field: every pair of pixels is tied, by Gaussian kernels.
+"""Mean field of a dense random field: Gaussian kernels couple every pair of pixels.
 
     s(y) = sum_i node[i, y_i] + sum_(i < j) [y_i = y_j] k(i, j),
     k(i, j) = w_1 exp(-|p_i - p_j|^2 / (2 a^2))
             + w_2 exp(-|p_i - p_j|^2 / (2 b^2) - (x_i - x_j)^2 / (2 c^2)),
 
-p the places of the pixels and x their gray values.  The sums over all pairs are filters: an exact
-one for the first kernel, one on a grid of places and values for the second (Krähenbühl and Koltun
+with the positions p of the pixels and their gray values x.  The sums over all pairs are filters: an
+exact filter for the first kernel, and one on a grid of positions and values for the second
+(Krähenbühl and Koltun
 2011; Chen, Paris and Durand 2007 for the grid).
 """
 
@@ -38,11 +39,11 @@ class Kernel(NamedTuple):
     Attributes
     ----------
     weight : float
-        Score of two equal labels at the same place, in nats.
+        Score of two equal labels at the same position, in nats.
     distance : float
         Standard deviation in pixels.
     contrast : float or None
-        Standard deviation in gray values; None for a kernel of places alone.
+        Standard deviation in gray values; None for a kernel of positions alone.
     """
 
     weight: float
@@ -51,7 +52,7 @@ class Kernel(NamedTuple):
 
 
 class DenseField(NamedTuple):
-    """The product distribution that was found.
+    """The product distribution of the mean field.
 
     Attributes
     ----------
@@ -89,12 +90,12 @@ def dense_mean_field(
     max_iter, tol : int, float
         All pixels are updated at once; stop when no marginal changes by more than `tol`.
     damping : float
-        In [0, 1): the share of the old marginals, for kernels so strong that updates oscillate.
+        In [0, 1): the weight of the old marginals, for kernels so strong that updates oscillate.
 
     Raises
     ------
     InvalidInputError
-        An image without pixels or labels, or an argument of another type or range.
+        The image has no pixels or no labels, or an argument has another type or range.
     """
     node = log_weights("node_scores", node_scores, (None, None, None))
     if node.size == 0:
@@ -131,7 +132,7 @@ def checked_kernels(kernels: Iterable[Kernel]) -> list[Kernel]:
     Raises
     ------
     InvalidInputError
-        One of them is no Kernel.
+        One of them is not a Kernel.
     """
     found = items("kernels", kernels)
     for i, kernel in enumerate(found):
@@ -166,11 +167,11 @@ class PairSums:
         return np.asarray(self.kernel.weight * (total - q))
 
     def _by_positions(self, values: FloatArray) -> FloatArray:
-        """Return the sums of the kernel of places, exact to exp(-REACH^2 / 2)."""
+        """Return the sums of the kernel of positions, exact to exp(-REACH^2 / 2)."""
         return _blurred(values, (self.kernel.distance,) * 2)
 
     def _by_values(self, values: FloatArray) -> FloatArray:
-        """Return the sums of the kernel of places and values, on the grid."""
+        """Return the sums of the kernel of positions and values, on the grid."""
         from scipy.ndimage import map_coordinates
 
         grid = np.zeros(self.shape)

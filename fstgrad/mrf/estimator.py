@@ -1,4 +1,4 @@
-"""A conditional random field on one graph, in the form of a scikit-learn estimator."""
+"""A conditional random field on one graph, as an estimator in the style of scikit-learn."""
 
 from typing import Any
 
@@ -35,8 +35,9 @@ class MRFClassifier:
     graph : PairwiseMRF
         A model on the graph of all examples; its scores are not used.
     method : {"pseudolikelihood", "exact", "bp", "hinge", "cd", "pcd"}
-        What is minimised.  The first three have a value: L-BFGS.  "hinge" (two labels), contrastive
-        divergence and its persistent form: steps along the gradient, the last third averaged.
+        The loss.  The first three have a value and are minimised by L-BFGS.  "hinge" (two labels),
+        contrastive divergence and its persistent form take steps along the gradient, and the last
+        third of the steps is averaged.
     l2 : float
         The penalty is l2 / 2 times the squared norm of W and T.
     max_iter : int
@@ -50,12 +51,13 @@ class MRFClassifier:
     weights_ : (F, C) float64
     edge_scores_ : (C, C) float64
     loss_ : float
-        Of the last iteration, a labeling's mean, penalty included; NaN for "cd" and "pcd".
+        The mean loss of a labeling in the last iteration, with the penalty; NaN for "cd" and "pcd".
     classes_ : (C,) int64
 
     Notes
     -----
-    Labels of -1 are unknown ("exact", "bp"): the likelihood of the others is maximised.
+    Labels of -1 are unknown (for "exact" and "bp"); the likelihood of the other labels is
+    maximised.
 
     Examples
     --------
@@ -79,7 +81,7 @@ class MRFClassifier:
         self.max_iter, self.step, self.rng = max_iter, step, rng
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings, as scikit-learn's `clone` asks for them."""
+        """Return the settings, for scikit-learn's `clone`."""
         return dict(vars(self)) if not hasattr(self, "weights_") else {
             name: vars(self)[name]
             for name in ("graph", "method", "l2", "max_iter", "step", "rng")
@@ -95,7 +97,7 @@ class MRFClassifier:
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> "MRFClassifier":
         """Learn from features (N, I, F) and labelings (N, I).
 
-        A model on a grid also takes features (N, height, width, F) and labels (N, height, width).
+        A model on a grid also accepts features (N, height, width, F) and labels (N, height, width).
         """
         one_of("method", self.method, METHODS)
         instance("graph", self.graph, PairwiseMRF, "a PairwiseMRF")
@@ -220,5 +222,5 @@ class MRFClassifier:
         return np.stack([model.infer(method, **options).node for model in self.models(X)])
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
-        """Return the share of nodes whose label is right."""
+        """Return the share of nodes whose label is correct."""
         return float(np.mean(self.predict(X) == self._labels(y, self._features(X))))

@@ -1,7 +1,8 @@
 """Labelings of many labels by alpha-expansion (Boykov, Veksler and Zabih 2001).
 
-A move lets every node keep its label or take alpha; the best move is a minimum cut.  For Potts
-scores the result is within a factor two of the best energy, counted from the best possible.
+In a move, every node keeps its label or changes it to alpha; the best move is a minimum cut.  For
+Potts scores, the energy of the result is within a factor of two of the best energy, both counted
+from the sum of the least energies of all terms.
 """
 
 import numpy as np
@@ -24,8 +25,9 @@ def alpha_expansion(model: ScoredGraph, *, max_iter: int = 20) -> Decoded:
     Raises
     ------
     NotSupportedError
-        Larger factors, or edges for which a move is not submodular: with the costs d = -s they
-        need d(a, a) + d(b, c) <= d(b, a) + d(a, c), as Potts and every metric have.
+        There are larger factors, or edges for which a move is not submodular: the costs d = -s must
+        satisfy d(a, a) + d(b, c) <= d(b, a) + d(a, c), as those of Potts models and of every metric
+        do.
     """
     max_iter = positive_integer("max_iter", max_iter)
     if model.factors.number:

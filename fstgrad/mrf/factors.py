@@ -1,4 +1,4 @@
-"""Factors of any number of nodes: sorted into node scores, edge scores and larger tables."""
+"""Factors over any number of nodes, sorted into node scores, edge scores and larger tables."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Factor(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """Factors by the number of their nodes; equal scopes added up."""
+    """Factors by the number of their nodes; factors with equal scopes are added."""
 
     sizes: list[int]
     offset: float
@@ -57,8 +57,8 @@ class Parts(NamedTuple):
 def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Parts:
     """Return the arguments of a model whose score is the sum of `factors`.
 
-    Pairs become edges, padded to the largest number of labels; where the padding would take more
-    than half a gigabyte they stay tables of their own.
+    Pairs become edges, padded to the largest number of labels.  If the padding would need more than
+    half a gigabyte, they remain separate tables.
     """
     with np.errstate(over="ignore"):  # two masks near the least float are a hard zero
         found = _sorted(labels_per_node, factors)
@@ -72,7 +72,7 @@ def model_parts(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Pa
 
 
 def _sorted(labels_per_node: npt.ArrayLike, factors: Iterable[Factor]) -> Sorted:
-    """Check the factors and add up those over the same nodes."""
+    """Check the factors and add those over the same nodes."""
     sizes = index_array("labels_per_node", labels_per_node, 1 << 40, (None,), lower=1).tolist()
     found = Sorted(sizes, 0.0, {}, {}, {})
     offset = 0.0

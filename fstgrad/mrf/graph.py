@@ -1,4 +1,4 @@
-"""Undirected graphs as arrays, with what the algorithms derive from their shape.
+"""Undirected graphs as arrays, with the data that algorithms derive from their shape.
 
 Edge e = (i, j) has two arcs: 2e runs from i to j, 2e + 1 from j to i; the arc d ^ 1 is the reverse
 of d, and `source[d ^ 1]` is the head of d.
@@ -27,7 +27,7 @@ class Graph:
     edges : (E, 2) int64
         Pairs of different nodes, each pair once.
     grid : (height, width) or None
-        Set where the nodes are the row-major pixels of a 4-connected grid and the edges those of
+        Set if the nodes are the row-major pixels of a 4-connected grid and the edges those of
         `grid_edges(height, width)`.
     """
 
@@ -37,7 +37,7 @@ class Graph:
 
     @classmethod
     def checked(cls, num_nodes: int, edges: npt.ArrayLike) -> "Graph":
-        """Return the graph, or raise InvalidInputError where `edges` is not a simple graph."""
+        """Return the graph, or raise InvalidInputError if `edges` is not a simple graph."""
         given = integers("edges", edges)
         given = given.reshape(-1, 2) if given.size == 0 else given
         array = index_array("edges", given, num_nodes, (None, 2))
@@ -126,7 +126,7 @@ class Graph:
 
     @cached_property
     def cache(self) -> dict[Any, Any]:
-        """What algorithms keep with the shape: elimination plans, tree weights."""
+        """Data that algorithms keep for this shape: elimination plans, tree weights."""
         return {}
 
 

@@ -1,9 +1,9 @@
 """The best labeling of a binary submodular model, by a minimum cut.
 
-With energies E = -s and x_i in {0, 1}, node i is on the source's side where x_i = 0.  An edge with
+With energies E = -s and x_i in {0, 1}, node i is on the source's side if x_i = 0.  An edge with
 energies (A B; C D) gives the node terms (C - A) x_i + (D - C) x_j and the arc i -> j of capacity
-B + C - A - D >= 0 (Kolmogorov and Zabih 2004, theorem 4.1).  The value of the flow certifies how
-far the labeling is from the best: rounding alone.
+B + C - A - D >= 0 (Kolmogorov and Zabih 2004, theorem 4.1).  The value of the flow certifies that
+the labeling is the best up to rounding.
 """
 
 import numpy as np

@@ -22,7 +22,7 @@ FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "PPM", "WEBP")
 
 
 class Segmentation(NamedTuple):
-    """A Potts model of an image, and the intensity that each label stands for.
+    """A Potts model of an image, and the intensity of each label.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ def segmentation(
 ) -> Segmentation:
     """Return the model of k gray levels with Gaussian noise and a Potts coupling.
 
-    Label c has the mean m_c of its pixels (k-means on intensities) and all share the standard
-    deviation sd of the rest: node score -(x - m_c)^2 / (2 sd^2); neighbours with equal labels add
-    `coupling`.  An image of exactly k gray levels, as a black-and-white one, has no such rest: a
-    pixel then shows its label or, with the probability p of a flip, one of the k - 1 others, node
-    score log(1 - p) or log(p / (k - 1)).  p is the share of pixels that differ from the median of
-    their 3 x 3 neighbourhood.
+    Label c has the mean m_c of its pixels (k-means on intensities), and all labels share the
+    standard deviation sd of the residuals: the node score is -(x - m_c)^2 / (2 sd^2), and
+    neighbours with equal labels add `coupling`.  An image with exactly k gray levels, for example a
+    black-and-white image, has no residuals: a pixel then has the level of its label or, with the
+    probability p of a flip, one of the k - 1 others, and the node score is log(1 - p) or log(p / (k
+    - 1)). p is the share of pixels that differ from the median of their 3 x 3 neighbourhood.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def segmentation(
     coupling : float
         In nats, for each pair of neighbours that agree.
     contrast : float
-        Lets labels change where the picture does: the coupling of a pair is multiplied by
-        exp(-contrast d^2 / (2 mean d^2)), d the distance of their colours (Boykov and Jolly 2001).
+        Weakens the coupling of neighbours that differ: it is multiplied by exp(-contrast d^2 / (2
+        mean d^2)), d the distance of their colours (Boykov and Jolly 2001).
     """
     pixels = real_array("image", image)
     pixels = real_array("image", pixels, (None, None, None) if pixels.ndim == 3 else (None, None))
@@ -130,14 +130,14 @@ def _levels(pixels: FloatArray, labels: int) -> FloatArray:
 def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatArray:
     """Return an image file as values in [0, 1], (height, width); needs Pillow.
 
-    With `colour` an image in colours is (height, width, 3).  Values of 16 bits are divided by
-    65535, floats are in [0, 1] as they are; what is transparent shows white; a photograph is turned
-    upright as its camera says; of several frames the first is taken.
+    With `colour`, an image in colours is (height, width, 3).  Values of 16 bits are divided by
+    65535, and floats must be in [0, 1].  Transparent pixels become white, a photograph is rotated
+    according to its metadata, and only the first of several frames is read.
 
     Raises
     ------
     InvalidInputError
-        No image, a damaged or a huge one, floats outside [0, 1] or no numbers.
+        The file is not an image, is damaged or huge, or has floats outside [0, 1] or no numbers.
     """
     pillow = extra("PIL.Image", "mrf", "reading an image")
     data = io.BytesIO(read_bytes(path))
@@ -158,7 +158,7 @@ def read_image(path: str | os.PathLike[str], *, colour: bool = False) -> FloatAr
 
 
 def _values(image: Any, colour: bool) -> FloatArray:
-    """Return the values of a Pillow image; one whose colours are all gray is gray."""
+    """Return the values of a Pillow image; if all its colours are gray, as gray values."""
     if image.mode[0] in "IF":  # integers of 16 or 32 bits, floats
         full = 1.0 if image.mode == "F" else 65535.0
         values = real_array("image", np.asarray(image, np.float64))
@@ -206,7 +206,7 @@ def marginal_panels(node: FloatArray, height: int, width: int) -> FloatArray:
 def before_and_after(
     pixels: FloatArray, restored: FloatArray, node: FloatArray | None
 ) -> FloatArray:
-    """Return a picture, its restoration and, where there are marginals, P(y), side by side."""
+    """Return a picture, its restoration and, if there are marginals, P(y), side by side."""
     shown = [pixels, restored]
     if node is not None:
         shown.append(marginal_panels(node, *pixels.shape[:2]))

@@ -14,8 +14,9 @@ from fstgrad.mrf.scored_graph import ScoredGraph
 def best_labelings(model: ScoredGraph) -> Iterator[tuple[IntArray, float]]:
     """Yield labelings (I,) and their scores in nats, the highest score first.
 
-    What is left after a labeling is split by the first node that differs from it, and the best of
-    each part is sought: as many searches as nodes for each labeling that is taken.  Lawler (1972),
+    The labelings that remain are split by the first node that differs from the last labeling, and
+    the best labeling of each part is found.  This takes as many searches as nodes for each
+    labeling.  Lawler (1972),
     "A procedure for computing the K best solutions to discrete optimization problems".
     """
     nodes = np.arange(model.num_nodes)

@@ -1,4 +1,4 @@
-"""Training losses of a Markov random field, each with its gradient in the scores.
+"""Training losses of a Markov random field, each with its gradient by the scores.
 
     value, gradient = nll(model, gold, method, **options)
 
@@ -68,7 +68,7 @@ def zeros(model: ScoredGraph) -> Table:
 
 
 def _labels(model: ScoredGraph, labels: npt.ArrayLike) -> IntArray:
-    """Return a label for each node; the kernels go where they say."""
+    """Return a label for each node, validated, because kernels use labels as indices."""
     instance("model", model, ScoredGraph, "a PairwiseMRF")
     found: IntArray = model.labeling(labels, "labels")
     return found
@@ -97,7 +97,7 @@ def exact_nll(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
 
 
 def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
-    """Add weight times marginals to a table like scores; edges are summed where they share them."""
+    """Add weight times marginals to a table like scores; shared edge scores get their sum."""
     instance("out", out, Table, "a Table")
     instance("marginals", marginals, Table, "a Table")
     weight, edge = real_number("weight", weight), marginals.edge
@@ -110,7 +110,7 @@ def add_marginals(out: Table, marginals: Table, weight: float) -> Table:
 def pseudolikelihood(model: ScoredGraph, gold: IntArray) -> tuple[float, Table]:
     """Return -sum_i log P(gold_i | gold elsewhere) and its gradient, O(E C).
 
-    +inf, with the gradient undefined, where gold is forbidden.
+    The value is +inf, and the gradient undefined, if gold is forbidden.
     """
     gold, gradient = _labels(model, gold), zeros(model)
     value = kernels.sites.pseudolikelihood(
@@ -125,16 +125,16 @@ class PersistentChains:
     Parameters
     ----------
     model : PairwiseMRF
-        Of the graph and label counts that all later models have.
+        A model with the same graph and label counts as all later models.
     chains : int
     rng : Generator, int or None
     items : int, optional
-        Separate chains for each item of a batch; item b has `persistent[b]`.
+        Separate chains for each item of a batch; those of item b are `persistent[b]`.
 
     Attributes
     ----------
     labels : (chains, I) or (items, chains, I) int64
-        Where the chains are.
+        The states of the chains.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ def item_options(options: Mapping[str, Any], item: int, items: int) -> dict[str,
     Raises
     ------
     InvalidInputError
-        One set of chains for several items, whose distributions differ.
+        There is one set of chains for several items, whose distributions differ.
     """
     chains = options.get("persistent")
     if chains is None:
@@ -188,11 +188,12 @@ def contrastive_divergence(
 ) -> tuple[float, Table]:
     """Return the energy gap and the contrastive-divergence gradient.
 
-    Chains start at gold, or where `persistent` left them, and make k sweeps.  With their ends y~,
+    Chains start at gold, or in the states of `persistent`, and make k sweeps.  With their final
+    states y~,
 
         value = mean s(y~) - s(gold),    gradient = mean t(y~) - t(gold);
 
-    the value is not a likelihood: CD does not follow the gradient of any function of the scores.
+    the value is not a likelihood: CD is not the gradient of any function of the scores.
 
     Parameters
     ----------
@@ -200,11 +201,11 @@ def contrastive_divergence(
         Sweeps.
     sampler : "gibbs", "chromatic", "blocked" or "metropolis"
     chains : int
-        Ends to average where they are not persistent.
+        The number of chains to average, if they are not persistent.
     persistent : PersistentChains, optional
         Advanced k sweeps in place.
     rng : Generator, int or None
-        Where the chains are not persistent; those bring their own.
+        For chains that are not persistent; persistent chains have their own generator.
     """
     k = positive_integer("k", k)
     chains = positive_integer("chains", chains)
@@ -257,10 +258,10 @@ def structured_hinge(
     Parameters
     ----------
     decoder : str
-        How the maximum is found: "graph_cut", "exact" or another of `fstgrad.mrf.decode`; where it
-        is not exact the value is a lower bound of the hinge.
+        The method for the maximum: "graph_cut", "exact" or another one of `fstgrad.mrf.decode`.  If
+        it is not exact, the value is a lower bound on the hinge.
     cost : float
-        Of a wrong label, in nats; 0 for the perceptron.
+        The cost of a wrong label, in nats; 0 for the perceptron.
 
     Source: Taskar, Guestrin and Koller (2003); Tsochantaridis et al. (2005).
     """
@@ -284,7 +285,7 @@ ESTIMATES = {name: METHODS[name] for name in ("bp", "trw", "mean_field")}
 
 
 class Estimated(float):
-    """A loss that rests on an estimate of log Z, a float that knows how good the estimate is.
+    """A loss that depends on an estimate of log Z: a float with measures of its quality.
 
     Attributes
     ----------
@@ -292,7 +293,7 @@ class Estimated(float):
         As in `Inference`: "exact", "bethe", "upper bound", "lower bound".
     converged : bool
     residual : float
-        The last change of a message in nats, or of a marginal (mean field); 0 where exact.
+        The last change of a message in nats, or of a marginal (mean field); 0 if exact.
     """
 
     kind: str
@@ -300,7 +301,7 @@ class Estimated(float):
     residual: float
 
     def __new__(cls, value: float, found: list[Inference]) -> "Estimated":
-        """Return the value with what is known about it."""
+        """Return the value with its attributes."""
         self = super().__new__(cls, value)
         self.kind = found[0].kind
         self.converged = all(one.converged for one in found)
@@ -311,10 +312,10 @@ class Estimated(float):
 def nll(
     model: ScoredGraph, gold: npt.ArrayLike, method: str, **options: Any
 ) -> tuple[float, Table]:
-    """Return a loss and its gradient: see the list above.
+    """Return a loss and its gradient; the module docstring lists the methods.
 
-    A label of -1 is unknown: -log p(known labels) = log Z - log Z given the known labels, for
-    "exact" and the estimates of log Z.
+    A label of -1 is unknown.  With "exact" and the estimates of log Z, the value is then -log
+    p(known labels) = log Z - log Z given the known labels.
     """
     one_of("method", method, [*LOSSES, *ESTIMATES])
     instance("model", model, ScoredGraph, "a PairwiseMRF")
@@ -356,7 +357,7 @@ def _add_found(out: Table, model: ScoredGraph, found: Inference, weight: float) 
 
 
 def _estimated(value: float, found: list[Inference]) -> float:
-    """Return the value with its flags; warn where it did not converge."""
+    """Return the value with its attributes; warn if it did not converge."""
     estimated = Estimated(value, found)
     if not estimated.converged:
         warnings.warn(

@@ -1,6 +1,6 @@
-"""Finite masks, scores as low as -1e9 or -1e30 that stand for a hard zero, as hard zeros.
+"""Finite masks (scores as low as -1e9 or -1e30 that mean a hard zero) replaced by hard zeros.
 
-A bound that adds and subtracts them loses all digits of the other scores.
+A bound that adds and subtracts masks loses all digits of the other scores.
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ NEGLIGIBLE = 40.0  # e^-40 of Z is below the rounding of log Z
 def without_masks(model: Scored) -> Scored:
     """Return the model with masks as hard zeros, which changes no digit of log Z; else the model.
 
-    A labeling that uses a score D below the best of its table has at most the score M - D, M the
-    sum of the best of all tables.  Together these weigh less than e^-40 of any labeling of score s
-    where D > M - s + log(number of labelings) + 40.
+    Let M be the sum of the best scores of all tables.  A labeling that uses a score D below the
+    best of its table has at most the score M - D.  All of these labelings together weigh less than
+    e^-40 times any labeling of score s if D > M - s + log(number of labelings) + 40.
     """
     depths = [_depth(model.scores.node, (1,)), _depth(model.edge_stack, (1, 2))]
     larger = np.empty(len(model.factors.table))

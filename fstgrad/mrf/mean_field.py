@@ -29,16 +29,16 @@ def mean_field(
 ) -> Inference:
     """Return the product q = prod_i q_i found by coordinate ascent on E_q[s] + H(q) <= log Z.
 
-    The bound holds after every iteration; it is a local optimum where converged.  O(E C^2) an
-    iteration.
+    The bound holds after every iteration; at convergence it is a local optimum.  An iteration costs
+    O(E C^2).
 
     Parameters
     ----------
     max_iter, tol : int, float
         Stop when no q_i(c) changes by more than `tol`.
     rng : Generator, int or None
-        For the start where edges have hard zeros: one allowed labeling, since a product that
-        puts weight on a forbidden pair has the bound -inf.  Otherwise the start is
+        For the start if edges have hard zeros.  The start is then one allowed labeling, because the
+        bound of a product with weight on a forbidden pair is -inf.  Otherwise the start is
         softmax(node_scores).
     progress : callable
         Called with (iteration, change).
@@ -56,7 +56,7 @@ def climbed(
     progress: Progress | None = None,
     budget: Budget = ENDLESS,
 ) -> Inference:
-    """Return what `mean_field` does; at least one iteration, no more where the budget is spent."""
+    """Return the same as `mean_field`; at least one iteration, no more if the budget is spent."""
     begun = time.perf_counter()
     graph, model = model.graph, without_masks(model)
     q = _start(model, generator(rng))

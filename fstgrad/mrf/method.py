@@ -1,4 +1,4 @@
-"""A method with its options: what `infer`, `decode` and `nll` choose from by name."""
+"""A method with its options, which `infer`, `decode` and `nll` choose by name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Method(Generic[Result]):
     ----------
     function : callable
     fixed : options that the method's name sets
-    renamed : the new names of old ones, which work for one release
+    renamed : the new names of old options, which work for one release
     """
 
     function: Callable[..., Result]

@@ -1,6 +1,6 @@
 """Inference by name: `infer(model, method, **options)`.
 
-Methods and where their options are documented:
+The methods, and the functions or modules that document their options:
 
 - "exact" : `exact_inference`
 - "bp", "max_product", "trw" : `fstgrad.mrf.messages.propagation`
@@ -33,7 +33,7 @@ def exact_inference(model: ScoredGraph, *, max_memory: int | None = None) -> Inf
     Parameters
     ----------
     max_memory : int
-        Limit on the tables of elimination (default 4 GiB); forests need none.
+        Limit on the tables of elimination in bytes (default 4 GiB); forests need no tables.
     """
     begun = time.perf_counter()
     if max_memory is None or model.is_forest:
@@ -61,6 +61,6 @@ METHODS: dict[str, Method[Inference]] = {
 
 
 def infer(model: ScoredGraph, method: str, **options: Any) -> Inference:
-    """Return what a method finds about `model`; options are those of the method's function."""
+    """Return the result of a method for `model`; options are those of the method's function."""
     near, offset = model.near
     return bound(METHODS, method, options)(near).shifted(offset)

@@ -1,14 +1,15 @@
 """Upper bounds on log Z and on the best score by weighted mini-buckets.
 
-Elimination, but a bucket whose table would be too large is split into R mini-buckets, each summed
-with the power w_r, sum of w_r = 1:
+This is elimination, but a bucket whose table would be too large is split into R mini-buckets.  Each
+is summed with a power w_r, and the powers sum to 1:
 
     log sum_v prod_r T_r  <=  sum_r w_r log sum_v T_r^(1 / w_r)                       (Hölder)
 
-and for the best score, max_v sum_r log T_r <= sum_r max_v log T_r.  Before that the parts of a
-bucket are shifted against each other so that they agree on v as far as the sweep knows (Liu and
+and for the best score, max_v sum_r log T_r <= sum_r max_v log T_r.  Before that, the parts of a
+bucket are shifted so that they agree on v as well as the sweep can tell (Liu and
 Ihler 2011, "Bounding the partition function using Hölder's inequality"; Ihler, Flerova, Dechter and
-Otten 2012, "Join-graph based cost-shifting schemes").  One sweep, O(buckets times max_cells).
+Otten 2012, "Join-graph based cost-shifting schemes").  There is one sweep, O(buckets times
+max_cells).
 """
 
 from dataclasses import dataclass, field
@@ -43,7 +44,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MiniBucket:
-    """Some factors of one node: their sum, shifted, and the power that its node is summed with."""
+    """Some factors of one node: their shifted sum, and the power for the sum over the node."""
 
     scope: Scope
     table: FloatArray
@@ -58,11 +59,12 @@ class MiniBuckets:
     ----------
     model : ScoredGraph
     max_cells : int
-        A mini-bucket with more than one table has at most this many cells, or those of the largest.
+        A mini-bucket with more than one table has at most this many cells, or as many as the
+        largest.
     maximum : bool
         Bound the best score instead of log Z.
     budget : Budget
-        Where it is spent between two buckets, SpentError is raised.
+        If it is spent between two buckets, SpentError is raised.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class MiniBuckets:
         return found
 
     def _split(self, pieces: list[Piece], max_cells: int) -> list[list[Piece]]:
-        """Put each piece, the largest first, where it fits."""
+        """Put each piece, the largest first, into a mini-bucket that it fits."""
         parts: list[tuple[set[int], list[Piece]]] = []
         for piece in sorted(pieces, key=lambda p: -p.table.size):
             for scope, part in parts:
@@ -166,9 +168,9 @@ class MiniBuckets:
         return bucket.weight * _log_sum(bucket.table / bucket.weight, (bucket.table.ndim - 1,))
 
     def labels(self) -> IntArray:
-        """Return the best label of each node in turn, given those that go after it.
+        """Return the best label of each node in turn, given the nodes eliminated after it.
 
-        The best labeling where no bucket was split.
+        If no bucket was split, this is the best labeling.
         """
         found = np.zeros(self.model.num_nodes, np.int64)
         rows: dict[int, FloatArray] = {}
@@ -185,7 +187,7 @@ class MiniBuckets:
         return found
 
     def gradient(self) -> Table:
-        """Return the derivatives of the bound in the scores, the shifts being fixed."""
+        """Return the derivatives of the bound with respect to the scores, for fixed shifts."""
         model = self.model
         node = np.zeros(model.scores.node.shape)
         edge = np.zeros((model.graph.num_edges, model.num_labels, model.num_labels))
@@ -228,7 +230,7 @@ class MiniBuckets:
 
 
 def _log_sum(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the log of the sum of exponentials over some axes; -inf where nothing is left."""
+    """Return the log of the sum of exponentials over some axes; -inf if all terms are zero."""
     if not axes:
         return np.array(table)
     top = table.max(axis=axes, keepdims=True)

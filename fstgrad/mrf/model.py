@@ -43,20 +43,21 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         Log-weights; `edge_scores[e, c, d]` is for label c at edges[e, 0] and d at edges[e, 1].
         One (C, C) table is shared by all edges, and its gradient is the sum over the edges.
     edges : (E, 2) integers
-        Pairs of different nodes, no pair twice.
+        Pairs of different nodes; no pair occurs twice.
     labels_per_node : (I,) integers, optional
-        Node i has the labels 0 .. labels_per_node[i] - 1 (default C); the rest is forbidden.
+        Node i has the labels 0 .. labels_per_node[i] - 1 (default C); other labels are forbidden.
 
     Raises
     ------
     InvalidInputError
-        Shapes that clash, NaN, +inf, a self-loop, a repeated edge, an index out of range.
+        Shapes do not match, a score is NaN or +inf, or there is a self-loop, a repeated edge, or an
+        index out of range.
 
     Notes
     -----
-    `log_partition`, `marginals`, `sample`, `mode` are exact or an error: linear time on forests,
-    elimination on other graphs, MemoryLimitError where that is too wide.  `infer` and `nll` offer
-    the approximations.
+    `log_partition`, `marginals`, `sample` and `mode` are exact or raise an error.  They take linear
+    time on forests and use elimination on other graphs; if its tables are too large, they raise
+    MemoryLimitError.  `infer` and `nll` have approximate methods.
 
     References
     ----------
@@ -96,8 +97,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         ----------
         node_scores : (height * width, C) or (height, width, C)
         edge_scores : (C, C) for all edges, or (E, C, C) in the order of `grid_edges`
-            First the horizontal pairs (r, c)-(r, c+1), then the vertical (r, c)-(r+1, c), with
-            connectivity 8 then the diagonals (r, c)-(r+1, c+1) and (r, c+1)-(r+1, c).
+            First come the horizontal pairs (r, c)-(r, c+1), then the vertical pairs (r, c)-(r+1, c)
+            and, with connectivity 8, the diagonals (r, c)-(r+1, c+1) and (r, c+1)-(r+1, c).
         connectivity : 4 or 8
         """
         height, width = positive_integer("height", height), positive_integer("width", width)
@@ -116,8 +117,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def from_factors(cls, labels_per_node: npt.ArrayLike, factors: list[Factor]) -> "PairwiseMRF":
         """Return the model whose score is the sum of `factors`, (scope, log-table) pairs.
 
-        Factors over the same nodes are added up.  Those over one node or a pair become node and
-        edge scores, larger ones stay tables in `factors`; `Table.factors` holds their marginals
+        Factors over the same nodes are added.  Factors over one node or a pair become node and edge
+        scores; larger factors remain tables in `factors`, and `Table.factors` holds their marginals
         and gradients.  A factor over no node is a constant of the score.
         """
         parts = model_parts(labels_per_node, factors)
@@ -126,11 +127,11 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
 
     @property
     def exact(self) -> ExactEngine:
-        """The exact engine: message passing on a forest, else elimination."""
+        """The exact engine: message passing on a forest, otherwise elimination."""
         return exact(self).engine
 
     def log_partition(self) -> float:
-        """Return log Z in nats; O(I C^2) on forests, O(largest clique table) elsewhere."""
+        """Return log Z in nats; O(I C^2) on forests, O(largest clique table) on other graphs."""
         near, offset = self.near
         return exact(near).log_partition + offset
 
@@ -139,12 +140,12 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
         return exact(self.near[0]).marginals
 
     def log_prob(self, structure: npt.ArrayLike) -> float:
-        """Return log p(y) in nats; -inf for a labeling that is forbidden."""
+        """Return log p(y) in nats; -inf for a forbidden labeling."""
         near = self.near[0]
         return near.score(structure) - exact(near).log_partition
 
     def cross_entropy(self, other: Distribution[Table]) -> float:
-        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows.
+        """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids what this model allows.
 
         Examples
         --------
@@ -158,8 +159,8 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def covariance_product(self, direction: Table) -> Table:
         """Return the change of the marginals along `direction`, Cov[t] applied to it.
 
-        By elimination with tangents on any graph that is narrow enough; two to three times the
-        cost of `marginals`.
+        It is computed by elimination with tangents, on any graph that is narrow enough, and costs
+        two to three times as much as `marginals`.
         """
         table = self._like_scores("direction", direction, finite=True)
         return Elimination(self.near[0]).tangents(table)
@@ -175,7 +176,7 @@ class PairwiseMRF(ScoredGraph, Distribution[Table]):
     def kbest(self, k: int) -> list[tuple[IntArray, float]]:
         """Return up to k best labelings (I,) and log p in nats, best first; exact.
 
-        O(k I) times the cost of `mode`.
+        The cost is O(k I) times that of `mode`.
 
         Examples
         --------

@@ -36,7 +36,7 @@ LOOK = 20  # sweeps between two bounds
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What is known about Z given some labels: logarithms, in nats.
+    """Bounds on Z given some labels: logarithms, in nats.
 
     `below` and `above` (I, C) bound the sums over the labelings with one more label; the tables are
     the gradients of `lower` and `upper`, None where that is -inf.
@@ -52,9 +52,9 @@ class Part:
 
 
 def part_of(given: Clamped, max_cells: int, budget: Budget, *, too_wide: bool = False) -> Part:
-    """Return the bounds of one part; where the budget is spent, those of one sweep.
+    """Return the bounds of one part; if the budget is spent, those of one sweep.
 
-    too_wide : an exact sum is known to be too much.
+    too_wide : an exact sum is known to be too expensive.
     """
     rest = given.rest
     if given.value == -np.inf:
@@ -78,7 +78,7 @@ def _dead(given: Clamped) -> Part:
 
 
 def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | Elimination:
-    """Return exact inference, or raise MemoryLimitError where cells or time do not suffice."""
+    """Return exact inference, or raise MemoryLimitError if cells or time do not suffice."""
     if model.is_forest:
         return Forest(model)
     if max_cells == 0:
@@ -164,16 +164,16 @@ def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table
 
 
 def _best_of_buckets(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
-    """Return the bound of mini-buckets, SpentError where its budget `first` is spent."""
+    """Return the bound of mini-buckets; SpentError if its budget `first` is spent."""
     buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first)
     node = np.where(rest.scores.node > -np.inf, buckets.value, -np.inf)
     return TreeBound(buckets.value, node, buckets.gradient())
 
 
 def _best_of_trees(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
-    """Return the least bound of trees along the sweeps; parallel messages need not settle.
+    """Return the least bound of trees over the sweeps; parallel messages need not converge.
 
-    The bound before the first sweep has a budget of its own, SpentError where it is spent.
+    The bound before the first sweep has a separate budget; SpentError if it is spent.
     """
     cover = tree_cover(rest.links)
     messages = GraphMessages(rest, 0, 1, cover.rho)

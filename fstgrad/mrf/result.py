@@ -29,15 +29,15 @@ class Inference:
     ----------
     method : str
     log_partition : float
-        In nats; NaN where the method gives none (kind "none").
+        In nats; NaN if the method has none (kind "none").
     kind : str
-        "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted, where converged);
-        "lower bound" (mean field); "score": the score of the best labeling that max-product
-        decodes; "bounds": see `Bounds`; "estimate": see `Annealed`; "none".
+        "exact"; "bethe": the Bethe estimate; "upper bound" (tree-reweighted); "lower bound" (mean
+        field); "score": the score of the best labeling that max-product decodes; "bounds": see
+        `Bounds`; "estimate": see `Annealed`; "none".
     node : (I, C) float64
-        Node marginals (max-marginals of max-product, scaled to sum 1).
+        Node marginals (for max-product, max-marginals scaled to sum to 1).
     converged : bool
-        Message passing: the last residual is not above the tolerance.  Sampling: r_hat < 1.05.
+        Message passing: the last residual is at most the tolerance.  Sampling: r_hat < 1.05.
     iterations : int
     factors : (cells,) float64
         Marginals of the larger factors, as in `model.factors.table`.
@@ -46,9 +46,9 @@ class Inference:
         entry of a message being 0.
     seconds : float
     standard_error : (I, C) float64 or None
-        Sampling: of each node marginal.
+        Sampling: the standard error of each node marginal.
     margin : (I, C) float64 or None
-        Sampling: the exact marginal is within node -/+ margin with 95 percent confidence.
+        Sampling: the exact marginal is within node +- margin with 95 percent confidence.
     effective_samples : float
         Sampling: the least over all uncertain node marginals of variance / standard_error^2; NaN
         for other methods.
@@ -106,7 +106,7 @@ def _no_table() -> Table:
 
 @dataclass(frozen=True, eq=False)
 class Bounds(Inference):
-    """Bounds that hold; `log_partition` and the marginals are the middle and its gradient.
+    """Certified bounds; `log_partition` and the marginals are their middle and its gradient.
 
     Attributes
     ----------
@@ -115,10 +115,10 @@ class Bounds(Inference):
     node_lower, node_upper : (I, C) float64
         Bounds on the marginals of nodes.
     lower_gradient, upper_gradient : Table
-        The gradients of the two bounds in the scores, (E, C, C) for edges.  That of `lower` holds
-        where mean field has converged, that of `upper` for the messages as they are.
+        The gradients of the two bounds by the scores, (E, C, C) for edges.  That of `lower` is
+        valid if mean field has converged, that of `upper` for fixed messages.
     parts : int
-        How many parts Z was split into.
+        The number of parts into which Z was split.
     converged : bool
         upper - lower is at most the tolerance.
     """
@@ -143,8 +143,8 @@ class Annealed(Inference):
     log_partition_error : float
         The standard error of `log_partition`, in nats.
     effective_samples : float
-        (sum of weights)^2 / (sum of squared weights) of the runs; near 1 the error is not to be
-        trusted: take more steps.
+        (sum of weights)^2 / (sum of squared weights) of the runs.  If it is near 1, the error is
+        unreliable; use more steps.
     """
 
     log_partition_error: float = float("nan")
@@ -163,7 +163,7 @@ class Decoded:
     score : float
         s(labels) in nats.
     gap : float
-        The best score is at most score + gap: 0 for an exact method, inf where nothing is known.
+        The best score is at most score + gap: 0 for an exact method, inf if no bound is known.
     converged : bool
     """
 

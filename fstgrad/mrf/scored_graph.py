@@ -1,4 +1,4 @@
-"""The data of a pairwise model: a graph, its score tables, and what kernels read of them."""
+"""The data of a pairwise model: a graph, its score tables, and their form for kernels."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -91,10 +91,10 @@ class ScoredGraph:
         edge_scores: npt.ArrayLike,
         factor_scores: npt.ArrayLike | None = None,
     ) -> Scored:
-        """Return a model of the same graph, what was planned for its shape kept.
+        """Return a model of the same graph with new scores; it keeps the plans for the graph.
 
         factor_scores : (cells,) float64, optional
-            New log-tables of the larger factors, as in `factors.table`; default the old ones.
+            New log-tables of the larger factors, as in `factors.table`; by default the old ones.
         """
         factors = self.factors
         if factor_scores is not None:
@@ -141,7 +141,7 @@ class ScoredGraph:
 
     @property
     def edge_stack(self) -> FloatArray:
-        """The edge scores as (K, C, C), K = 1 where they are shared."""
+        """The edge scores as (K, C, C), K = 1 if they are shared."""
         size = self.num_labels
         return self.scores.edge.reshape(-1, size, size)
 
@@ -157,7 +157,7 @@ class ScoredGraph:
 
     @property
     def interactions(self) -> Graph:
-        """The graph in which the nodes of a larger factor are neighbours too."""
+        """The graph in which the nodes of a larger factor are also neighbours."""
         if self.factors.number == 0:
             return self.graph
         if "interactions" not in self.graph.cache:
@@ -191,7 +191,7 @@ class ScoredGraph:
 
     @property
     def is_forest(self) -> bool:
-        """Whether the graph has no cycle and no larger factor ties its nodes."""
+        """Whether the graph has no cycle and there is no larger factor."""
         return self.factors.number == 0 and self.graph.is_forest
 
     def labeling(self, structure: npt.ArrayLike, name: str = "labels") -> IntArray:
@@ -213,10 +213,10 @@ class ScoredGraph:
 
     @property
     def near(self: Scored) -> tuple[Scored, float]:
-        """The model without the offsets of nodes that would cost digits, and their sum in nats.
+        """The model without offsets of nodes that reduce precision, and their sum in nats.
 
         A node whose labels are all masked by a large finite number, such as padding of an image,
-        has one: it is part of every score, and of no difference of scores.
+        has such an offset: it is part of every score, and of no difference of scores.
 
         Examples
         --------
@@ -263,7 +263,7 @@ class ScoredGraph:
 
 
 def infeasible() -> InfeasibleError:
-    """Return the error of a model whose every labeling is forbidden."""
+    """Return the error for a model in which every labeling is forbidden."""
     return InfeasibleError(
         "every labeling has the score -inf, so Z = 0; remove contradictory evidence or hard zeros"
     )

@@ -1,11 +1,11 @@
 """The best labeling with a certified gap, by sequential reweighted message passing.
 
-Each factor keeps a part of the score and each node another; messages move score between them, and
-the sum of their maxima is an upper bound on the best score for any messages.  A sweep visits the
-nodes in order, and gives each one's score to its factors ahead: the bound never rises.  For pairs
-this is TRW-S (Kolmogorov 2006); for larger factors, which stay native, SRMP (Kolmogorov 2015, "A
-new look at reweighted message passing", section 3).  Where a gap is left, mini-buckets may lower
-the bound, and annealing raise the score.
+The score is divided among factors and nodes.  Messages move score between them, and for any
+messages the sum of the maxima of all parts is an upper bound on the best score.  A sweep visits the
+nodes in order and moves the score of each node to its later factors; the bound never rises.  For
+pairs this is TRW-S (Kolmogorov 2006); for larger factors, which keep their tables, it is SRMP
+(Kolmogorov 2015, "A new look at reweighted message passing", section 3).  If a gap remains,
+mini-buckets may lower the bound, and annealing may raise the score.
 """
 
 import numpy as np
@@ -46,17 +46,19 @@ def tree_mode(
     Parameters
     ----------
     max_iter : int
-        Sweeps there and back; each costs O(E C^2 + sum over factors of arity^2 times cells).
+        The number of sweeps, forward and backward; each costs O(E C^2 + sum over factors of arity^2
+        times cells).
     tol : float
-        Stop when five of them lower the bound by less, relative to its size.  `converged` is True
-        if this happened, or if the gap is zero up to rounding.
+        Stop when five sweeps lower the bound by less than this, relative to its size.  `converged`
+        is True if this happened, or if the gap is zero up to rounding.
     max_cells : int
         Largest table of a mini-bucket; 0 for none.
     restarts : int
-        Simulated annealings where a gap is left: sixty temperatures of twenty sweeps, and then ten
-        windows of at most 150 nodes, solved exactly given the labels around them.
+        The number of simulated annealings if a gap remains.  Each has sixty temperatures of twenty
+        sweeps, and then ten windows of at most 150 nodes, solved exactly given the labels around
+        them.
     rng : Generator, int or None
-        Of the annealings.
+        The random numbers of the annealings.
     """
     max_iter = positive_integer("max_iter", max_iter)
     tol = positive_number("tol", tol, allow_zero=True)
@@ -74,7 +76,7 @@ def sought(
     rng: Seed = 0,
     budget: Budget = ENDLESS,
 ) -> Decoded:
-    """Return what `tree_mode` does; where the budget is spent, what was found by then."""
+    """Return the same as `tree_mode`; if the budget is spent, the best result so far."""
     best = _Best(model)
     upper, converged = _swept(model, max_iter, tol, best, budget)
     if not best.closes(upper) and max_cells > 0 and not budget.is_spent:
@@ -100,7 +102,7 @@ def sought(
 def _swept(
     model: ScoredGraph, max_iter: int, tol: float, best: "_Best", budget: Budget
 ) -> tuple[float, bool]:
-    """Return the bound of the sweeps and whether they settled; show `best` the labelings."""
+    """Return the bound of the sweeps and whether they converged; give labelings to `best`."""
     m = model.pieces._replace(node=model.scores.node.copy())
     d = np.zeros((len(m.shape.source), model.num_labels))
     said = np.zeros((len(m.factors.scope), model.num_labels))
@@ -143,7 +145,7 @@ def _annealed(
 
 
 def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return `labels` with those of the nodes around one of them replaced by the best ones."""
+    """Return `labels` with the labels around one node replaced by the best ones."""
     graph = model.interactions
     near = graph.source[graph.leaving ^ 1]
     inside = np.zeros(model.num_nodes, np.bool_)
@@ -166,7 +168,7 @@ def _within_window(model: ScoredGraph, labels: IntArray, rng: np.random.Generato
 
 
 class _Best:
-    """The best of the labelings taken, each improved node by node."""
+    """The best of the given labelings, each improved node by node."""
 
     def __init__(self, model: ScoredGraph) -> None:
         self.model = model
@@ -178,7 +180,7 @@ class _Best:
         return bool(upper - self.score <= EXACT * max(1.0, abs(upper)))
 
     def take(self, labels: IntArray) -> None:
-        """Take a labeling; one that is forbidden is repaired, once."""
+        """Add a labeling; a forbidden labeling is repaired, once."""
         found = labels.copy()
         if self.model.score(found) == -np.inf:
             if self.labels is not None:

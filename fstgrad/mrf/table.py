@@ -26,8 +26,8 @@ class Table(_Pair):
     edge : (E, C, C) float64, or (C, C) where all edges share their scores
         `edge[e, c, d]`: label c at `edges[e, 0]` and label d at `edges[e, 1]`.
     factors : (cells,) float64
-        One entry for each cell of each larger factor, as in `model.factors.table`; empty where
-        there are none.
+        One entry for each cell of each larger factor, as in `model.factors.table`; empty if there
+        are none.
     """
 
     factors: FloatArray

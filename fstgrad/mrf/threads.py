@@ -11,9 +11,9 @@ Result = TypeVar("Result")
 
 
 class Bands:
-    """Cut 0 .. size - 1 into one contiguous range for each thread; use as a context.
+    """Divide 0 .. size - 1 into one contiguous range for each thread; use as a context.
 
-    The caller's results must not depend on where the cuts are.  With one thread, or fewer than
+    The caller's results must not depend on the division.  With one thread, or fewer than
     `least` items, everything runs in the calling thread.
     """
 

@@ -1,8 +1,8 @@
 """The UAI file format: models (.uai), evidence (.evid) and results (PR, MAR, MAP).
 
-A model is MARKOV or BAYES, the number of variables, their numbers of values, the factors' scopes
-and then their tables, values (not logarithms), last variable fastest.  The scopes name the number
-of nodes first.  Source: the UAI 2014 inference competition, "File formats".
+A model is MARKOV or BAYES, the number of variables, their numbers of values, the scopes of the
+factors, and then their tables of values (not logarithms), last variable fastest.  Each scope begins
+with its number of nodes.  Source: the UAI 2014 inference competition, "File formats".
 """
 
 import math
@@ -41,7 +41,7 @@ class Model(NamedTuple):
 
 
 class _Tokens:
-    """The words of a file with their lines, for errors that say where."""
+    """The words of a file with their lines, for error messages."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = Path(path)
@@ -105,7 +105,7 @@ class _Tokens:
 
 
 def read_model(path: PathLike) -> Model:
-    """Read a .uai file; InvalidInputError names the line of what is wrong."""
+    """Read a .uai file; an InvalidInputError names the line of the error."""
     tokens = _Tokens(path)
     kind = tokens.word("MARKOV or BAYES")
     if kind not in ("MARKOV", "BAYES"):

@@ -1,12 +1,12 @@
 """Exact inference on any graph that is narrow enough: variable elimination in a bucket tree.
 
-Going up, the table of a bucket is the product of its score tables and its children's messages; its
-node is summed out, and what stays is P(v | separator).  Going down, the belief of a bucket is
-P(separator) * P(v | separator): products of probabilities, with no division and no difference of
-logarithms, so hard zeros need no care.
+On the way up, the table of a bucket is the product of its score tables and its children's messages.
+Its node is summed out, and P(v | separator) is stored.  On the way down, the belief of a bucket is
+P(separator) * P(v | separator).  These are products of probabilities, without divisions or
+differences of logarithms, so hard zeros need no special care.
 
-Messages that would not fit into memory together are computed twice: once on the way up, and once
-more, a segment of buckets at a time, on the way down.
+Messages that would not fit in memory together are computed twice: once on the way up, and again on
+the way down, one segment of buckets at a time.
 
 Source: Koller and Friedman, Probabilistic Graphical Models (2009), chapters 9 and 10.
 """
@@ -61,7 +61,8 @@ class Elimination:
     ----------
     model : ScoredGraph
     max_memory : int
-        Limit on the tables; a model that needs more raises MemoryLimitError before any is built.
+        Limit on the tables in bytes; a model that needs more raises MemoryLimitError before any
+        table is built.
     """
 
     def __init__(self, model: ScoredGraph, max_memory: int = DEFAULT_BYTES) -> None:
@@ -78,7 +79,7 @@ class Elimination:
         return self.wiring.plan
 
     def _wiring(self, alive: BoolArray) -> Wiring:
-        """Return the wired bucket tree: the one for all labels, or one for those that are alive."""
+        """Return the wired bucket tree, for all labels or only for those that are allowed."""
         cache = self.model.graph.cache
         size = self.model.num_labels
         low = alive.argmax(axis=1)

@@ -1,4 +1,4 @@
-"""Exact inference: which engine a model gets."""
+"""Exact inference: the choice of the engine for a model."""
 
 from functools import cached_property
 from typing import Protocol
@@ -13,7 +13,7 @@ from fstgrad.mrf.table import Table
 
 
 class ExactEngine(Protocol):
-    """What an exact engine answers for one model (without the model's constant)."""
+    """The interface of an exact engine for one model (without the model's constant)."""
 
     def log_partition(self) -> float:
         """Return log Z in nats or raise InfeasibleError."""
@@ -29,7 +29,7 @@ class ExactEngine(Protocol):
 
 
 class Exact:
-    """The exact answers about one model, each computed when first read."""
+    """The exact results for one model, each computed when first read."""
 
     def __init__(self, model: ScoredGraph) -> None:
         self.offset = model.offset
@@ -50,7 +50,7 @@ class Exact:
 
 
 def exact(model: ScoredGraph) -> Exact:
-    """Return the exact answers about a model; the same object each time."""
+    """Return the exact results for a model; the same object each time."""
     if "exact" not in model.cache:
         model.cache["exact"] = Exact(model)
     found: Exact = model.cache["exact"]

@@ -30,8 +30,8 @@ class Plan:
     ----------
     order : nodes in the order of elimination
     cliques : for each position, its separator in reverse order of elimination, then the node
-    parent : position of the clique that takes the message, -1 where the separator is empty
-    sizes : number of labels of each node that are alive
+    parent : position of the clique that receives the message, -1 if the separator is empty
+    sizes : number of allowed labels of each node
     """
 
     order: tuple[int, ...]
@@ -70,7 +70,7 @@ class Plan:
         return tuple(tuple(found) for found in children)
 
     def require(self, needed: int, max_memory: int) -> None:
-        """Raise MemoryLimitError if `needed` bytes pass the limit."""
+        """Raise MemoryLimitError if `needed` bytes exceed the limit."""
         if needed > max_memory:
             raise MemoryLimitError(
                 f"exact elimination needs {needed / 2**30:,.2f} GiB (a clique of "
@@ -83,14 +83,15 @@ class Plan:
 def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTES) -> Plan:
     """Return the cheapest of several elimination orders.
 
-    Tried are: the nodes as given, the lightest clique first, and the fewest fill-ins first with
-    ties broken in several random ways (Koller and Friedman 2009, section 9.4.3.2).  The cost is
+    The orders are: the nodes as given, the lightest clique first, and the fewest fill-ins first
+    with ties broken in several random ways (Koller and Friedman 2009, section 9.4.3.2).  The cost
+    is
     the number of cells of all cliques.
 
     Raises
     ------
     MemoryLimitError
-        No order has a largest clique within `max_memory`; found without building a table.
+        The largest clique of every order exceeds `max_memory`; no table is built to find this out.
     """
     # the tree width of a grid is its shorter side: no need to search for what cannot be there
     hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_memory // 8
@@ -116,7 +117,7 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTE
 
 
 def any_order(graph: Graph, sizes: Sequence[int]) -> list[int]:
-    """Return an order of elimination, however wide: fewest fill-ins, or as given on large graphs.
+    """Return an order of elimination of any width: fewest fill-ins, or as given on large graphs.
 
     The same list each time.
     """
@@ -136,10 +137,11 @@ def any_order(graph: Graph, sizes: Sequence[int]) -> list[int]:
 
 
 def _depth_first(plan: Plan) -> Plan:
-    """Return the same bucket tree in an order in which few messages wait at a time.
+    """Return the same bucket tree in an order in which few messages are stored at a time.
 
-    Each subtree is finished before the next one begins, the one that needs most beside its own
-    message first (Sethi and Ullman 1970); separators stay in order, as they lie on one path.
+    Each subtree is finished before the next one begins; the first is the one that needs the most
+    memory besides its own message (Sethi and Ullman 1970).  Separators stay in order, because they
+    are on one path.
     """
     peak = [0] * len(plan.order)
     children: list[list[int]] = []
@@ -171,7 +173,7 @@ def _depth_first(plan: Plan) -> Plan:
 def _by_bits(
     graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
 ) -> Plan | None:
-    """Eliminate greedily by `rule`, ties broken by `seed`; None where a limit is passed.
+    """Eliminate greedily by `rule`, ties broken by `seed`; None if a limit is exceeded.
 
     limits : cells of a clique, cells of all cliques
     """
@@ -209,7 +211,7 @@ def _neighbours(graph: Graph) -> npt.NDArray[np.uint64]:
 def _by_sets(
     graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
 ) -> Plan | None:
-    """Do the same for the weight rule, in memory that grows with the edges alone."""
+    """Do the same for the weight rule, in memory that grows only with the edges."""
     near: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     for a, b in graph.edges.tolist():
         near[a].add(b)

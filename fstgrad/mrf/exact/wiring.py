@@ -17,9 +17,9 @@ from fstgrad.mrf.table import Table
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """All score tables of a model in one row: nodes, then edges, then larger factors.
+    """All score tables of a model in one array: nodes, then edges, then larger factors.
 
-    The marginals of shared edge scores lie one after the other, their scores in one place.
+    Shared edge scores are stored once; their marginals are stored for each edge.
     """
 
     nodes: int
@@ -53,7 +53,7 @@ class Layout:
         )
 
     def flat(self, table: Table) -> FloatArray:
-        """Return a table in one row, laid out like marginals."""
+        """Return a table as one array, laid out like marginals."""
         edge = np.broadcast_to(table.edge, (len(self.edges), self.labels, self.labels))
         return np.concatenate((table.node.ravel(), edge.ravel(), table.factors))
 
@@ -86,8 +86,8 @@ class Layout:
 class Folded(NamedTuple):
     """A program whose buckets are swept segment by segment.
 
-    Messages within a segment take the places of those of other segments, and are computed again
-    where a sweep down needs them; those from one segment to another have places of their own.
+    Messages within a segment share their memory with those of other segments, and are computed
+    again when a sweep down needs them.  Messages from one segment to another have separate memory.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class Wiring:
     def folded(self, max_memory: int) -> Folded:
         """Return the program in the fewest segments, by powers of two, that `max_memory` hold.
 
-        Where none is small enough the smallest is returned.
+        If none is small enough, the smallest is returned.
         """
         if max_memory not in self._folded:
             found: list[Folded] = []
@@ -198,7 +198,7 @@ class Wiring:
 
     @cached_property
     def short_program(self) -> Program:
-        """The program of a sweep up alone: a message takes the place of one that was read."""
+        """The program of a sweep up alone: a message reuses the memory of one that was read."""
         plan = self.plan
         free: dict[int, list[int]] = {}
         message, end = np.empty(len(plan.order) + 1, np.int64), 0
@@ -215,7 +215,7 @@ class Wiring:
         return self.program._replace(message=message, source=source, target=target)
 
     def scores(self, model: ScoredGraph) -> FloatArray:
-        """Return all log-tables in one row, the constant left out."""
+        """Return all log-tables in one array, without the constant."""
         return np.concatenate(
             (model.scores.node.ravel(), model.edge_stack.ravel(), model.factors.table)
         )

@@ -20,8 +20,8 @@ class GraphMessages:
     Parameters
     ----------
     rho : (links,) float64
-        The share of the trees that hold each edge, and then each link of a larger factor to one of
-        its nodes, for tree-reweighted message passing; ones for belief propagation.
+        For tree-reweighted message passing, the share of the trees that contain each edge, and then
+        each link of a larger factor to one of its nodes; ones for belief propagation.
 
     Tree-reweighted messages of larger factors may grow without end where many factors share nodes:
     then they begin anew, with half as much of the new message in each (see `sweep`).
@@ -190,7 +190,7 @@ def _largest_span(model: ScoredGraph) -> float:
 
 
 class LargestFirst(GraphMessages):
-    """The residual schedule of Elidan, McGraw and Koller (2006): the largest change goes first.
+    """The residual schedule of Elidan, McGraw and Koller (2006): the largest change comes first.
 
     For models without larger factors.
     """
@@ -219,7 +219,7 @@ class LargestFirst(GraphMessages):
         self.queue = kernels.residual.Queue(pending, priority, heap, place)
 
     def sweep(self, damping: float) -> float:
-        """Send 2E messages, each the one of the largest change; return the next largest."""
+        """Send 2E messages, each time the one with the largest change; return the next largest."""
         if len(self.messages) == 0:
             return 0.0
         change = kernels.residual.send_largest(

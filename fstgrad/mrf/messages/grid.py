@@ -24,10 +24,10 @@ def can_hold(model: ScoredGraph) -> bool:
 
 
 class GridMessages:
-    """The messages of a grid; the same answers as `GraphMessages`, where floats can hold them.
+    """The messages of a grid; the same results as `GraphMessages`, if floats can hold them.
 
-    `sweep` returns the largest change, or None when a product leaves the float range: then
-    start again with `GraphMessages`.
+    `sweep` returns the largest change, or None if a product leaves the float range; then start
+    again with `GraphMessages`.
     """
 
     def __init__(self, model: ScoredGraph, maximum: int, threads: int) -> None:
@@ -48,7 +48,7 @@ class GridMessages:
         self.bands = Bands(height, 1 if small else threads)
 
     def factor_beliefs(self) -> tuple[FloatArray, float]:
-        """Return what `GraphMessages` does for a model without larger factors."""
+        """Return the same as `GraphMessages` for a model without larger factors."""
         return np.empty(0), 0.0
 
     @staticmethod

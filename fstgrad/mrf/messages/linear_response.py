@@ -5,13 +5,13 @@ At a fixed point of sum-product or tree-reweighted message passing
     m_ij(y_j) = log sum_(y_i) exp(edge_ij / rho_ij + t_i - m_ji),
     t_i = node_i + sum_k rho_ki m_ki
 
-the messages answer a change of the scores by the linear system
+the messages respond to a change of the scores by the linear system
 
     dm_ij(y_j) = sum_(y_i) b(y_i | y_j) [dedge_ij / rho_ij + dt_i - dm_ji],
 
-b(y_i | y_j) the belief of the edge given y_j.  It is solved by the same iteration, which converges
-where message passing does.  The pseudo-marginals are the gradient of the Bethe (tree-reweighted)
-free energy, so that their derivative is its Hessian, symmetric.
+where b(y_i | y_j) is the belief of the edge given y_j.  It is solved by the same iteration, which
+converges if message passing does.  The pseudo-marginals are the gradient of the Bethe
+(tree-reweighted) free energy, so their derivative is its Hessian, which is symmetric.
 
 Source: M. Welling and Y. W. Teh (2004), "Linear response algorithms for approximate inference in
 graphical models", Neural Computation 16.
@@ -36,16 +36,16 @@ RUNS = {"bp": belief_propagation, "trw": tree_reweighted}
 def linear_response(model: ScoredGraph, method: str, direction: Table, **options: Any) -> Table:
     """Return the change of the pseudo-marginals along `direction`, as a table of each edge.
 
-    O(E C^2) an iteration.  Exact on forests, where it is the covariance product.
+    An iteration costs O(E C^2).  On forests the result is exact and equals the covariance product.
 
     Parameters
     ----------
     method : "bp" or "trw"
     direction : Table
-        Like the scores; its edge part (C, C), shared, or (E, C, C).
+        Shaped like the scores; its edge part is (C, C), shared, or (E, C, C).
     options
-        Those of `belief_propagation` or `tree_reweighted`; `max_iter`, `tol` and `damping` serve
-        both runs.  A run that does not converge warns.
+        Those of `belief_propagation` or `tree_reweighted`; `max_iter`, `tol` and `damping` apply to
+        both runs.  There is a warning if one of them does not converge.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class _Changes:
         return np.asarray(total[self.source] - back.reshape(self.messages.shape))
 
     def settle(self, max_iter: int, tol: float, damping: float) -> bool:
-        """Iterate; return whether no change would move by more than `tol` of the largest."""
+        """Iterate; return whether no change would vary by more than `tol` of the largest."""
         for _ in range(max_iter):
             fresh = self.forced + np.einsum("ahs,as->ah", self.given, self.cavity())
             # a constant changes no belief, and would grow along loops

@@ -1,6 +1,6 @@
 """Loopy belief propagation: sum-product, max-product and tree-reweighted.
 
-The log-partition estimate is the Bethe free energy, read off the messages as
+The estimate of the log-partition is the Bethe free energy, computed from the messages as
 
     log Z = sum_i (1 - sum_j rho_ij) log Z_i + sum_ij rho_ij log Z_ij
 
@@ -66,21 +66,21 @@ def belief_propagation(
 ) -> Inference:
     """Return the marginals and the Bethe estimate of sum-product belief propagation.
 
-    Exact on forests; O(E C^2) an iteration.  Hard zeros are kept exactly.
+    It is exact on forests.  An iteration costs O(E C^2).  Hard zeros stay exactly zero.
 
     Parameters
     ----------
     max_iter : int
         Iterations of 2E messages each.
     tol : float
-        Stop when no logarithm of a message (its maximum 0) would change by more, in nats; 0 runs
-        all iterations.
+        Stop when no logarithm of a message (normalized to maximum 0) would change by more than
+        this, in nats; 0 runs all iterations.
     damping : float
-        In [0, 1): the share of the old message in the new one, both in logs.
+        In [0, 1): the weight of the old message in the new one, both in logs.
     schedule : "flooding" or "residual"
-        All messages at once, or always the one that would change most.
+        Update all messages at once, or always the one that would change most.
     threads : int
-        Of flooding; the result does not depend on it.
+        For flooding; the result does not depend on the number of threads.
     progress : callable
         Called with (iteration, residual).
     """
@@ -98,7 +98,7 @@ def max_product(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Inference:
-    """Return max-marginals by max-product; `log_partition` is the score that they decode to.
+    """Return max-marginals by max-product; `log_partition` is the score of their labeling.
 
     Parameters as in `belief_propagation`.
     """
@@ -188,7 +188,7 @@ def _of_variables(
 def _candidates(
     model: ScoredGraph, maximum: int, rho: FloatArray | None, settings: Settings
 ) -> Iterator[Messages]:
-    """Yield message tables, the fastest first; a later one is for what the first cannot hold."""
+    """Yield message tables, the fastest first; a later one is used if the first overflows."""
     if settings.schedule == "residual":
         yield LargestFirst(model, maximum, settings.tol, settings.damping, rho)
         return
@@ -199,7 +199,7 @@ def _candidates(
 
 
 def _iterate(messages: Messages, settings: Settings) -> list[float] | None:
-    """Return the residuals, or None where floats could not hold the messages."""
+    """Return the residuals, or None if floats could not hold the messages."""
     history: list[float] = []
     for iteration in range(settings.max_iter):
         change = messages.sweep(settings.damping)

@@ -5,12 +5,12 @@ log Z is convex in the scores, so
 
     log Z <= (1 / T) sum_t log Z_t                      (Wainwright, Jaakkola and Willsky 2005)
 
-for every way to split, also that of messages which have not converged.  With the totals n_i and
+for every split, including that of messages which have not converged.  With the totals n_i and
 messages m of tree-reweighted message passing, tree t has the node scores n_i and, on its edges, the
 scores edge / rho - m(j -> i) - m(i -> j); their mean is the score of the model.
 
-A larger factor counts as a node whose label is a cell of its table, which is in every tree and tied
-to its own nodes by links without a score; no table of a link is ever made.
+A larger factor is treated as a node whose label is a cell of its table.  It is in every tree, and
+links without a score join it to its nodes; no table of a link is ever built.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ LEAST_TREES = 16
 
 
 class TreeBound(NamedTuple):
-    """What the trees say about a model, without its constant.
+    """The bound of the trees for a model, without its constant.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class TreeBound(NamedTuple):
     node : (I, C) float64
         At least the log of the sum over the labelings in which node i has label c.
     marginals : Table
-        The gradient of `value` in the scores, the split being fixed.
+        The gradient of `value` by the scores, for a fixed split.
     """
 
     value: float
@@ -54,7 +54,7 @@ class TreeCover:
     Attributes
     ----------
     rho : (E,) float64
-        The share of the forests that hold an edge.
+        The share of the forests that contain an edge.
     orders, parent_arcs : (T, I) int64
         Each forest from its roots down, and the arc into each node.
     """
@@ -78,7 +78,7 @@ class TreeCover:
     def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound:
         """Return the bound of the scores of each tree, those of edges divided by rho.
 
-        SpentError where the budget is spent before the last tree.
+        SpentError if the budget is spent before the last tree.
         """
         node, edge = np.zeros_like(split.node), np.zeros_like(split.potentials.edge)
         cells, upper = np.zeros_like(split.cells), np.zeros_like(split.node)
@@ -97,8 +97,8 @@ class TreeCover:
 def tree_cover(graph: Graph) -> TreeCover:
     """Return forests in which all edges are used about equally often; the same object each time.
 
-    They are minimum spanning forests in which the edges used least come first; at least 16 of
-    them, and as many as it takes to cover every edge.
+    They are minimum spanning forests in which the least used edges come first.  There are at least
+    16, and as many as are needed to cover every edge.
     """
     if "trees" not in graph.cache:
         graph.cache["trees"] = _cover(graph)

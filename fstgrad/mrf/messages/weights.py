@@ -18,10 +18,10 @@ PARALLEL_BLOCKS = 8
 
 
 class WeightMessages:
-    """The messages of a graph as plain numbers; the same answers as `GraphMessages`.
+    """The messages of a graph as plain numbers; the same results as `GraphMessages`.
 
-    For models that `grid.can_hold` accepts.  `sweep` returns the largest change, or None
-    when a product leaves the float range: then start again with `GraphMessages`.
+    For models that `grid.can_hold` accepts.  `sweep` returns the largest change, or None if a
+    product leaves the float range; then start again with `GraphMessages`.
     """
 
     def __init__(self, model: ScoredGraph, maximum: int, threads: int) -> None:
@@ -46,7 +46,7 @@ class WeightMessages:
 
     @property
     def messages(self) -> FloatArray:
-        """What each arc's tail hears along it, (2E, C), maximum 1."""
+        """The message to the tail of each arc along it, (2E, C), maximum 1."""
         return self.sends.by_arcs()
 
     def node_beliefs(self) -> tuple[FloatArray, float] | None:

@@ -1,11 +1,11 @@
 """Log Z by annealed importance sampling, with a standard error (Neal 2001).
 
-From the nodes alone, whose log Z is known, to the model: the scores of edges and factors grow by
-beta = 0 .. 1.  A run has the weight
+Annealing leads from the model of the nodes alone, whose log Z is known, to the whole model: the
+scores of edges and factors are multiplied by beta, which grows from 0 to 1.  A run has the weight
 
     log w = sum_t (beta_(t + 1) - beta_t) (edge and factor scores of y_t),
 
-y_t drawn by Gibbs sweeps at beta_t; E[w] = Z / Z_0, whatever the number of steps.
+where y_t is drawn by Gibbs sweeps at beta_t.  E[w] = Z / Z_0 for any number of steps.
 """
 
 import time
@@ -30,15 +30,16 @@ def annealed(
     Parameters
     ----------
     steps : int
-        Values of beta; more make the weights, and the error, more even.
+        The number of values of beta; with more values, the weights vary less and the error is
+        smaller.
     runs : int
-        Independent runs, two at least.
+        The number of independent runs, at least two.
     rng : Generator, int or None
 
     Raises
     ------
     NotSupportedError
-        Hard zeros in edges or factors, which most runs could not meet.
+        Edges or factors have hard zeros, which would give most runs the weight zero.
     """
     begun = time.perf_counter()
     steps = positive_integer("steps", steps)

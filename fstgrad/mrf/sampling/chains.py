@@ -29,17 +29,17 @@ class Chain:
     ----------
     model : ScoredGraph
     sampler : str
-        One sweep is: "gibbs", I draws at random nodes; "chromatic", every node once, a colour
-        class at a time; "blocked", every node once, an induced forest at a time drawn jointly
-        (Hamze and de Freitas 2004); "metropolis", I proposals of a random label at a random node;
-        "swendsen_wang", bonds and then every cluster of them once, for strong couplings and no
-        larger factor: see `edge_strengths`.
+        The definition of a sweep.  "gibbs": I draws at random nodes; "chromatic": every node once,
+        one colour class at a time; "blocked": every node once, each induced forest drawn jointly
+        (Hamze and de Freitas 2004); "metropolis": I proposals of a random label at a random node;
+        "swendsen_wang": bonds, and then every cluster of them once, for strong couplings and models
+        without larger factors (see `edge_strengths`).
     labels : (I,) int64
-        The start, an allowed labeling.
+        The initial labeling, which must be allowed.
     key : int
-        Of the random numbers; the draws depend on it and on the number of sweeps made.
+        The key of the random numbers; the draws depend only on it and on the number of sweeps.
     threads : int
-        Of "chromatic", within a colour; the draws do not depend on it.
+        For "chromatic", within a colour; the draws do not depend on it.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Chain:
 
     @cached_property
     def _classes(self) -> list[tuple[IntArray, Bands]]:
-        """The nodes of each colour, with the bands that share them."""
+        """The nodes of each colour, with their division among threads."""
         colour = self.model.interactions.colour
         classes = [np.flatnonzero(colour == k).astype(np.int64) for k in range(colour.max() + 1)]
         return [(sites, Bands(len(sites), self.threads, PARALLEL_SITES)) for sites in classes]
@@ -179,13 +179,14 @@ class Chain:
 
 
 def edge_strengths(model: ScoredGraph) -> FloatArray:
-    """Return how much the labels of each edge are tied (K,), in nats: J of a Potts table J [a = b].
+    """Return the coupling of each edge (K,), in nats: J of a Potts table J [a = b].
 
-    Bonds of any strength leave the distribution as it is (Swendsen and Wang 1987; Higdon 1998,
-    "Auxiliary variable methods", section 3.3, for scores that bonds do not carry).  Taken is the
-    trace of the table without its row and column means, over C - 1: for two labels, and for Potts
-    tables, what is left then are scores of nodes, and a cluster meets no resistance.  Negative ones
-    bond labels that differ, for two labels; with more labels and in tables with hard zeros it is 0.
+    Bonds of any strength leave the distribution invariant (Swendsen and Wang 1987; Higdon 1998,
+    "Auxiliary variable methods", section 3.3, for scores that bonds do not represent).  The
+    strength is the trace of the table without its row and column means, divided by C - 1.  For two
+    labels, and for Potts tables, only node scores then remain, and clusters move freely.  With two
+    labels, a negative strength bonds labels that differ; with more labels, and in tables with hard
+    zeros, the strength is then 0.
     """
     edge = model.edge_stack
     size = model.num_labels
@@ -231,7 +232,7 @@ def _combs(height: int, width: int) -> IntArray:
 
 
 def _first_fit_forests(model: ScoredGraph) -> IntArray:
-    """Put each node into the first block where it closes no cycle and meets no larger factor."""
+    """Put each node into the first block in which it has no cycle or larger factor."""
     graph, factors = model.graph, model.factors
     block = np.full(graph.num_nodes, -1, np.int64)
     roots: list[dict[int, int]] = []
@@ -264,10 +265,10 @@ def _root(parent: dict[int, int], v: int) -> int:
 def start_labels(
     model: ScoredGraph, rng: np.random.Generator, initial: npt.ArrayLike | None = None
 ) -> IntArray:
-    """Return an allowed labeling: `initial`, else a random one.
+    """Return an allowed labeling: `initial`, or a random one.
 
-    Where edges have hard zeros, a random labeling is repaired by Gibbs sweeps in which a zero
-    costs more and more; if that fails, the exact mode is taken where elimination can find it.
+    If edges have hard zeros, a random labeling is repaired by Gibbs sweeps in which a zero has an
+    increasing cost.  If this fails, the exact mode is used, if elimination can find it.
     """
     if initial is not None:
         given = model.labeling(initial, "initial")
@@ -282,9 +283,9 @@ def start_labels(
 
 
 def allowed_labels(model: ScoredGraph, labels: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return an allowed labeling: `labels`, or what repairs or elimination make of them.
+    """Return an allowed labeling: `labels`, or the result of repairs or elimination.
 
-    The nodes' own scores must not forbid `labels`.
+    The scores of the nodes must not forbid `labels`.
     """
     if model.score(labels) > -np.inf:
         return labels

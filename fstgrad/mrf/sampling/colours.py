@@ -16,7 +16,7 @@ class ColourDraws:
     """The tables of a model in the order in which the draws read them.
 
     For models with finite edge scores and without larger factors.  Classes of at least `parallel`
-    nodes are shared by the threads; the labels drawn do not depend on that.
+    nodes are divided among the threads; the drawn labels do not depend on it.
     """
 
     def __init__(self, model: ScoredGraph, threads: int, parallel: int) -> None:
@@ -71,7 +71,7 @@ class ColourDraws:
 
 
 def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
-    """Return the sites and where each colour class begins among them; the same ones each time."""
+    """Return the sites and the first site of each colour class; the same objects each time."""
     if ("sites", shared) not in graph.cache:
         network = graph.network
         nodes = np.argsort(graph.colour, kind="stable").astype(np.int64)

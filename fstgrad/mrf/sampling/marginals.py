@@ -1,8 +1,8 @@
 """Marginals by Markov chain Monte Carlo, with a stated error.
 
-The standard error of a marginal comes from the means of batches within chains, its R-hat from the
-means of chains (Gelman and Rubin 1992).  A chain's draws
-depend on its key alone: results are the same for the same seed whatever the number of threads.
+The standard error of a marginal is computed from the means of batches within chains, and its R-hat
+from the means of chains (Gelman and Rubin 1992).  The draws of a chain depend only on its key, so
+results with the same seed do not depend on the number of threads.
 """
 
 import time
@@ -31,7 +31,7 @@ CONVERGED_R_HAT = 1.05
 
 @dataclass
 class Tally:
-    """What one chain saw: sums over its batches, each batch a mean over its draws.
+    """The statistics of one chain: sums over its batches, each batch a mean over its draws.
 
     `squares` sums the squared means of batches, `pair_squares` those of two batches in a row.
     """
@@ -62,31 +62,33 @@ def sample_marginals(
     Parameters
     ----------
     sampler : str
-        See `fstgrad.mrf.sampling.chains.Chain`; "tempered" for `TemperedChain`, which costs
-        twenty sweeps for each and moves between distant modes.
+        See `fstgrad.mrf.sampling.chains.Chain`; "tempered" is `TemperedChain`, whose sweeps cost as
+        much as twenty and move between distant modes.
     samples : int
-        Draws that each chain keeps, one every `thin` sweeps after `burn_in` sweeps.
+        The number of draws that each chain keeps, one every `thin` sweeps after `burn_in` sweeps.
     chains : int
         Independent chains, each from its own random start.
     batches : int
         Batches of each chain, an even number >= 4; their means give the standard error.
     initial : (I,) integers, optional
-        The start of all chains; needed where hard zeros make an allowed labeling hard to find.
+        The initial labeling of all chains; needed if hard zeros make an allowed labeling hard to
+        find.
     edges : bool
-        Whether to count pairs, E * C * C numbers for each thread.
+        Whether to count pairs, which needs E * C * C numbers for each thread.
     threads : int
-        Over chains, or within the colours of a single chromatic chain.
+        The number of threads, over chains or within the colours of a single chromatic chain.
     progress : callable
         Called with (draws of the first chain, share of them done).
 
     Notes
     -----
-    With hard zeros a chain may be unable to reach every allowed labeling; R-hat shows this only
-    where its chains disagree.
+    With hard zeros, a chain may be unable to reach every allowed labeling; R-hat shows this only if
+    the chains disagree.
 
-    Draws of a chain depend on each other, and the stated error counts that.  A sweep of "gibbs"
-    leaves a node as it is with probability r = (1 - 1/I)^I, about 1/e: even without edges its
-    variance is (1 + r) / (1 - r) = 2.16 times that of independent draws, its error 1.47 times.
+    Draws of a chain depend on each other, and the stated error accounts for this.  A sweep of
+    "gibbs" does not visit a node with probability r = (1 - 1/I)^I, about 1/e.  Even without edges,
+    the variance is therefore (1 + r) / (1 - r) = 2.16 times that of independent draws, and the
+    error 1.47 times.
     """
     samples = positive_integer("samples", samples)
     thin, chains = positive_integer("thin", thin), positive_integer("chains", chains)
@@ -223,7 +225,7 @@ def draw(
 ) -> IntArray:
     """Return k labelings (k, I) of one chain, `thin` sweeps apart: dependent, approximate draws.
 
-    Options as in `sample_marginals`; `ScoredGraph.sample` draws exactly where it can.
+    Options as in `sample_marginals`; `PairwiseMRF.sample` draws exactly, if possible.
     """
     burn_in = positive_integer("burn_in", burn_in, minimum=0)
     thin = positive_integer("thin", thin)

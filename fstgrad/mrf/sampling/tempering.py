@@ -1,8 +1,8 @@
-"""Parallel tempering: a chain that does not stick between distant modes.
+"""Parallel tempering: a chain that moves between distant modes.
 
 Replicas run at the scores beta s(y) for 1 = beta_0 > ... > beta_K; after each sweep neighbouring
-replicas change places with the probability min(1, exp((beta_a - beta_b) (s_b - s_a))), which
-leaves the product of their distributions as it is (Geyer 1991; Swendsen and Wang 1986).
+replicas are exchanged with the probability min(1, exp((beta_a - beta_b) (s_b - s_a))), which leaves
+the product of their distributions invariant (Geyer 1991; Swendsen and Wang 1986).
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ class TemperedChain:
     Parameters
     ----------
     model, labels, key
-        As of `Chain`; all replicas start at `labels`.
+        As in `Chain`; all replicas start at `labels`.
     """
 
     def __init__(self, model: ScoredGraph, labels: IntArray, key: int) -> None:
@@ -57,7 +57,7 @@ class TemperedChain:
 
 
 def scaled(model: ScoredGraph, beta: float) -> ScoredGraph:
-    """Return the model with all scores times beta > 0; what is forbidden stays so."""
+    """Return the model with all scores times beta > 0; forbidden labels stay forbidden."""
     return model.with_scores(
         beta * model.scores.node, beta * model.scores.edge, beta * model.factors.table
     )
