@@ -1,12 +1,12 @@
-"""What a base family is: the univariate exponential family of one variable given the others.
+"""Base families: the univariate exponential family of one variable given the others.
 
     p(x) = exp( sum_{j<=k} eta_j t_j(x) + sum_{i<=e} eta_{k+i} u_i(x) + B(x) - A(eta) ),
 
-with t_j(x) = T(x)^(1/j), through which the other variables act, and e statistics u_i of its own
-(the indicator of zero, say), which have an intercept only.  A, its gradient E[t] and its Hessian
-Cov[t] come from two independent routes: "direct" (a sum or a quadrature in compiled loops, with the
-largest error it can have) and "bounds" (piecewise-linear bounds, Section 5 of Inouye, Ravikumar and
-Dhillon 2016; `fstgrad.grm.bounds`).
+with t_j(x) = T(x)^(1/j), through which the other variables act, and e additional statistics u_i
+(for example the indicator of zero), which have only an intercept.  There are two independent
+methods for A, its gradient E[t] and its Hessian Cov[t]: "direct" (a sum or a quadrature in compiled
+loops, with a bound on its error) and "bounds" (piecewise-linear bounds, Section 5 of Inouye,
+Ravikumar and Dhillon 2016; `fstgrad.grm.bounds`).
 """
 
 from abc import ABC, abstractmethod
@@ -35,7 +35,7 @@ class Bounds(NamedTuple):
 
 
 class Base(ABC):
-    """A base family.  Families are values: equal where their parameters are."""
+    """A base family.  Families are equal if their parameters are equal."""
 
     name: ClassVar[str]
     own: ClassVar[int] = 0  # statistics beside t_1, ..., t_k
@@ -61,10 +61,10 @@ class Base(ABC):
         eta : (..., k + e) array-like
             The coefficients of T, T^(1/2), ..., T^(1/k) and of the e statistics of the family.
         method : {"direct", "bounds"}
-            "direct": the sum or the quadrature, whose bounds are its stated remainder and the
-            rounding.  "bounds": piecewise-linear bounds; the value is the middle.
+            "direct": the sum or the quadrature, with bounds from its remainder and the rounding.
+            "bounds": piecewise-linear bounds, with their middle as the value.
         domains : int
-            How many subdomains the bounds have.
+            The number of subdomains of the bounds.
         tol : float, optional
             Split subdomains further until upper - lower <= tol (or about 4096 of them).
 
@@ -76,8 +76,8 @@ class Base(ABC):
         Raises
         ------
         InvalidInputError
-            eta is not finite, or has no normalizer: the first coefficient that is not zero must
-            be negative for the exponential and the Gaussian base.
+            eta is not finite, or has no normalizer: for the exponential and the Gaussian base, the
+            first coefficient that is not zero must be negative.
 
         Examples
         --------
@@ -130,7 +130,7 @@ class Base(ABC):
     def hessian_bounds(
         self, eta: npt.ArrayLike, *, domains: int = 10, tol: float | None = None
     ) -> Bounds:
-        """Return Cov[t], (..., k, k), between bounds made of those of E[t t'] and E[t]."""
+        """Return Cov[t], (..., k, k), between bounds computed from those of E[t t'] and E[t]."""
         array = self._checked(eta)
         rows = array.reshape(-1, array.shape[-1])
         lower, upper = bounds.covariances(
@@ -139,7 +139,7 @@ class Base(ABC):
         return _shaped(Bounds(lower, 0.5 * (lower + upper), upper), (*array.shape, array.shape[-1]))
 
     def derivatives(self, eta: FloatArray) -> Derivatives:
-        """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for the fit; A = +inf is infeasible."""
+        """Return A (n,), E[t] (n, c) and Cov[t] (n, c, c) for the fit; A = +inf if infeasible."""
         interval, mean, covariance = self._direct(eta, 1e-8)
         return np.ascontiguousarray(interval[:, 0]), mean, covariance
 
@@ -163,7 +163,7 @@ class Base(ABC):
         return out
 
     def first_draw(self, intercepts: FloatArray) -> FloatArray:
-        """Return the eta (c,) that Gibbs chains start from: a typical law of the data."""
+        """Return the eta (c,) from which Gibbs chains start: a typical distribution of the data."""
         return intercepts
 
     def prepared(self, values: FloatArray) -> FloatArray:
@@ -171,11 +171,11 @@ class Base(ABC):
         return values
 
     def fitted_to(self, values: FloatArray) -> "Base":
-        """Return the family of one column (n,); families with parameters of their own fit them."""
+        """Return the family of one column (n,), with its own parameters, if any, fitted to it."""
         return self
 
     def is_normal(self, k: int) -> bool:
-        """Return whether a model with this k is a multivariate normal law."""
+        """Return whether a model with this k is a multivariate normal distribution."""
         return False
 
     def describe(self) -> dict[str, Any]:
@@ -216,7 +216,7 @@ class Base(ABC):
         )
 
     def _signed(self, k: int) -> list[bool]:
-        """Return which of t_1, ..., t_k carry the sign of x."""
+        """Return which of t_1, ..., t_k have the sign of x."""
         return [self.whole_line and j % 2 == 0 for j in range(1, k + 1)]
 
     def _checked(self, eta: npt.ArrayLike) -> FloatArray:
@@ -232,7 +232,7 @@ class Base(ABC):
         bad = np.flatnonzero(~np.isfinite(value))
         if bad.size:
             raise InvalidInputError(
-                f"eta {rows[bad[0]].tolist()} passes what the direct sum of the {self.name} base "
+                f"eta {rows[bad[0]].tolist()} exceeds what the direct sum of the {self.name} base "
                 "can do: too large a mean, or no normalizer; give smaller coefficients or "
                 'method="bounds"'
             )
@@ -244,7 +244,7 @@ class Base(ABC):
         return hash((type(self), self._key()))
 
     def _key(self) -> tuple[Any, ...]:
-        """Return the arguments by which two families of one class differ."""
+        """Return the arguments that distinguish two families of one class."""
         return ()
 
     def __repr__(self) -> str:
@@ -253,7 +253,7 @@ class Base(ABC):
 
 
 def outputs(eta: FloatArray) -> Derivatives:
-    """Return room for A and its error (m, 2), E[t] (m, c) and Cov[t] (m, c, c)."""
+    """Return arrays for A and its error (m, 2), E[t] (m, c) and Cov[t] (m, c, c)."""
     m, c = eta.shape
     return np.empty((m, 2)), np.empty((m, c)), np.empty((m, c, c))
 

@@ -1,11 +1,11 @@
-"""The columns of one term of the design, kept as sparse entries or made when they are asked for.
+"""The columns of one term of the design, stored as sparse entries or computed on demand.
 
-A block that is kept has its entries twice, by column and by row.  A scan needs the product of all
-columns with a residual.  Where most samples have the same residual (those in which no set in play
-occurs), it is that value times the sums of the columns, and the entries of the other rows alone.
+A stored block has its entries twice, by column and by row.  A scan needs the product of all columns
+with a residual.  If most samples have the same residual (those in which no active set occurs), this
+product is that value times the sums of the columns, plus the entries of the other rows.
 
-A block that is streamed keeps the statistics only: the products of all pairs of columns with a
-residual r are the matrix Z' diag(r) Z, and larger sets are such matrices one after another.
+A streamed block stores only the statistics: the products of all pairs of columns with a residual r
+are the matrix Z' diag(r) Z, and larger sets are a sequence of matrices of this kind.
 """
 
 import math
@@ -43,7 +43,7 @@ class Block(ABC):
 
     members : (c, size - 1) int64, the sets, each ascending, in the order of `keys`.
     keys : (c,) int64, their combinatorial numbers, ascending.
-    scale : (c,) float64, what the penalty of each column is multiplied with.
+    scale : (c,) float64, the factor of the penalty of each column.
     """
 
     term: Term
@@ -77,7 +77,7 @@ class Block(ABC):
 
 @dataclass(frozen=True)
 class StoredBlock(Block):
-    """Columns in CSC form, prod x^(1/j) where it is not zero, and the same entries by row.
+    """Columns in CSC form, the nonzero prod x^(1/j), and the same entries by row.
 
     indptr (c + 1,), rows, values : by column.
     row_indptr (n + 1,), row_columns, row_values : by row.
@@ -133,7 +133,7 @@ class StoredBlock(Block):
 
 @dataclass(frozen=True)
 class StreamedBlock(Block):
-    """Columns that are products of the statistics t_j (n, p), made when they are asked for."""
+    """Columns that are products of the statistics t_j (n, p), computed on demand."""
 
     statistics: FloatArray
 
@@ -192,7 +192,7 @@ def _all_products(z: FloatArray, vector: FloatArray, size: int) -> FloatArray:
 
 
 def store(x: sparse.csr_matrix, term: Term, sets: IntArray | None) -> StoredBlock:
-    """List every product, sort by column, keep the columns that a candidate needs."""
+    """List every product, sort by column, and keep the columns that a candidate needs."""
     size = term.size - 1
     binomial = binomials(x.shape[1], term.size)
     counts = np.diff(x.indptr) if sets is None or len(sets) else np.empty(0, dtype=np.int64)

@@ -5,13 +5,14 @@ exponential-linear (Poisson, exponential) or Gaussian,
 
     g(x) = sum_j c_j x^(e_j) + q log x        with powers 0 < e_j < 1.
 
-The domain is cut at the zeros of g'' (the real roots of a polynomial in x^(1/lcm)), so that g is
-convex or concave on each piece.  There the chord lies on one side of g and a tangent on the other;
-e^(line) times the base has a mass in closed form.  On the last piece the chord is flat, because
-g' tends to 0.  Then the piece with the widest gap between its two masses is split, again and again.
+The domain is divided at the zeros of g'' (the real roots of a polynomial in x^(1/lcm)), so that g
+is convex or concave on each piece.  On a piece, the chord lies on one side of g and a tangent on
+the other, and e^(line) times the base has a mass in closed form.  On the last piece the chord is
+flat, because g' tends to 0.  Then the piece with the widest gap between its two masses is split
+repeatedly.
 
-A family gives its integrands as a function a -> [x > 0] or, over the whole line, [x > 0, x < 0].
-The paper's E[T^a] = exp(M(a) - M(0)) is printed there as exp(M(a)) - M(0), a misprint.
+A family provides its integrands as a function a -> [x > 0] or, over the whole line, [x > 0, x < 0].
+The paper prints E[T^a] = exp(M(a) - M(0)) as exp(M(a)) - M(0), which is a misprint.
 """
 
 from collections.abc import Callable, Sequence
@@ -134,7 +135,7 @@ def _split(integrand: Integrand, left: FloatArray, right: FloatArray, widest: In
 
 
 def _cuts(integrand: Integrand, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return where to split: near the mass, else geometrically over decades, else halfway."""
+    """Return where to split: near the mass, or geometrically over decades, or halfway."""
     center = np.broadcast_to(integrand.center[:, None], left.shape)
     cut = np.empty(left.shape)
     tail = ~np.isfinite(right)

@@ -1,10 +1,10 @@
-"""Intercepts by maximum likelihood: a model whose samples have the statistics of the data.
+"""Maximum-likelihood intercepts: a model whose samples have the statistics of the data.
 
-A pseudo-likelihood fits the conditionals of the nodes.  Where the family is wrong for the data (a
-Poisson law for counts with many zeros, say) the joint law of these conditionals has other means.
-The gradient of the log-likelihood in the intercepts is E_data[t] - E_model[t]; stochastic
-approximation with persistent Gibbs chains takes it to zero (Younes, Stochastics 65, 1999), with the
-interactions kept.
+A pseudo-likelihood fits the conditionals of the nodes.  If the family is wrong for the data (for
+example a Poisson distribution for counts with many zeros), the joint distribution of these
+conditionals has other means.  The gradient of the log-likelihood with respect to the intercepts is
+E_data[t] - E_model[t].  Stochastic approximation with persistent Gibbs chains (Younes, Stochastics
+65, 1999) reduces it to zero, with fixed interactions.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ LARGEST = 0.1  # change of an intercept in one sweep, times the standard deviati
 
 @dataclass(frozen=True)
 class Calibration:
-    """The parameters and how far their statistics still are from the data.
+    """The parameters and the remaining distance of their statistics from the data.
 
     gap : (p, c) float64, |E_model[t] - E_data[t]| in standard deviations of the data, with
         expectations over the second half of the sweeps.
@@ -53,7 +53,7 @@ def calibrate(
 ) -> Calibration:
     """Return the intercepts at which the statistics of samples are those of x (n, p).
 
-    Where smaller steps do not help, the intercepts are those of `parameters`.
+    If smaller steps do not help, the intercepts are those of `parameters`.
 
     coordinates : the entries of the intercepts of a node that are free.
     """
@@ -103,7 +103,7 @@ def _approximated(
 def _both_starts(
     parameters: Parameters, x: FloatArray, chains: int, rng: np.random.Generator
 ) -> Chains:
-    """Return chains of which every second starts at a row of x, the others at independent draws."""
+    """Return chains; every second one starts at a row of x, the others at independent draws."""
     running = started(parameters, chains, rng)
     rows = x[rng.integers(len(x), size=len(running.state[::2]))]
     running.state[::2] = rows
@@ -112,7 +112,7 @@ def _both_starts(
 
 
 def _majorant(observed: FloatArray) -> FloatArray:
-    """Return the sums of absolute covariances with all statistics, a diagonal above the matrix."""
+    """Return the sums of absolute covariances with all statistics: a diagonal majorant."""
     flat = observed.reshape(len(observed), -1)
     covariance = np.atleast_2d(np.cov(flat, rowvar=False, bias=True))
     sums = np.abs(covariance).sum(axis=1)

@@ -79,7 +79,7 @@ class RadialConditional:
         return np.asarray(powers + self.parameters.log_base(points).sum(axis=1).reshape(ray.shape))
 
     def is_normalizable(self) -> bool:
-        """Return whether the leading coefficient that is not zero lets the ray be normalised."""
+        """Return whether the leading nonzero coefficient allows normalization along the ray."""
         if self.parameters.family.always_normalizable:
             return True
         leading = self.coefficients[self.coefficients != 0]
@@ -88,14 +88,14 @@ class RadialConditional:
     def sample(self, k: int, rng: Seed = None) -> FloatArray:
         """Return k draws z v of the model given the direction, (k, p) float64.
 
-        Counts: the direction must be of whole numbers, and the draws are the points of the ray
-        with whole entries, by an exact sum over all that matter.  Positive and real numbers: z has
-        this density on z > 0, by a table of 4,096 cells of log z.
+        For counts, the direction must consist of integers.  The draws are the points of the ray
+        with integer entries, by an exact sum over all points that are not negligible.  For positive
+        and real numbers, z has this density on z > 0, by a table of 4,096 cells of log z.
 
         Raises
         ------
         InvalidInputError
-            Counts, and the direction is not of whole numbers.
+            The model is of counts, and the direction does not consist of integers.
         InfeasibleError
             The density has no normalizer along the ray.
 
@@ -120,11 +120,11 @@ class RadialConditional:
         return np.asarray(z(count, generator)[:, None] * self.direction)
 
     def _of_counts(self, count: int, rng: np.random.Generator) -> FloatArray:
-        """Return draws z (count,) at which z v is of whole numbers."""
+        """Return draws z (count,) for which z v consists of integers."""
         whole = self.direction.astype(np.int64)
         if (whole != self.direction).any():
             raise InvalidInputError(
-                f"v is {self.direction.tolist()}; draws of counts lie on a ray of whole numbers"
+                f"v is {self.direction.tolist()}; draws of counts need a direction of whole numbers"
             )
         step, points = 1.0 / float(np.gcd.reduce(whole)), 64
         while True:
@@ -138,7 +138,7 @@ class RadialConditional:
             points *= 2
             if points > MOST_POINTS:
                 raise NotSupportedError(
-                    f"the counts along v = {self.direction.tolist()} pass {MOST_POINTS:,} points"
+                    f"the counts along v = {self.direction.tolist()} exceed {MOST_POINTS:,} points"
                 )
 
     def _of_reals(self, count: int, rng: np.random.Generator) -> FloatArray:

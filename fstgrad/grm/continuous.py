@@ -16,7 +16,7 @@ SMALLEST_MEAN = 1e-12  # of a positive or real variable that is always 0
 
 
 class Exponential(Base):
-    """Positive numbers: T = x, B = 0; the first eta_j that is not zero must be negative."""
+    """Positive numbers: T = x, B = 0; the first nonzero eta_j must be negative."""
 
     name = "exponential"
 
@@ -53,7 +53,7 @@ class Exponential(Base):
     def _side(
         self, measure: ExponentialMeasure | GaussianMeasure, eta: FloatArray, held: int, a: float
     ) -> Integrand:
-        """Return one half-line, the first `held` coefficients of which the measure holds."""
+        """Return one half-line; the measure contains its first `held` coefficients."""
         powers, q = self.exponents(eta.shape[1]), a * self.power
         v = np.linspace(-60, 60, 1201)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -111,7 +111,7 @@ class Gaussian(Exponential):
         return float(self.gradient(eta)[1]) if eta.size > 1 else 0.0
 
     def check_values(self, values: FloatArray) -> None:
-        """Every finite number is possible."""
+        """Accept every finite number."""
 
     def sweep(self, chains: Any, families: Sequence[Base], rng: np.random.Generator) -> int:
         """Draw every node of Gibbs chains given the others."""

@@ -1,8 +1,9 @@
-"""The bases of counts without a last one: Poisson, negative binomial and hurdle.
+"""The bases of unbounded counts: Poisson, negative binomial and hurdle.
 
-All are tables of points (`fstgrad.grm.tables`) that the same compiled sums run over.  The statistic
-T is x ("identity") or log(1 + x)^2 ("log"): then pairs act on products of logarithms of counts, and
-every base whose tail falls at least geometrically can be normalised, for any interactions.
+All are tables of points (`fstgrad.grm.tables`), over which the same compiled sums run.  The
+statistic T is x ("identity") or log(1 + x)^2 ("log").  With "log", pairs act on products of
+logarithms of counts, and every base whose tail falls at least geometrically can be normalised for
+any interactions.
 """
 
 from abc import abstractmethod
@@ -38,7 +39,7 @@ LARGEST_COUNT = 1_000_000
 
 
 class CountBase(Base):
-    """Counts 0, 1, 2, ... with a table; subclasses give B, and statistics of their own."""
+    """Counts 0, 1, 2, ... with a table; subclasses define B and additional statistics."""
 
     scale: Scale = "identity"
     always_normalizable = True
@@ -59,7 +60,7 @@ class CountBase(Base):
         return self._computed(values, k)
 
     def _computed(self, x: FloatArray, k: int) -> FloatArray:
-        """Return what `statistics` does, each count by itself."""
+        """Return the same as `statistics`, each count separately."""
         values = x[..., None]
         shared = (np.log1p(values) if self.scale == "log" else values) ** self.exponents(k)
         return np.concatenate([shared, self.own_statistics(values)], axis=-1)
@@ -69,7 +70,7 @@ class CountBase(Base):
         return np.empty((*x.shape[:-1], 0))
 
     def free(self, k: int) -> list[int]:
-        """Return the unpenalised intercepts: T, on the log scale its root too, and the own ones."""
+        """Return the unpenalised intercepts: T, with "log" also its root, and the own ones."""
         shared = [0, 1] if self.scale == "log" and k > 1 else [0]
         return [*shared, *range(k, k + self.own)]
 
@@ -99,7 +100,7 @@ class CountBase(Base):
             )
 
     def table(self, k: int) -> "Table":
-        """Return the points that sums over the counts run over."""
+        """Return the points of the sums over counts."""
         return _cached_table(self, k)
 
     @abstractmethod
@@ -175,16 +176,16 @@ class Poisson(CountBase):
 
 
 class NegativeBinomial(CountBase):
-    """Overdispersed counts: B = the log of a negative binomial law, T = log(1 + x)^2.
+    """Overdispersed counts: B = log of a negative binomial distribution, T = log(1 + x)^2.
 
-    The law has a mean m and a variance m + m^2 / r; a fit estimates m and r from each column, and
-    tilts the law by the interactions and by intercepts of T and its root.  The tail falls
-    geometrically, faster than any exp(c log(1 + x)^2): every model has a normalizer.
+    The distribution has mean m and variance m + m^2 / r.  A fit estimates m and r from each column,
+    and tilts the distribution by the interactions and by intercepts of T and its root.  Its tail
+    falls geometrically, faster than any exp(c log(1 + x)^2), so every model has a normalizer.
 
     Parameters
     ----------
     law_mean, dispersion : float, optional
-        m and r, both > 0; a fit estimates them where they are not given.
+        m and r, both > 0; by default, a fit estimates them.
     """
 
     name = "negative-binomial"
@@ -200,14 +201,14 @@ class NegativeBinomial(CountBase):
         self.dispersion = dispersion
 
     def describe(self) -> dict[str, Any]:
-        """Return the mean and the dispersion of the law."""
+        """Return the mean and the dispersion of the distribution."""
         return {"law_mean": self.law_mean, "dispersion": self.dispersion}
 
     def _key(self) -> tuple[Any, ...]:
         return (self.law_mean, self.dispersion)
 
     def first_draw(self, intercepts: FloatArray) -> FloatArray:
-        """Return 0: the law itself, while intercepts without interactions may be far from it."""
+        """Return 0, the distribution itself; intercepts without interactions may be far from it."""
         return np.zeros(intercepts.shape)
 
     def _law(self) -> tuple[float, float]:
@@ -219,7 +220,7 @@ class NegativeBinomial(CountBase):
         return float(self.law_mean), float(self.dispersion)
 
     def fitted_to(self, values: FloatArray) -> "NegativeBinomial":
-        """Return the base whose law is the maximum likelihood fit to counts (n,)."""
+        """Return the base whose distribution is the maximum-likelihood fit to counts (n,)."""
         if self.law_mean is not None and self.dispersion is not None:
             return self
         return NegativeBinomial(*negative_binomial_fit(values, positive_only=False))
@@ -248,8 +249,8 @@ class NegativeBinomial(CountBase):
 class Hurdle(CountBase):
     """Another family of counts with a separate probability of zero (zero-inflated counts).
 
-    The statistic 1[x = 0] is added: its coefficient is positive where there are more zeros than the
-    other family has, negative where there are fewer.
+    The statistic 1[x = 0] is added.  Its coefficient is positive if there are more zeros than in
+    the other family, and negative if there are fewer.
 
     Parameters
     ----------
@@ -274,7 +275,7 @@ class Hurdle(CountBase):
         return (self.inner,)
 
     def fitted_to(self, values: FloatArray) -> "Hurdle":
-        """Return the hurdle family whose inner law is fitted to the counts above 0."""
+        """Return the hurdle family whose inner family is fitted to the counts above 0."""
         if isinstance(self.inner, NegativeBinomial) and self.inner.dispersion is None:
             return Hurdle(NegativeBinomial(*negative_binomial_fit(values, positive_only=True)))
         return Hurdle(self.inner.fitted_to(values))  # type: ignore[arg-type]
@@ -315,7 +316,7 @@ def _cached_table(base: CountBase, k: int) -> "Table":
 
 @lru_cache(maxsize=16)
 def _stacked(families: tuple[CountBase, ...], k: int) -> Any:
-    """Return the tables of all nodes in one set of arrays, equal families once."""
+    """Return the tables of all nodes in one set of arrays; equal families share a table."""
     distinct = {family: number for number, family in enumerate(dict.fromkeys(families))}
     which = np.array([distinct[family] for family in families], dtype=np.int64)
     return kernels.sampling.stack_tables([family.table(k) for family in distinct], which)

@@ -1,10 +1,10 @@
-"""Covariates of the rows: what shifts the coefficient of T of every node, linear in z (n, d).
+"""Covariates of the rows: shifts of the coefficient of T of every node, linear in z (n, d).
 
     eta_1 of node s at row i:  intercept_s + offset_i + sum_j z_ij slope_sj + (interactions).
 
-In a fit the columns of z are centered and scaled, and without a penalty made orthogonal, so that a
-coordinate descent over them does not crawl; the slopes and intercepts of a model are those of z as
-it was given.
+In a fit, the columns of z are centered and scaled, and orthogonalized if there is no penalty, so
+that coordinate descent converges fast.  The slopes and intercepts of a model are those of the
+original z.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ DEPENDENT = 1e-8  # of its scale, what is left of a column that the others deter
 
 @dataclass(frozen=True)
 class Covariates:
-    """The columns of a fit: (z - center) turn, with a penalty for each.
+    """The columns of a fit: (z - center) turn, with a penalty for each column.
 
     columns : (d, n) float64.  turn : (d, d).  center, penalties : (d,).
     """
@@ -62,12 +62,13 @@ NONE = Covariates(np.empty((0, 0)), np.empty((0, 0)), np.empty(0), np.empty(0))
 def checked(given: npt.ArrayLike | None, rows: int, count: int | None = None) -> FloatArray:
     """Return the covariates (n, d) of n rows; (n, 0) for None.
 
-    count : d of the model, where one is fitted.
+    count : d of the model, if one is fitted.
 
     Raises
     ------
     InvalidInputError
-        Another shape, NaN or infinite values; None where the model has covariates.
+        The shape is wrong, there are NaN or infinite values, or it is None and the model has
+        covariates.
     """
     if given is None:
         if count:
@@ -96,7 +97,7 @@ def prepare(z: FloatArray, weights: FloatArray, penalty: float) -> Covariates:
     Raises
     ------
     InvalidInputError
-        A column is constant, or without a penalty a combination of others.
+        A column is constant or, without a penalty, a linear combination of others.
     """
     if not z.shape[1]:
         return NONE

@@ -1,13 +1,13 @@
 r"""The sparse design that all node regressions share.
 
 A set S of l variables has one coefficient theta_S in the term Psi_(j)^(l); a super-symmetric tensor
-holds it l! times, Psi_S = theta_S / l!.  It gives eta_js, for every s in S, the column
+contains it l! times, Psi_S = theta_S / l!. For every s in S, it contributes to eta_js the column
 
     column(S \ {s})_i = prod_{t in S, t != s} x_it^(1/j),
 
-because l <[Psi]_s, ...> counts the set l! times.  The column does not depend on s, so one sparse
-matrix of pairs serves the triples of every node: there is never an n x p^2 array for each node,
-and a set that never occurs together is no column at all (its column and gradient are zero).
+because l <[Psi]_s, ...> counts the set l! times.  The column does not depend on s, so the triples
+of all nodes share one sparse matrix of pairs.  There is never an n x p^2 array for each node, and a
+set that never occurs together needs no column (its column and gradient are zero).
 """
 
 import math
@@ -45,11 +45,11 @@ def intercept_coordinates(terms: Sequence[Term], free: Sequence[int]) -> IntArra
 
 @dataclass(frozen=True)
 class Design:
-    """Blocks of columns and, where candidates were given, the sets that may be used.
+    """Blocks of columns and, if candidates were given, the sets that may be used.
 
     candidates : {size: (m, size) int64}; a size that is missing has all sets.
     scaled : whether the scales of the columns differ.
-    most, most_entries : how many sets may come into play at once, and the entries of all columns
+    most, most_entries : how many sets may become active at once, and the entries of all columns
         in play, for the memory that they take.
     """
 
@@ -85,7 +85,7 @@ class Design:
         return out
 
     def find(self, blocks: IntArray, keys: IntArray) -> IntArray:
-        """Return the columns with the combinatorial numbers `keys`, -1 where there is none."""
+        """Return the columns with the combinatorial numbers `keys`, -1 if there is none."""
         out = np.full(keys.size, -1)
         for number, block in enumerate(self.blocks):
             out[blocks == number] = block.find(keys[blocks == number])
@@ -106,13 +106,13 @@ class Design:
         return block.products(columns, vector) / self.samples
 
     def strongest(self, sizes: FloatArray) -> IntArray:
-        """Return the places of the `most` largest sizes (m,), ascending."""
+        """Return the indices of the `most` largest sizes (m,), ascending."""
         if sizes.size <= self.most:
             return np.arange(sizes.size)
         return np.sort(np.argpartition(sizes, -self.most)[-self.most :])
 
     def check_entries(self, entries: int) -> None:
-        """Raise where the columns in play pass the memory of a design that is not kept."""
+        """Raise if the active columns exceed the memory of a streamed design."""
         if entries > self.most_entries:
             raise MemoryLimitError(
                 f"the columns in play have {entries:,} entries, more than {self.most_entries:,}, "
@@ -146,9 +146,9 @@ def build(
     candidates : dict of size to (m, size) int64
         The sets that may be used; all sets of a size that is missing.
     max_memory : float
-        Bytes; the need is counted before anything is allocated.
+        Limit in bytes, checked before anything is allocated.
     scale_columns : bool
-        Penalise a coefficient times the root mean square of its column.
+        Penalise a coefficient in proportion to the root mean square of its column.
     """
     samples, features = statistics[1].shape
     used = [term for term in terms if term.size > 1]
@@ -177,19 +177,19 @@ def build(
 def _check_streamed(
     shape: tuple[int, int], used: Sequence[Term], entries: int, max_memory: float
 ) -> None:
-    """Raise where not even a design of which no product is kept fits into the memory."""
+    """Raise if not even a design without stored products fits in memory."""
     n, p = shape
     need = 8 * sum(n * p + (term.size + 5) * math.comb(p, term.size - 1) for term in used)
     if need > max_memory:
         raise MemoryLimitError(
             f"the shared design has {entries:,} non-zeros; its columns alone, without them, need "
-            f"{need / 1e9:.1f} GB, which passes max_memory={max_memory / 1e9:.1f} GB; use fewer "
+            f"{need / 1e9:.1f} GB, which exceeds max_memory={max_memory / 1e9:.1f} GB; use fewer "
             "features, a smaller k, or raise max_memory"
         )
 
 
 def _without(sets: IntArray, node: int) -> IntArray:
-    """Return S without `node` for the sets S that hold it, (m, size - 1)."""
+    """Return S without `node` for the sets S that contain it, (m, size - 1)."""
     held = sets == node
     chosen = held.any(axis=1)
     left: IntArray = sets[chosen][~held[chosen]]

@@ -1,4 +1,4 @@
-"""The maximum likelihood fit of a negative binomial law to one column of counts."""
+"""The maximum-likelihood fit of a negative binomial distribution to one column of counts."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ SMALLEST_MEAN = 1e-6
 
 
 def negative_binomial_fit(values: FloatArray, *, positive_only: bool) -> tuple[float, float]:
-    """Return the mean and the dispersion r of the law (variance m + m^2 / r) for counts (n,).
+    """Return the mean and the dispersion r (variance m + m^2 / r) fitted to counts (n,).
 
-    positive_only : fit the law given x > 0 to the counts above 0.
+    positive_only : fit the distribution given x > 0 to the counts above 0.
     """
     from scipy import optimize
 

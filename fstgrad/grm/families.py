@@ -1,4 +1,4 @@
-"""The base families by name, and how one is chosen and written to files."""
+"""The base families by name, their choice, and their description in files."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ CLASSES: dict[str, Any] = {
 
 
 def resolve(base: "str | Base") -> Base:
-    """Return the family that `base` names, or `base` itself."""
+    """Return the family with the name `base`, or `base` itself."""
     if isinstance(base, Base):
         return base
     if not isinstance(base, str) or base not in BASES:

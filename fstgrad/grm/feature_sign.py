@@ -1,9 +1,9 @@
-"""Minimises a quadratic model with an l1 penalty exactly, one linear system for each set of signs.
+"""Minimise a quadratic model with an l1 penalty exactly: a linear system for each set of signs.
 
-Coordinate descent crawls where columns are almost collinear, as the powers x, x^1/2, x^1/3 of large
-counts are.  The feature-sign search of Lee, Battle, Raina and Ng (2007), Algorithm 1, guesses the
-signs of the parameters that are not zero, solves for them, moves to the best point on the way where
-a sign would change, and ends after finitely many sets of signs.
+Coordinate descent is very slow if columns are almost collinear, as the powers x, x^1/2, x^1/3 of
+large counts are.  The feature-sign search of Lee, Battle, Raina and Ng (2007), Algorithm 1, guesses
+the signs of the nonzero parameters, solves for them, moves to the best point on the way at which a
+sign would change, and ends after finitely many sets of signs.
 """
 
 from collections.abc import Callable
@@ -46,16 +46,16 @@ class Model:
         return np.asarray(self.columns(used) @ direction[used])
 
     def value(self, direction: FloatArray) -> float:
-        """Return the model at d, less its value without the penalty at 0."""
+        """Return the model at d, minus its value without the penalty at 0."""
         curved = self.gradient + 0.5 * self.product(direction)
         return float(curved @ direction + self.penalty @ np.abs(self.coef + direction))
 
 
 def minimum(model: Model, start: FloatArray) -> FloatArray | None:
-    """Return the direction (m,) that minimises the model, or None where it is not found.
+    """Return the direction (m,) that minimises the model, or None if it is not found.
 
-    start : (m,), a direction whose signs are the first guess.  A round costs a linear system of
-    the non-zero parameters.
+    start : (m,), a direction whose signs are the first guess.  A round costs one linear system of
+    the nonzero parameters.
     """
     now = model.coef + start
     free = model.penalty == 0
@@ -82,7 +82,7 @@ def minimum(model: Model, start: FloatArray) -> FloatArray | None:
 
 
 def _solved(model: Model, active: IntArray, signs: FloatArray) -> FloatArray:
-    """Return the parameters (m,) that minimise the model where their signs are known."""
+    """Return the parameters (m,) that minimise the model for known signs."""
     direction = -model.coef.copy()  # of those that are zero
     direction[active] = 0.0
     right = -(model.gradient + model.penalty * signs + model.product(direction))[active]
@@ -98,9 +98,9 @@ def _solved(model: Model, active: IntArray, signs: FloatArray) -> FloatArray:
 def _before_a_change_of_sign(
     model: Model, now: FloatArray, target: FloatArray, signs: FloatArray
 ) -> FloatArray | None:
-    """Return the best point on the way to `target` where a parameter becomes zero, or None.
+    """Return the best point on the way to `target` at which a parameter becomes zero, or None.
 
-    None where all signs are as guessed.
+    None if all signs are as guessed.
     """
     changed: BoolArray = (signs != 0) & (target * signs < 0)
     if not changed.any():

@@ -25,16 +25,16 @@ def read_table(path: str | os.PathLike[str], variable: str | None = None) -> Tab
     Parameters
     ----------
     path : path
-        .npz: `scipy.sparse.save_npz`, or an array by name; .npy; .mtx: Matrix Market, rows are
-        samples; .csv, .tsv: a first line that is not numeric gives the names; .mat: MATLAB 5, a
-        cell of as many strings as columns gives the names.
+        .npz: a file of `scipy.sparse.save_npz`, or an array by name; .npy; .mtx: Matrix Market,
+        rows are samples; .csv, .tsv: a first line that is not numeric has the names; .mat: MATLAB
+        5, a cell of as many strings as columns has the names.
     variable : str, optional
-        Which array of an .npz or .mat file; the largest matrix where it is not given.
+        The name of the array in an .npz or .mat file; by default, the largest matrix.
 
     Raises
     ------
     InvalidInputError
-        The ending is unknown, the file is damaged or holds no such matrix.
+        The extension is unknown, or the file is damaged or does not contain this matrix.
     MemoryLimitError
         The matrix would take more than half of the memory.
     """
@@ -160,7 +160,7 @@ def _choose(arrays: dict[str, Any], variable: str | None) -> Any:
 def _matrix_market(lines: list[str]) -> Any:
     """Return the matrix of the lines of a Matrix Market file (NIST, 1996).
 
-    scipy's own reader writes where the indices of a damaged file say.
+    scipy's reader would write to the invalid indices of a damaged file.
     """
     head = lines[0].lower().split() if lines else []
     if len(head) != 5 or head[:2] != ["%%matrixmarket", "matrix"]:
@@ -221,7 +221,7 @@ def _sparse_entries(
 
 
 def _dense_entries(rows: list[tuple[int, list[str]]], shape: tuple[int, int], symmetry: str) -> Any:
-    """Return the matrix of one number a line, column by column."""
+    """Return the matrix from one number per line, column by column."""
     if symmetry == "symmetric" or math.prod(shape) != len(rows):
         raise InvalidInputError(f"it has {len(rows):,} entries of {shape[0]} x {shape[1]}")
     values = [_real(" ".join(fields), number) for number, fields in rows]

@@ -1,4 +1,4 @@
-"""The bases of counts up to a last one: a log measure of your own, and absence or presence."""
+"""The bases of bounded counts: your own log measure, and absence or presence."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class FiniteCounts(CountBase):
-    """Counts 0, ..., m - 1 with a log measure of your own.
+    """Counts 0, ..., m - 1 with your own log measure.
 
     Parameters
     ----------
     log_measure : (m,) array-like, or a function of counts
         B(x) in nats up to a constant, -inf for counts that cannot occur.
     largest : int, optional
-        m - 1, where `log_measure` is a function.
+        m - 1, if `log_measure` is a function.
     scale : {"identity", "log"}
         T = x or T = log(1 + x)^2.
 

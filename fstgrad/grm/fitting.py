@@ -44,9 +44,9 @@ Progress = Callable[[int, NodeFit], None]
 
 @dataclass
 class Checkpoint:
-    """Finished nodes in a file that is replaced as a whole, so that it is always readable.
+    """Finished nodes in a file that is replaced atomically, so that it is always readable.
 
-    fingerprint : str, of the data and the settings; a file of another fit is refused.
+    fingerprint : str, of the data and the settings; a file of another fit raises an error.
     features, terms, intercepts : the number of columns, the terms of the model, and how many
         intercepts a node has.
     """
@@ -58,7 +58,7 @@ class Checkpoint:
     intercepts: int
 
     def load(self) -> dict[int, NodeFit]:
-        """Return the finished nodes, none where there is no file."""
+        """Return the finished nodes; none if there is no file."""
         if not self.path.exists():
             return {}
         arrays = read_arrays(
@@ -145,12 +145,12 @@ def pack(fits: dict[int, NodeFit]) -> dict[str, Any]:
 def check_keys(
     arrays: dict[str, Any], features: int, terms: Sequence[Term], intercepts: int
 ) -> None:
-    """Raise where arrays of `pack` name a column, a term or a set that a model does not have.
+    """Raise if arrays of `pack` name a column, a term or a set that a model does not have.
 
     Raises
     ------
     InvalidInputError
-        As said.
+        The arrays name one of these.
     """
     nodes, pointer = arrays["nodes"], arrays["pointer"]
     if len(set(nodes.tolist())) < len(nodes) or (nodes >= features).any():
@@ -197,9 +197,9 @@ def symmetrize(
 ) -> Parameters:
     """Return one model from p node fits.
 
-    A set S has |S| estimates, one from each of its nodes, 0 where a node left it out.  "average"
-    takes their mean, "min" the one of the smallest size (0 unless every node has it), "max" the
-    one of the largest size.  `blank` gives the families and k.
+    A set S has |S| estimates, one from each of its nodes, and 0 if a node left it out.  "average"
+    is their mean, "min" the estimate with the smallest absolute value (0 unless every node has the
+    set), "max" the one with the largest.  `blank` gives the families and k.
     """
     intercepts, f = np.zeros(blank.intercepts.shape), heads.coordinates.size
     found = np.array([fit.intercepts for fit in fits])
@@ -240,7 +240,7 @@ def _combine(term: Term, sets: IntArray, values: FloatArray, rule: str) -> Inter
 
 
 def cliques(sets: IntArray, features: int) -> IntArray:
-    """Return the sets of one more member all of whose subsets are among `sets` (m, size).
+    """Return the sets with one more member, all of whose subsets are among `sets` (m, size).
 
     For pairs these are the triangles of their graph (Section 6 of the paper).
     """

@@ -1,4 +1,4 @@
-"""What a fitted model answers: conditionals, samples, log-partition, its strongest sets."""
+"""Inference in a fitted model: conditionals, samples, log-partition, the strongest sets."""
 
 import copy
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -44,7 +44,7 @@ class InferenceMixin(ScoringMixin):
         s : int
             The column.
         x : (p,) array-like
-            The other values; x[s] is not used.
+            The values of all variables; x[s] is not used.
         """
         parameters = self._joint()
         node = int(checks.index_array("s", s, parameters.features, ()))
@@ -55,7 +55,7 @@ class InferenceMixin(ScoringMixin):
         return conditionals.radial_conditional(self._joint(), v)
 
     def is_normalizable(self) -> normalization.Normalizability:
-        """Return whether the model has a normalizer, with a certificate or a counter-example."""
+        """Return whether the model can be normalised, with a certificate or a counterexample."""
         return normalization.is_normalizable(self._joint())
 
     def gibbs(
@@ -70,7 +70,7 @@ class InferenceMixin(ScoringMixin):
     ) -> sampling.GibbsSample:
         """Return k Gibbs draws with their R-hat and effective sample sizes.
 
-        offset is that of the rows that are drawn, such as the log of their exposure.
+        offset is the offset of the drawn rows, for example the log of their exposure.
         """
         parameters = self._joint().at_offset(float(checks.real_array("offset", offset, ())))
         return sampling.gibbs(parameters, k, rng, burn_in=burn_in, thin=thin, chains=chains)
@@ -89,9 +89,9 @@ class InferenceMixin(ScoringMixin):
     ) -> partition.PartitionEstimate:
         """Return log Z in nats.
 
-        Exact for independent variables, for counts with p <= 3 and for the Gaussian base with
-        k <= 2; else annealed importance sampling with `samples` chains of `steps` steps, with a
-        standard error.
+        It is exact for independent variables, for counts with p <= 3 and for the Gaussian base with
+        k <= 2.  Otherwise it is an estimate by annealed importance sampling with `samples` chains
+        of `steps` steps, with a standard error.
         """
         return partition.log_partition(self._joint(), method, samples=samples, steps=steps, rng=rng)
 
@@ -104,8 +104,8 @@ class InferenceMixin(ScoringMixin):
     ) -> list[WeightedSet]:
         """Return the `top` sets of `order` variables with the strongest coefficients.
 
-        order 1 gives the single variables by theta_s, the largest first (sign "negative": the
-        smallest first).
+        For order 1, these are the single variables by theta_s, the largest first (with sign
+        "negative", the smallest first).
         """
         parameters = self._fitted()
         order = checks.positive_integer("order", order)
@@ -127,19 +127,20 @@ class InferenceMixin(ScoringMixin):
         ]
 
     def at(self, covariates: npt.ArrayLike | None = None, *, offset: float = 0.0) -> Any:
-        """Return the model of rows with these covariates and this offset, a joint law.
+        """Return the joint model of rows with these covariates and this offset.
 
         Parameters
         ----------
         covariates : (d,) array-like, optional
-            As in `fit`; needed where the fit had some.
+            As in `fit`; required if the fit had covariates.
         offset : float
             As in `fit`.
 
         Returns
         -------
         GeneralizedRootModel
-            A copy whose intercepts hold both, for `gibbs`, `log_partition`, `node_conditional`...
+            A copy whose intercepts include both, for `gibbs`, `log_partition`, `node_conditional`,
+            ...
 
         Examples
         --------
@@ -166,19 +167,20 @@ class InferenceMixin(ScoringMixin):
     ) -> calibration.Calibration:
         """Move the intercepts until samples have the mean statistics of X; return the residual.
 
-        A pseudo-likelihood fits each node given the others.  Where the family is wrong for the
-        data, samples of the joint law may have other means.  This solves the likelihood equations
-        of the intercepts, E_model[t] = E_data[t], by stochastic approximation; the interactions
-        stay.  The parameters of the model are replaced.
+        A pseudo-likelihood fits each node given the others.  If the family is wrong for the data,
+        samples of the joint distribution may have other means.  This method solves the likelihood
+        equations of the intercepts, E_model[t] = E_data[t], by stochastic approximation.  The
+        interactions do not change; the parameters of the model are replaced.
 
         Parameters
         ----------
         X : (n, p) array-like, CSR matrix or data frame
             The data of the fit, without an offset.
         sweeps : int
-            Gibbs sweeps, one step of the intercepts each.
+            The number of Gibbs sweeps; there is one step of the intercepts in each.
         chains : int
-            Persistent chains; half start at rows of X, half at draws of the independent model.
+            The number of persistent chains; half start at rows of X, half at draws of the
+            independent model.
         rng : Generator, int or None
             For the chains.
 
@@ -186,8 +188,8 @@ class InferenceMixin(ScoringMixin):
         -------
         Calibration
             `parameters`, and `gap` (p, c): |E_model[t] - E_data[t]| over the second half of the
-            sweeps, in standard deviations of the data.  A large gap says that the chains have not
-            mixed, or that the family cannot have these means: take another base.
+            sweeps, in standard deviations of the data.  A large gap means that the chains have not
+            mixed, or that the family cannot have these means; in the second case, use another base.
 
         Cost: sweeps * chains draws of every variable.
         """
@@ -218,8 +220,9 @@ class InferenceMixin(ScoringMixin):
     def to_networkx(self, top: int | None = None) -> Any:
         """Return a networkx graph of the sets, the `top` strongest of each size or all.
 
-        Pairs are edges with `weight`; a larger set joins its members by edges without weight of
-        their own (0) and is listed in the edge attribute `sets` as (names, value).
+        Pairs are edges with a `weight`.  A larger set joins its members by edges, of weight 0 if
+        they are no pairs of the model, and is listed in the edge attribute `sets` as (names,
+        value).
         """
         networkx = checks.extra("networkx", "grm", "to_networkx")
         if top is not None:
@@ -240,7 +243,7 @@ class InferenceMixin(ScoringMixin):
         return graph
 
     def plot(self, top: int = 30, ax: Any = None) -> Any:
-        """Draw the graph of the strongest sets, as `fstgrad.plot.word_graph`; return the axes."""
+        """Draw the graph of the strongest sets with `fstgrad.plot.word_graph`; return the axes."""
         checks.extra("networkx", "grm", "plot")
         pyplot = checks.extra("matplotlib.pyplot", "plot", "plot")
         if ax is not None:
@@ -261,7 +264,7 @@ class InferenceMixin(ScoringMixin):
         )
 
     def _joint(self) -> "Parameters":
-        """Return the parameters of a model whose rows have one joint law."""
+        """Return the parameters of a model whose rows have one joint distribution."""
         parameters = self._fitted()
         if parameters.covariates:
             raise InvalidInputError(

@@ -3,9 +3,9 @@
     minimise over theta:  sum_s mean_i w_i ( A_s(eta_si) - <eta_si, t(x_is)> )
                           + alpha sum_S |S| |theta_S|,
 
-the sum of the node regressions where the |S| estimates of theta_S are one.  It is convex, and lies
-at or below its value for the independent model: the likelihood of the nodes given the others never
-falls below that of independent variables on the data of the fit.
+This is the sum of the node regressions with a single parameter for the |S| estimates of theta_S.
+It is convex, and its minimum is at most its value for the independent model: on the data of the
+fit, the likelihood of the nodes given the others is never below that of independent variables.
 
 A set S violates its optimality condition only if the gradient of one of its nodes exceeds alpha, so
 one scan over the columns of every node finds all sets that do; their tied gradients follow from the
@@ -33,7 +33,7 @@ class JointFit:
     """The solution: the parameters and their certificate.
 
     kkt : (p,) float64, for each node the largest violation of the optimality conditions of its
-        intercepts and of all candidate sets that hold it, in units of one node's gradient.
+        intercepts and of all candidate sets that contain it, in units of one node's gradient.
     objective : float, nats.  steps, scans : int.
     """
 
@@ -82,18 +82,18 @@ class JointRegression:
         return JointFit(self._parameters(play, start), kkt, objective, self.solver.steps, scans)
 
     def _is_settled(self, play: Play, residual: FloatArray) -> bool:
-        """Return whether the intercepts are near their best, so that slopes of sets say much."""
+        """Return whether the intercepts are near their optimum, so that gradients of sets count."""
         gradient = kernels.descent.gradients(play.slots, residual) + play.ridge * play.coef
         slopes = violations(gradient, play.coef, play.penalty)[play.term < 0]
         return float(slopes.max(initial=0.0)) <= SETTLED * self.alpha
 
     def _eager(self, play: Play, residual: FloatArray) -> Play:
-        """Return what is in play with the sets that are near alpha or above it."""
+        """Return the active parameters with the sets whose gradients are near or above alpha."""
         term, key, excess = self.violators(residual, play, EAGER * self.alpha)
         return self._grow(play, term[excess > 0], key[excess > 0])
 
     def start(self, start: Parameters) -> Play:
-        """Return the intercepts and the sets of `start` in play."""
+        """Return the active parameters: the intercepts and the sets of `start`."""
         number_of = {block.term: number for number, block in enumerate(self.design.blocks)}
         none = np.empty(0, dtype=np.int64)
         terms, keys, coefs = [none], [none], [np.empty(0)]
@@ -143,10 +143,10 @@ class JointRegression:
     def violators(
         self, residual: FloatArray, play: Play, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return (term, key, excess) of the sets out of play that a node alone would take.
+        """Return (term, key, excess) of the inactive sets that a single node would select.
 
-        The excess is the tied gradient over the scale of the set, less alpha.  Where more sets are
-        found than may come into play, those with the largest excess are returned.
+        The excess is the tied gradient divided by the scale of the set, minus alpha.  If more sets
+        are found than may become active, those with the largest excess are returned.
         """
         blocks = range(len(self.design.blocks))
 
@@ -173,7 +173,7 @@ class JointRegression:
     def _excesses(
         self, found: list[list[IntArray]], residual: FloatArray, play: Play, alpha: float
     ) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return (term, key, excess) of the sets found for each term that are out of play."""
+        """Return (term, key, excess) of the inactive sets found for each term."""
         blocks = self.design.blocks
         terms, keys = [], []
         none = np.empty(0, dtype=np.int64)
@@ -196,7 +196,7 @@ class JointRegression:
         return term[kept], key[kept], excess[kept]
 
     def _own(self, number: int, node: int, residual: FloatArray, alpha: float) -> IntArray:
-        """Return the sets of one term whose column the node alone would take."""
+        """Return the sets of one term whose column the node alone would select."""
         block = self.design.blocks[number]
         columns = self.design.columns(block, node)
         gradient = np.abs(self.design.gradients(number, columns, residual))
@@ -226,7 +226,7 @@ class JointRegression:
         return worst
 
     def _grow(self, play: Play, term: IntArray, key: IntArray) -> Play:
-        """Return what is in play without its zeros and with the sets that violate."""
+        """Return the active parameters without zeros, and with the sets that violate."""
         kept = (play.term >= 0) & (play.coef != 0)
         intercepts = play.coef[play.term < 0].reshape(len(self.solver.families), -1)
         return self._put_in_play(

@@ -1,12 +1,13 @@
-"""MATLAB 5 files: matrices of numbers, sparse ones, and cells of texts.
+"""MATLAB 5 files: dense and sparse matrices of numbers, and cells of texts.
 
-SciPy's reader is written in C and follows what a damaged file says.  This one takes the few kinds
-of arrays that tables of counts come in, and compares every size with the bytes that there are.
+SciPy's reader is written in C and trusts the sizes in a damaged file.  This reader accepts the few
+kinds of arrays in which tables of counts are stored, and compares every size with the number of
+bytes in the file.
 Source: MathWorks, "MAT-File Format", level 5.
 
 file     128 bytes of header, the last four are version and byte order; then elements
 element  type and size in 4 + 4 bytes, then data padded to 8; or in 2 + 2 with 4 bytes of data
-matrix   an element of elements: flags, dimensions, name, and what the class asks for
+matrix   an element of elements: flags, dimensions, name, and the data of the class
 """
 
 import math
@@ -42,14 +43,14 @@ _DEEPEST = 4  # cells in cells
 def read_matlab(data: bytes) -> dict[str, Any]:
     """Return the arrays of a file by name: numbers (2-D), csc matrices, and lists of texts.
 
-    Arrays of other classes are left out.
+    Arrays of other classes are ignored.
 
     Raises
     ------
     InvalidInputError
         The file is not of this format, or it is damaged.
     MemoryLimitError
-        It would need more than half of the memory.
+        An array would need more than half of the memory.
     """
     order = {b"IM": "<", b"MI": ">"}.get(data[126:128])
     if order is None or data[124:126] not in (b"\x00\x01", b"\x01\x00"):
@@ -80,7 +81,7 @@ def _inflated(content: bytes) -> bytes:
 
 
 def _element(data: bytes, at: int, order: str) -> tuple[int, bytes, int]:
-    """Return type, content and end of the element at a place."""
+    """Return type, content and end of the element at a position."""
     if len(data) - at < 8:
         raise InvalidInputError(f"it ends at byte {len(data):,} in the middle of an array")
     first, size = struct.unpack_from(f"{order}II", data, at)
@@ -99,7 +100,7 @@ def _element(data: bytes, at: int, order: str) -> tuple[int, bytes, int]:
 
 
 def _matrix(data: bytes, order: str, depth: int) -> tuple[str, Any]:
-    """Return the name and the value of a matrix; None for a class that is left out."""
+    """Return the name and the value of a matrix; None for an ignored class."""
     kind, flags, at = _element(data, 0, order)
     if kind != 6 or len(flags) != 8:
         raise InvalidInputError("an array without flags")
@@ -163,7 +164,7 @@ def _sparse(data: bytes, at: int, order: str, shape: tuple[int, ...]) -> Any:
 
 
 def _cells(data: bytes, at: int, order: str, count: int, depth: int) -> list[str] | None:
-    """Return the texts of a cell array; None where one of its cells is no text."""
+    """Return the texts of a cell array; None if one of its cells is not a text."""
     if count > len(data) // 8:
         raise InvalidInputError(f"a cell array of {count:,} cells in {len(data):,} bytes")
     texts = []

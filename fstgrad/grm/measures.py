@@ -1,8 +1,8 @@
 """Base measures and integrands of the piecewise-linear bounds (`fstgrad.grm.bounds`).
 
 A measure gives the log of the sum or the integral over [left, right] of e^(slope x) times a base,
-for many pieces at once: `row` says which eta a piece belongs to, and all arguments have one entry
-for each piece.  The answer is a pair (lower, upper), apart by the accuracy of the special
+for many pieces at once.  `row` is the eta of each piece, and all arguments have one entry for each
+piece.  The result is a pair (lower, upper), whose distance is the accuracy of the special
 functions.
 """
 
@@ -45,7 +45,7 @@ class Measure(ABC):
 
 
 class PoissonMeasure(Measure):
-    """Whole numbers left, ..., right with weights e^(theta x) / x!; theta = eta_1 + slope."""
+    """Integers left, ..., right with weights e^(theta x) / x!; theta = eta_1 + slope."""
 
     discrete = True
 
@@ -79,7 +79,7 @@ class PoissonMeasure(Measure):
     def _by_gamma(
         self, rate: FloatArray, left: FloatArray, right: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return the probability of each piece under a Poisson law, and where it can be trusted."""
+        """Return the Poisson probability of each piece, and whether it is reliable."""
         from scipy.special import gammainc, gammaincc
 
         end = np.where(np.isfinite(right), right, 0.0) + 1
@@ -197,7 +197,7 @@ class Integrand:
     """Rows of e^g times a base measure on x > 0, g(x) = sum_r c_r x^(e_r) + q log x.
 
     measure : Measure
-    coefficients (m, r), powers (r,) : c and e of the terms that the measure does not hold.
+    coefficients (m, r), powers (r,) : c and e of the terms that are not in the measure.
     q : float
     center (m,) : where most of the mass is.
     at_zero : float, the log weight of x = 0 in a sum over the counts.

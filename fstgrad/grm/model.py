@@ -1,6 +1,6 @@
 """`GeneralizedRootModel`: the estimator, with the conventions of scikit-learn.
 
-scikit-learn is needed for this module alone (the extra `fstgrad[grm]`).
+Only this module needs scikit-learn (the extra `fstgrad[grm]`).
 """
 
 import os
@@ -43,8 +43,9 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         p(x) proportional to exp( sum_s theta_s x_s + sum_{2<=j<=k} sum_{|S|=j} theta_S
                                   prod_{t in S} x_t^(1/j) + sum_s B(x_s) )
 
-    k = 1 is independent, k = 2 the square-root model, k = 3 adds triples.  Each node has an
-    l1-penalised regression on the products of the others; the p fits are made one model.
+    k = 1 is the independent model, k = 2 the square-root model, k = 3 adds triples.  Each node has
+    an l1-penalised regression on the products of the other variables; the p fits are combined into
+    one model.
 
     Parameters
     ----------
@@ -58,39 +59,39 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         The weight of the l1 norm against the mean log-likelihood, > 0.
     interactions : {"strongest", "all"}
         "strongest": sets of size j act through x^(1/j) only.  "all": sets of every size l <= j
-        act through x^(1/j), single variables included; all but theta_s x_s are penalised.
+        act through x^(1/j), including single variables; all terms except theta_s x_s are penalised.
     candidate_sets : None, "stagewise" or list of sets
         None: all sets of up to k variables.  "stagewise": sets of l variables only over cliques
         of the sets of l - 1 that were chosen.  Sets of column numbers or names: only these and
         their subsets (a set larger than k means all its subsets).
     screening : {"kkt", "none"}
         "kkt": columns join the working set when they violate their optimality condition.
-        "none": every column is in it (for comparison).
+        "none": every column is in the working set (for comparison).
     symmetrize : {"joint", "average", "min", "max"}
-        How the |S| estimates of theta_S become one.  "joint": one penalised pseudo-likelihood of
-        all nodes with theta_S tied, from the node regressions.  "average" (the paper's; zeros
-        count), "min" and "max" merge the estimates and refit the intercepts.
+        How the |S| estimates of theta_S are combined.  "joint": one penalised pseudo-likelihood of
+        all nodes, in which they share theta_S, started from the node regressions.  "average" (as in
+        the paper, including zeros), "min" and "max" merge the estimates and refit the intercepts.
     scale_columns : bool
-        Penalise a coefficient times the root mean square of its column, for columns of very
-        different sizes.
+        Penalise a coefficient in proportion to the root mean square of its column, for columns of
+        very different sizes.
     tol : float
         The largest violation of the optimality conditions, in units of the gradient.
     max_iter : int
-        The most scans over all candidates for one node.
+        The largest number of scans over all candidates for one node.
     n_jobs : int, optional
-        Threads; None for 1, -1 for all cores.
+        The number of threads; None means 1, -1 all cores.
     warm_start : bool
         Start from the last fit.
     checkpoint : path, optional
-        A file that keeps finished nodes; the same fit with the same file resumes.
+        A file with the finished nodes; the same fit with the same file resumes from it.
     max_memory : float
-        Memory limit in bytes, of the shared design, of the derivatives of a joint fit and of the
-        columns in play, each by itself.  A design beyond it is not kept: its products are made at
-        every scan.
+        Memory limit in bytes, separately for the shared design, for the derivatives of a joint fit
+        and for the active columns.  If the design would exceed it, its products are computed at
+        every scan instead of being stored.
     verbose : bool
         Show a progress bar.
     covariate_alpha : float
-        The weight of the l1 norm of the slopes of covariates, >= 0; 0 leaves them free.
+        The weight of the l1 norm of the slopes of covariates, >= 0; 0 means no penalty.
 
     Attributes
     ----------
@@ -100,16 +101,16 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         The certificate: for each node the largest violation of its optimality conditions over
         all candidate sets.
     names_ : list of str
-        The names of the columns; x0, x1, ... where there are none.
+        The names of the columns; x0, x1, ... if there are none.
     node_fits_ : list of NodeFit
-        The p regressions before they are made one model; rough, and of pairs alone, where they
-        start a joint fit.
+        The p regressions before they are combined.  If they only start a joint fit, they are rough
+        and, for k >= 3, contain only pairs.
     n_candidates_ : int
         Candidate sets of two and more variables.
     n_iter_ : int
-        The most scans that a node took.
+        The largest number of scans that a node needed.
     uses_offset_ : bool
-        Whether the fit had an offset; the scores then need one too.
+        Whether the fit had an offset; scores then need an offset, too.
 
     References
     ----------
@@ -170,12 +171,12 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> "GeneralizedRootModel":
-        """Fit the p node regressions and make them one model.
+        """Fit the p node regressions and combine them into one model.
 
         Parameters
         ----------
         X : (n, p) array-like, CSR matrix or data frame
-            Counts, positive or real numbers, after `base`.
+            Counts, positive numbers or real numbers, depending on `base`.
         y : None
             Ignored.
         sample_weight : (n,) array-like, optional
@@ -184,20 +185,20 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
             Added to the coefficient of T of every node: with the Poisson base, the log of an
             exposure such as the length of a document.
         covariates : (n, d) array-like, optional
-            What else is known of the rows: z_i . slopes_s is added to the coefficient of T of node
-            s, with slopes of its own for each node.  Scores then need the covariates of their
-            rows; `at` gives the joint model of rows with one value of them.
+            Covariates of the rows: z_i . slopes_s is added to the coefficient of T of node s, and
+            each node has its own slopes.  Scores then need the covariates of their rows; `at`
+            returns the joint model of rows with given covariates.
         feature_names : sequence of str, optional
-            Names of the columns where X has none, as a CSR matrix.
+            Names of the columns if X has none, for example a CSR matrix.
 
         Raises
         ------
         InvalidInputError
-            X has NaN or values that the base cannot have; k < 1 or k > p; alpha <= 0; covariates
-            are constant, or depend on one another where covariate_alpha is 0.
+            X has NaN or values that the base does not allow; k < 1 or k > p; alpha <= 0; covariates
+            are constant, or linearly dependent while covariate_alpha is 0.
         MemoryLimitError
-            The columns in play or the derivatives of a joint fit would pass `max_memory`, or the
-            design would even where its products are not kept; counted before they are built.
+            The active columns or the derivatives of a joint fit would exceed `max_memory`, or the
+            design would even without stored products; this is checked before they are built.
         """
         self._solve(self._prepared(X, sample_weight, offset, feature_names, covariates))
         self.uses_offset_ = offset is not None
@@ -295,7 +296,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         )
 
     def _starts(self, problem: Problem) -> list[NodeFit] | None:
-        """Return the last node fits where a warm start can use them."""
+        """Return the last node fits if a warm start can use them."""
         before = getattr(self, "node_fits_", None)
         if not self.warm_start or before is None or len(before) != problem.x.shape[1]:
             return None
@@ -348,7 +349,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
     def _store(
         self, problem: Problem, fits: list[NodeFit], design: Design, last: Parameters | None
     ) -> None:
-        """Make one model of the node fits, or of the last joint fit."""
+        """Combine the node fits into one model, or use the last joint fit."""
         self.families_ = problem.families
         self.node_fits_ = fits
         rule = "average" if self.symmetrize == "joint" else self.symmetrize
@@ -367,7 +368,7 @@ class GeneralizedRootModel(InferenceMixin, SelectionMixin, BaseEstimator):  # ty
         self._warn(kkt)
 
     def _warn(self, kkt: FloatArray) -> None:
-        """Say where the fit stopped early, or made a model without a normalizer."""
+        """Warn if the fit stopped early, or if the model has no normalizer."""
         if kkt.max() > self.tol:
             worst = int(np.argmax(kkt))
             warnings.warn(

@@ -4,12 +4,13 @@
                       + sum_c ( penalty_c |b_c| + ridge_c b_c^2 / 2 ),
     eta_s = offset + sum of (parameter) (column) over the slots of node s.
 
-Newton steps as in QUIC: a quadratic model on the parameters in play, solved by coordinate descent,
-and a line search on the true objective.  A is evaluated once for each step.  Where the line search
-finds no descent within a few halvings, the curvature of A along the step is far from the one at
-eta, and the step is taken again with a multiple of the mean curvature added (Levenberg, Marquardt).
-Where A is flat along a parameter (where its column is not 0, the variable has one value for
-certain), a quadratic model says nothing: that parameter moves alone, until its slope changes.
+Newton steps are those of QUIC: a quadratic model of the active parameters, solved by coordinate
+descent, and a line search on the true objective.  A is evaluated once for each step.  If the line
+search finds no descent within a few halvings, the curvature of A along the step is far from the
+curvature at eta, and the step is repeated with a multiple of the mean curvature added (Levenberg,
+Marquardt).  If A is flat along a parameter (when its column is not 0, the variable has a single
+value with certainty), a quadratic model is useless; this parameter then moves alone, until its
+slope changes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +40,7 @@ Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
 
 
 class State(NamedTuple):
-    """Where a solver is: eta and its derivatives (q, n, ...), the losses (q,) and the objective."""
+    """A state of the solver: eta, its derivatives (q, n, ...), the losses (q,), the objective."""
 
     eta: FloatArray
     mean: FloatArray
@@ -69,7 +70,7 @@ class NewtonSolver:
 
     @cached_property
     def ridge(self) -> FloatArray:
-        """The weight (q, f + d) of half the square of every intercept: in units of Var[t]."""
+        """The weight (q, f + d) of half the square of every intercept, in units of Var[t]."""
         weight = np.array([family.ridge for family in self.families])[:, None]
         ridge = weight * self.variances[:, self.intercepts.coordinates]
         return np.pad(ridge, ((0, 0), (0, self.intercepts.covariates.count)))
@@ -88,7 +89,7 @@ class NewtonSolver:
         return np.asarray(np.maximum(np.einsum("i,qic->qc", share, centered**2), 1e-12))
 
     def starting_intercepts(self) -> FloatArray:
-        """Return the heads (q, f + d) from which the independent model is near."""
+        """Return the heads (q, f + d) of a model that is near the independent one."""
         starts = [f.start(mean) for f, mean in zip(self.families, self.means, strict=True)]
         chosen = np.array(starts)[:, self.intercepts.coordinates]
         return np.pad(chosen, ((0, 0), (0, self.intercepts.covariates.count)))
@@ -148,9 +149,9 @@ class NewtonSolver:
     ) -> tuple[FloatArray, State] | None:
         """Return the coefficients and the state after a move along a flat parameter, or None.
 
-        slopes : (m,), the violations that matter.  The parameter with the largest slope moves
-        until its slope has fallen by at least a tenth and not changed its sign: there the
-        objective, which is convex, is lower, and has a curvature.
+        slopes : (m,), the relevant violations.  The parameter with the largest slope moves until
+        its slope has fallen by at least a tenth without changing its sign.  There, the objective,
+        which is convex, is lower and has a curvature.
         """
         curvature = kernels.descent.curvatures(play.slots, state.covariance) + play.ridge
         flat = np.where(curvature < FLAT * slopes**2, slopes, 0.0)
@@ -176,10 +177,10 @@ class NewtonSolver:
         return None
 
     def _first_state(self, play: Play) -> State:
-        """Return the state of play.coef; a start that is worse than no sets at all is left.
+        """Return the state of play.coef; a start that is worse than no sets is dropped.
 
-        Where the last solve stopped at the same eta, its derivatives are those.  Merged estimates
-        and those of other data may be far off, or have no normalizer.
+        If the last solve stopped at the same eta, its derivatives are reused.  Merged estimates and
+        those of other data may be far off, or have no normalizer.
         """
         eta, last, self.last = self._eta(play), self.last, None
         if last is not None and np.allclose(eta, last.eta, rtol=1e-13, atol=1e-13):
@@ -198,7 +199,7 @@ class NewtonSolver:
         return state
 
     def _eta(self, play: Play) -> FloatArray:
-        """Return eta (q, n, c) of the parameters in play."""
+        """Return eta (q, n, c) of the active parameters."""
         eta = np.empty(self.observed.shape)
         eta[:] = self.offset
         kernels.descent.add_columns(play.slots, play.coef, eta)
@@ -266,7 +267,7 @@ class NewtonSolver:
     ) -> FloatArray:
         """Return the Newton direction by coordinate descent.
 
-        Where columns are so correlated that the descent crawls, a search over the signs goes on
+        If columns are so correlated that the descent is slow, a search over the signs continues
         from its result.
         """
         coordinates, penalised, _ = self.intercepts
@@ -306,7 +307,7 @@ class NewtonSolver:
 
 
 def _inverses(matrices: FloatArray) -> FloatArray:
-    """Return the pseudoinverses of symmetric matrices (q, u, u), the reciprocals where u is 1."""
+    """Return the pseudoinverses of symmetric matrices (q, u, u), the reciprocals if u is 1."""
     if matrices.shape[-1] == 1:
         return np.divide(1.0, matrices, out=np.zeros(matrices.shape), where=matrices != 0)
     return np.ascontiguousarray(np.linalg.pinv(matrices, hermitian=True))

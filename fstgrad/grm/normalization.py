@@ -1,14 +1,14 @@
 """Whether a model can be normalised: a certificate, or a direction along which it cannot.
 
 Along x = z v the density is exp(eta_1(v) z + lower powers) times the base (Section 3 of the paper).
-The factorial of the Poisson base outgrows every power; the other bases need eta_1(v) < 0 in every
-direction, eta_1 being the part of degree one in T,
+The factorial of the Poisson base outgrows every power.  The other bases need eta_1(v) < 0 in every
+direction, where eta_1 is the part of degree one in T,
 
     Q(T) = sum_s theta_s T_s + sum_S theta_S prod_{t in S} T_t^(1/|S|).
 
 By the inequality of the arithmetic and geometric means Q(T) <= sum_s T_s (theta_s +
-sum_{S with s} max(theta_S, 0) / |S|): a negative bracket for every s is a certificate.  For k = 2 a
-negative definite matrix is one too, and for the Gaussian base it decides.
+sum_{S with s} max(theta_S, 0) / |S|), so a negative bracket for every s is a certificate.  For k =
+2, a negative definite matrix is also a certificate, and for the Gaussian base it is necessary, too.
 """
 
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ STARTS = 20
 
 @dataclass(frozen=True)
 class Normalizability:
-    """The answer of `is_normalizable`.
+    """The result of `is_normalizable`.
 
     value : bool or None
-        None where neither a certificate nor a counter-example was found.
+        None if neither a certificate nor a counterexample was found.
     certificate : str
-        What the answer rests on.
+        The reason of the result.
     direction : (p,) float64 or None
         A direction x in which the density does not decay.
     """
@@ -46,7 +46,7 @@ class Normalizability:
 
 
 def require(parameters: Parameters, purpose: str) -> None:
-    """Raise InfeasibleError where a counter-example shows that there is no normalizer."""
+    """Raise InfeasibleError if a counterexample shows that there is no normalizer."""
     answer = is_normalizable(parameters)
     if answer.value is False:
         raise InfeasibleError(

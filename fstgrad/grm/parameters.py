@@ -3,8 +3,8 @@
     log p(x) = sum_s sum_j intercept_sj t_j(x_s) + sum_S theta_S prod_{t in S} t_j(x_t)
                + sum_s B(x_s) - A,
 
-one theta_S for each set S of a term Psi_(j)^(l), l = |S|: the super-symmetric tensor holds
-Psi_S = theta_S / l! at each of the l! orders of S, so that <Psi, x o ... o x> counts theta_S once.
+with one theta_S for each set S of a term Psi_(j)^(l), l = |S|. The super-symmetric tensor contains
+Psi_S = theta_S / l! for each of the l! orders of S, so that <Psi, x o ... o x> counts theta_S once.
 """
 
 from collections.abc import Iterator
@@ -157,7 +157,7 @@ class Parameters:
         return self.families[node].derivatives(eta)[0]
 
     def chunks(self, n: int) -> Iterator[slice]:
-        """Cut n rows so that eta of a piece stays small."""
+        """Divide n rows so that eta of a piece stays small."""
         size = max(1, ROWS // self.intercepts.size)
         return (slice(start, min(start + size, n)) for start in range(0, n, size))
 

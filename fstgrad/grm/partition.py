@@ -1,4 +1,4 @@
-"""The log-partition of the joint model: exact where possible, else annealed sampling."""
+"""The log-partition of the joint model: exact if possible, otherwise annealed sampling."""
 
 import warnings
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ RELIABLE = 20.0  # effective samples below which an estimate is doubtful
 class PartitionEstimate:
     """log Z in nats.
 
-    standard_error : float, of `value`; 0 where it is exact.
+    standard_error : float, of `value`; 0 if it is exact.
     effective_samples : float, (sum w)^2 / sum w^2 of the importance weights.
     """
 
@@ -39,7 +39,7 @@ class PartitionEstimate:
 def log_partition(
     parameters: Parameters, method: str, *, samples: int, steps: int, rng: Seed
 ) -> PartitionEstimate:
-    """Return log Z by "exact", "ais", or "auto": exact where that is possible."""
+    """Return log Z by "exact", "ais", or "auto" (exact if possible)."""
     checks.one_of("method", method, ("auto", "exact", "ais"))
     samples = checks.positive_integer("samples", samples, minimum=2)
     steps = checks.positive_integer("steps", steps)
@@ -78,8 +78,8 @@ def annealed(parameters: Parameters, *, samples: int, steps: int, rng: Seed) -> 
     effective = float(weight.sum() ** 2 / (weight**2).sum())
     if effective < min(RELIABLE, 0.5 * samples):
         warnings.warn(
-            f"log Z rests on {effective:.1f} effective samples of {samples}: neither the value nor "
-            "its standard error can be trusted; raise steps, then samples",
+            f"log Z is estimated from {effective:.1f} effective samples of {samples}: the value "
+            "and its standard error are unreliable; raise steps, then samples",
             stacklevel=4,
         )
     return PartitionEstimate(
@@ -97,7 +97,7 @@ def _interaction_energy(parameters: Parameters, statistics: FloatArray) -> Float
 
 
 def _exact(parameters: Parameters) -> float | None:
-    """Return log Z where a closed form or a small sum gives it."""
+    """Return log Z if there is a closed form or a small sum."""
     if not parameters.flat[3].size:
         return independent_log_partition(parameters)
     if parameters.family.is_normal(parameters.k):
@@ -139,9 +139,9 @@ def _gaussian(parameters: Parameters) -> float:
 
 
 def _count_sum(parameters: Parameters) -> float | None:
-    """Sum all but the last variable over a box; the last has A of its conditional in closed sum.
+    """Sum all variables but the last over a box; for the last, A of its conditional is the sum.
 
-    None where the bound of what lies outside the largest box is not negligible.
+    None if the bound on the mass outside the largest box is not negligible.
     """
     summed = parameters.features - 1
     total, size = -np.inf, 32
@@ -171,7 +171,7 @@ def _box_sum(parameters: Parameters, size: int, summed: int) -> float:
 
 
 def _log_mass_outside(parameters: Parameters, size: int) -> float:
-    """Return an upper bound of log of the mass where one of the summed variables is >= size.
+    """Return an upper bound on the log mass with one of the summed variables >= size.
 
     The product of l statistics t_j is at most the mean of T^(l/j) <= 1 + T over its members, so the
     density lies below that of an independent model.

@@ -1,4 +1,4 @@
-"""What is in play in a fit: its parameters with their penalties and columns."""
+"""The active parameters of a fit, with their penalties and columns."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ EAGER = 0.75  # of alpha: sets whose gradient at a warm start passes this are in
 
 
 class Intercepts(NamedTuple):
-    """What every node has of its own: f intercepts and the slopes of d covariates.
+    """The separate parameters of every node: f intercepts and the slopes of d covariates.
 
     coordinates : (f,), the coordinates of eta, from 0, that have an intercept.
     penalised : (f,), which of these are penalised.
@@ -49,7 +49,7 @@ class Intercepts(NamedTuple):
 
 @dataclass
 class Play:
-    """The parameters in play: the intercepts and slopes of every node, then sets of variables.
+    """The active parameters: the intercepts and slopes of every node, then sets of variables.
 
     term, key : (m,) int64, which set a parameter is, -1 for intercepts and slopes.
     coef, penalty, ridge : (m,) float64; ridge is the weight of coef^2 / 2.
@@ -64,13 +64,13 @@ class Play:
 
 
 def objective(play: Play, coef: FloatArray, losses: FloatArray) -> float:
-    """Return the losses (q,) and the penalty of the coefficients (m,), +inf where infeasible."""
+    """Return the losses (q,) plus the penalty of the coefficients (m,), +inf if infeasible."""
     value = float(losses.sum() + play.penalty @ np.abs(coef) + 0.5 * play.ridge @ coef**2)
     return value if np.isfinite(value) else np.inf
 
 
 def leave(play: Play, direction: FloatArray, idle: BoolArray) -> None:
-    """Set to 0 the direction of the intercepts `idle` (m,) of nodes that no set moves."""
+    """Set to 0 the direction of the intercepts `idle` (m,) of nodes without moving sets."""
     nodes = play.slots.node
     moving = np.repeat((play.term >= 0) & (direction != 0), np.diff(play.slots.pointer))
     heads = np.flatnonzero(play.term < 0)
@@ -105,12 +105,12 @@ def put_in_play(
     sets: tuple[IntArray, IntArray, FloatArray],
     slots: tuple[IntArray, IntArray, IntArray, IntArray],
 ) -> Play:
-    """Return the parameters in play.
+    """Return the active parameters.
 
     Parameters
     ----------
     heads : Intercepts, ridge (q, f + d)
-        What a node has of its own; the weight of half the square of each.
+        The separate parameters of a node; the weight of half the square of each.
     start : (q, f + d)
         The intercepts and slopes of q nodes, in the units of the fit.
     sets : term (m,), key (m,), coef (m,)

@@ -1,4 +1,4 @@
-"""What a fit makes of its input: roots of the data, columns that vary, candidate sets."""
+"""The input of a fit: roots of the data, columns that vary, candidate sets."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from fstgrad.grm.families import resolve
 
 
 class NotNumbers(InvalidInputError, TypeError):
-    """X has entries that are not numbers; scikit-learn expects a TypeError too."""
+    """X has entries that are not numbers; scikit-learn also expects a TypeError."""
 
 
 def check_parameters(model: Any) -> None:
-    """Raise where an argument of a `GeneralizedRootModel` has another kind or a wrong value."""
+    """Raise if an argument of a `GeneralizedRootModel` has a wrong type or value."""
     checks.positive_integer("k", model.k)
     resolve(model.base)
     checks.positive_number("alpha", model.alpha)
@@ -40,7 +40,7 @@ def check_parameters(model: Any) -> None:
 
 
 def check_kind(x: object) -> None:
-    """Raise where X is a damaged sparse matrix, or masks values that would be read all the same."""
+    """Raise if X is a damaged sparse matrix, or has masked values, which would be read."""
     if sparse.issparse(x):
         checks.sparse_matrix("X", x)
     if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
@@ -64,7 +64,7 @@ def statistics(
 
 
 def families(x: sparse.csr_matrix, base: Base) -> tuple[Base, ...]:
-    """Return the family of every column, fitted to it where it has parameters of its own."""
+    """Return the family of every column; its own parameters, if any, are fitted."""
     if type(base).fitted_to is Base.fitted_to:
         return (base,) * x.shape[1]
     columns = x.tocsc()
@@ -87,7 +87,7 @@ def sample_weights(weights: npt.ArrayLike | None, samples: int) -> FloatArray:
 
 
 def offsets(offset: npt.ArrayLike | None, samples: int) -> FloatArray:
-    """Return the offsets of the rows, 0 where none are given."""
+    """Return the offsets of the rows, 0 by default."""
     if offset is None:
         return np.zeros(samples)
     return checks.real_array("offset", offset, (samples,))

@@ -1,4 +1,4 @@
-"""The data of a fit, prepared once: families, statistics, design, and what to solve on them."""
+"""The data of a fit, prepared once: families, statistics, design, and the problems."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ from fstgrad.grm.regression import NodeFit, NodeRegression
 
 @dataclass(frozen=True)
 class Solving:
-    """How a fit is solved: the arguments of the model that say so."""
+    """The arguments of the model that determine how a fit is solved."""
 
     alpha: float
     tol: float
@@ -41,7 +41,7 @@ class Problem:
 
     x : CSR (n, p).  families : one for each column.  terms, intercepts : of the model.
     varying : (p,) bool.  weights : (n,), mean 1.  offset : (n,), added to the first coordinate.
-    keep : the solvers of the nodes are kept, so that the next fit goes on where they were.
+    keep : the solvers of the nodes are kept, so that the next fit continues from their states.
     """
 
     x: sparse.csr_matrix
@@ -72,7 +72,7 @@ class Problem:
         return design
 
     def pairs_of(self, design: Design) -> Design:
-        """Return a design in which only its pairs may be used: enough to start a joint fit."""
+        """Return a design restricted to pairs, which is enough to start a joint fit."""
         larger = {s: np.empty((0, s), np.int64) for s in range(3, self.k + 1)}
         return replace(design, candidates={**design.candidates, **larger})
 
@@ -132,7 +132,7 @@ class Problem:
         return found
 
     def joint(self, design: Design, solving: Solving) -> JointRegression:
-        """Return the problem of all nodes with tied parameters; its solver goes on where it was."""
+        """Return the problem of all nodes with tied parameters; its solver keeps its state."""
         if self.solver is None:
             self.solver = self._joint_solver()
         return JointRegression(
@@ -140,7 +140,7 @@ class Problem:
         )
 
     def joint_bytes(self) -> int:
-        """Return what the derivatives of all nodes at all rows take."""
+        """Return the bytes of the derivatives of all nodes at all rows."""
         width = self.k + self.families[0].own
         return 8 * self.x.shape[0] * self.x.shape[1] * width * (4 + 2 * width)
 
@@ -152,7 +152,7 @@ class Problem:
         if need > self.max_memory:
             raise MemoryLimitError(
                 f"the joint fit keeps the derivatives of {p} nodes at {n} rows, {need / 1e9:.1f} "
-                f"GB, which passes max_memory={self.max_memory / 1e9:.1f} GB; give "
+                f"GB, which exceeds max_memory={self.max_memory / 1e9:.1f} GB; give "
                 'symmetrize="average", fewer rows or columns, or raise max_memory'
             )
         observed = np.empty((p, n, width))
@@ -163,9 +163,10 @@ class Problem:
         return NewtonSolver(self.families, observed, self.weights, offset, self.intercepts)
 
     def refit_intercepts(self, parameters: Parameters, solving: Solving) -> Parameters:
-        """Return the parameters with the intercepts that are best for the given interactions.
+        """Return the parameters with optimal intercepts for the given interactions.
 
-        The nodes' own intercepts belong to their own estimates of theta_S, not to merged ones.
+        The intercepts of the node fits belong to their own estimates of theta_S, not to merged
+        ones.
         """
         free = replace(parameters, intercepts=np.zeros(parameters.intercepts.shape))
         fixed = free.eta(self.x.toarray())
@@ -197,8 +198,8 @@ class Problem:
 def largest_useful_alpha(problem: Problem, solving: Solving, joint: bool) -> float:
     """Return the smallest alpha that leaves no set in the model, from the independent model.
 
-    A set whose tied gradient passes a bound has a node whose gradient does: the bound is lowered
-    until the largest tied gradient that it lets through lies above it.
+    If the tied gradient of a set exceeds a bound, so does the gradient of one of its nodes.  The
+    bound is lowered until the largest tied gradient found is above it.
     """
     design = problem.design({})
     alone = replace(solving, alpha=1e300, screening="kkt")
@@ -246,7 +247,7 @@ def solve_nodes(
 def checkpoint_of(
     problem: Problem, path: Any, stage: int, settings: dict[str, Any], plain: Callable[[Any], Any]
 ) -> fitting.Checkpoint | None:
-    """Return the file that keeps the finished nodes of a stage, None without a path."""
+    """Return the file with the finished nodes of a stage, None without a path."""
     if path is None:
         return None
     shape = problem.x.shape

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _console() -> "Console":
-    """Return where a bar goes; in a notebook without widgets it is plain text, once at the end.
+    """Return the console of a bar; in a notebook without widgets, plain text once at the end.
 
     Rich would warn there that ipywidgets is not installed.
     """
@@ -27,7 +27,7 @@ def _console() -> "Console":
 
 @contextmanager
 def node_progress(nodes: int, names: Sequence[str], *, enabled: bool) -> Iterator[Progress | None]:
-    """Yield a function to call after each node; None where no bar is wanted."""
+    """Yield a function to call after each node; None if no bar is wanted."""
     if not enabled:
         yield None
         return

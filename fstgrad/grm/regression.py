@@ -4,9 +4,10 @@
     eta_ij = sum_{c of root j} b_c z_ic,      t_j(x) = T(x)^(1/j),
 
 with the columns z of `fstgrad.grm.design`, by the Newton steps of `fstgrad.grm.newton` on a working
-set.  Between the solves one scan over all columns (O(non-zeros of the design)) finds the columns
-that violate the Karush-Kuhn-Tucker conditions; they join the working set.  At the end no column of
-the whole design violates them by more than `tol`: that residual is the certificate of the fit.
+set.  Between the solves, one scan over all columns (O(nonzeros of the design)) finds the columns
+that violate the Karush-Kuhn-Tucker conditions, and they join the working set.  At the end, no
+column of the whole design violates them by more than `tol`; this residual is the certificate of the
+fit.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ class NodeFit:
     intercepts : (m,) float64, those of the coordinates in `Intercepts`, then the slopes of the
         covariates.
     term, key : (c,) int64, the block of the design and the combinatorial number of S \ {s}.
-    values : (c,) float64, the coefficients theta_S that are not zero.
+    values : (c,) float64, the nonzero coefficients theta_S.
     kkt : float, the largest violation of the optimality conditions over all candidate columns.
     steps, scans : int, Newton steps and scans over all columns.
     """
@@ -92,7 +93,7 @@ class NodeRegression:
         )
 
     def _start(self, start: NodeFit | None) -> Play:
-        """Return the intercepts and what `start` uses in play."""
+        """Return the active parameters: the intercepts and the columns of `start`."""
         if start is None:
             none = np.empty(0, dtype=np.int64)
             intercepts = self.solver.starting_intercepts()
@@ -126,7 +127,7 @@ class NodeRegression:
     ) -> tuple[float, list[IntArray]]:
         """Return the worst violation outside the working set and the columns that violate.
 
-        share : of alpha, what the slope of a column must pass.
+        share : the share of alpha that the gradient of a column must exceed.
         """
         worst, found, sizes = 0.0, [], []
         in_play = self.design.find(play.term, play.key)

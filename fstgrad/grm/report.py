@@ -1,4 +1,4 @@
-"""Goodness of fit: what samples of a model share with the data, and which rows support a set."""
+"""Goodness of fit: samples of a model compared with the data, and rows that support a set."""
 
 import warnings
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ SUPPORTS = 3  # rows named for each set
 
 
 class SetReport(NamedTuple):
-    """A set of the model: its columns, its coefficient and what supports it.
+    """A set of the model: its columns, its coefficient and the evidence for it.
 
-    rows : the rows of the data in which its columns are largest together.
-    stability : float, the share of fits to resampled rows with this set and sign; NaN without.
+    rows : the rows of the data in which the product of its columns is largest.
+    stability : float, the share of fits to resampled rows with this set and sign; NaN without fits.
     """
 
     names: tuple[str, ...]
@@ -44,9 +44,9 @@ class FitReport:
     names : the p columns.  data, samples : dict of "mean", "variance", "zeros" to (p,) float64.
     spearman : float, the mean absolute difference of the rank correlations of all pairs.
     discrepancy : float, the mean over pairs of the squared maximum mean discrepancy of
-        log(1 + x) over its standard deviation, with a Gaussian kernel of width 1; near 0 where the
-        laws agree.
-    r_hat : float, the largest of the samples; NaN where each draw has a row of its own.
+        log(1 + x) over its standard deviation, with a Gaussian kernel of width 1; near 0 if the
+        distributions agree.
+    r_hat : float, the largest of the samples; NaN if each draw has a separate row.
     sets : list of SetReport, the strongest sets of each size, the strongest first.
     """
 
@@ -95,7 +95,7 @@ def fit_report(
 ) -> FitReport:
     """Compare `samples` Gibbs draws of a fitted model with the data (n, p), and list its sets.
 
-    shift : (n, p), where the rows have offsets or covariates.  given : these, for other fits.
+    shift : (n, p), if the rows have offsets or covariates. given : these, for other fits.
     """
     generator = checks.generator(rng)
     samples = checks.positive_integer("samples", samples)
@@ -130,7 +130,7 @@ def _stable(
     fits: int,
     rng: np.random.Generator,
 ) -> list[SetReport]:
-    """Return the sets with the share of fits to resampled rows that have them with their sign."""
+    """Return the sets with the share of fits to resampled rows that have them, with this sign."""
     from sklearn.base import clone
 
     counts = np.zeros(len(sets))

@@ -15,7 +15,7 @@ from fstgrad.summary import short_repr
 
 @dataclass(frozen=True)
 class GibbsSample:
-    """Draws and how far they can be trusted.
+    """Draws with diagnostics.
 
     values : (k, p) float64, the chains one after another.
     r_hat : (p,) float64, the split R-hat of each variable; near 1 when the chains have mixed.
@@ -34,7 +34,7 @@ class Chains:
 
     state : (c, p) float64, starts at draws with no interactions after the first sweep of weight 0,
         at zero otherwise.
-    shift : (c, p) float64, what is added to the first intercept of every node, 0 at first.
+    shift : (c, p) float64, added to the first intercept of every node, 0 at first.
     """
 
     def __init__(self, parameters: Parameters, chains: int) -> None:
@@ -57,7 +57,7 @@ class Chains:
         failed = self.parameters.family.sweep(arrays, self.parameters.families, rng)
         if failed >= 0:
             raise NotSupportedError(
-                f"the conditional of node {failed} cannot be drawn: its mean passes a million or "
+                f"the conditional of node {failed} cannot be drawn: its mean exceeds a million or "
                 "it has no normalizer; see is_normalizable()"
             )
 
@@ -139,7 +139,7 @@ def _effective(draws: FloatArray) -> FloatArray:
 
 
 def _incidence(parameters: Parameters) -> tuple[IntArray, IntArray]:
-    """Return for each node the numbers of the sets that hold it, as pointer and list."""
+    """Return, for each node, the numbers of the sets that contain it, as pointer and list."""
     sizes, _, members, _ = parameters.flat
     number = np.repeat(np.arange(len(sizes)), sizes)
     node = members[members >= 0]

@@ -1,4 +1,4 @@
-"""How well a fitted model fits rows: scores, and a report of samples and sets."""
+"""The fit of a model to rows: scores, and a report of samples and sets."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -44,16 +44,17 @@ class ScoringMixin:
         X : (n, p) array-like, CSR matrix or data frame
             The data of the fit or other rows.
         samples : int
-            Draws.  Where the rows have offsets or covariates, each draw has those of a row of X.
+            The number of draws.  If the rows have offsets or covariates, each draw has those of a
+            row of X.
         rng : Generator, int or None
             For the draws and the resampled rows.
         offset, covariates
-            As in `fit`; needed where the fit had them.
+            As in `fit`; required if the fit had them.
         bootstrap : int
-            Fits to rows drawn with replacement, with the settings of the model; 0 for none.  The
-            report then has the share of them that selects each set with the same sign.
+            The number of fits to rows drawn with replacement, with the settings of the model; 0 for
+            none.  The report then has the share of fits that select each set with the same sign.
         top : int
-            Sets listed.
+            The number of listed sets.
         """
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
@@ -70,7 +71,7 @@ class ScoringMixin:
         )  # fmt: skip
 
     def supporting_rows(self, X: Any, names: Sequence[str], top: int = 5) -> list[int]:
-        """Return the rows of X in which a set of columns is largest together."""
+        """Return the rows of X in which the product of a set of columns is largest."""
         self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
         names = items("names", names)
@@ -110,9 +111,9 @@ class ScoringMixin:
         X : (n, p) array-like, CSR matrix or data frame
             As in `fit`.
         offset : (n,) array-like, optional
-            As in `fit`; needed where the fit had one.
+            As in `fit`; required if the fit had an offset.
         covariates : (n, d) array-like, optional
-            As in `fit`; needed where the fit had some.
+            As in `fit`; required if the fit had covariates.
         """
         parameters = self._fitted()
         x = self._validated(X, reset=False)  # type: ignore[attr-defined]
@@ -142,7 +143,7 @@ class ScoringMixin:
     def _shifts(
         self, rows: int, offset: npt.ArrayLike | None, covariates: npt.ArrayLike | None
     ) -> FloatArray:
-        """Return what the offsets and covariates of the rows add to every theta_s, (n, p)."""
+        """Return the shift of every theta_s by offsets and covariates of the rows, (n, p)."""
         parameters = self._fitted()
         if offset is None and self.uses_offset_:
             raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Choosing alpha: the smallest that leaves no set, paths, EBIC, cross-validation, stability."""
+"""The choice of alpha: the smallest without sets, paths, EBIC, cross-validation, stability."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,11 +21,12 @@ SMALLEST_SHARE = 0.01  # of alpha_max: the end of a default path
 
 @dataclass(frozen=True)
 class Selection:
-    """Models along a path and how they were compared.
+    """Models along a path, and the criterion of their comparison.
 
     model : the model of the best alpha, fitted to all rows.
     alphas : (m,) float64, from the largest down.
-    criterion : (m,) float64, EBIC (smaller is better) or the mean held-out score (larger is).
+    criterion : (m,) float64, EBIC (smaller is better) or the mean held-out score (larger is
+    better).
     """
 
     model: Any
@@ -47,9 +48,10 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> float:
-        """Return the smallest alpha at which the model has no set, about to 1e-9.
+        """Return the smallest alpha at which the model has no set, to about 1e-9.
 
-        With symmetrize="joint" it is that of the tied parameters, else the largest of all nodes.
+        With symmetrize="joint", it is the alpha of the tied parameters, otherwise the largest of
+        all nodes.
         """
         model = self._copy()
         problem = model._prepared(X, sample_weight, offset, feature_names, covariates)
@@ -65,17 +67,17 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> list[Any]:
-        """Return one fitted model for each alpha, from the largest down, each from the last.
+        """Return one fitted model for each alpha, from the largest down.
 
-        All share one design.
+        Each fit starts from the last model, and all models share one design.
 
         Parameters
         ----------
         X : (n, p)
             As in `fit`.
         alphas : sequence of float, or int
-            The penalties, in any order; a number for that many from alpha_max down to a
-            hundredth of it, in geometric steps.
+            The penalties, in any order; or their number, for geometric steps from alpha_max down to
+            a hundredth of it.
         sample_weight, offset, covariates
             As in `fit`.
         """
@@ -109,7 +111,7 @@ class SelectionMixin:
         covariates: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Selection:
-        """Return the model of the alpha that a criterion prefers.
+        """Return the model with the best alpha by a criterion.
 
         Parameters
         ----------
@@ -118,11 +120,11 @@ class SelectionMixin:
             BIC of the pseudo-likelihood (Foygel and Drton, NeurIPS 2010).  "cv": the mean score of
             rows that were held out.  Both weight the rows by `sample_weight`.
         gamma : float
-            The weight of the number of candidate sets, 0 for BIC.
+            The weight of the number of candidate sets; 0 is BIC.
         folds : int
-            For "cv".
+            The number of folds of "cv".
         rng : Generator, int or None
-            Deals the rows into folds.
+            Assigns the rows to folds.
         sample_weight, offset, covariates
             As in `fit`.
         """
@@ -179,7 +181,7 @@ class SelectionMixin:
         return {names: count / samples for names, count in ranked}
 
     def _adopt(self, other: Any) -> None:
-        """Take over what `_prepared` found out about X."""
+        """Copy the attributes that `_prepared` set for X."""
         for name in ("names_", "n_features_in_", "feature_names_in_"):
             if hasattr(other, name):
                 setattr(self, name, getattr(other, name))

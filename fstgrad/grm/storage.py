@@ -1,4 +1,4 @@
-"""Fitted models in .npz files: plain arrays and one JSON text, nothing that is executed."""
+"""Fitted models in .npz files: plain arrays and one JSON text, no executable code."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def load(kind: Any, path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     InvalidInputError
-        Another file, a damaged one, or sets of columns that the model does not have.
+        It is another or a damaged file, or has sets of columns that the model does not have.
     """
     arrays = read_arrays(path, _ARRAYS | fitting.FITS, what=WHAT)
     try:
@@ -128,7 +128,7 @@ def _families(text: str, columns: int, base: str | Base) -> tuple[Base, ...]:
 
 
 def _check(arrays: dict[str, Any], model: Any) -> None:
-    """Raise where a set is not one of `size` ascending columns, coupled by a root up to k."""
+    """Raise if a set does not have `size` ascending columns, coupled by a root up to k."""
     names, k = arrays["names"], model.k
     features, width = len(names), max(k, 2)
     if len(set(names.tolist())) < features:
@@ -154,7 +154,7 @@ def _check(arrays: dict[str, Any], model: Any) -> None:
 
 
 def plain(value: object) -> object:
-    """Turn numpy scalars, arrays and families into what JSON knows."""
+    """Convert numpy scalars, arrays and families to types of JSON."""
     if isinstance(value, Base):
         return to_description(value)
     if isinstance(value, np.ndarray | np.generic):

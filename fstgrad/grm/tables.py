@@ -19,8 +19,8 @@ Function = Callable[[FloatArray], FloatArray]
 def gauss_points(count: int, nodes: int) -> tuple[FloatArray, FloatArray]:
     """Return points and weights that sum polynomials of degree 2 nodes - 1 over 0, ..., count - 1.
 
-    The Gauss quadrature of the discrete Chebyshev (Gram) polynomials: eigenvalues of their Jacobi
-    matrix (Golub and Welsch, Mathematics of Computation 1969).
+    This is the Gauss quadrature of the discrete Chebyshev (Gram) polynomials, from the eigenvalues
+    of their Jacobi matrix (Golub and Welsch, Mathematics of Computation 1969).
     """
     from scipy.linalg import eigh_tridiagonal
 
@@ -31,9 +31,9 @@ def gauss_points(count: int, nodes: int) -> tuple[FloatArray, FloatArray]:
 
 
 def panel_edges(first: int, last: int, width: Function) -> IntArray:
-    """Return the first counts of panels from `first` on, the end of the last one appended.
+    """Return the first counts of the panels from `first` on, and the end of the last panel.
 
-    width : how many counts a panel at x takes, x -> width; at least 2 NODES are taken.
+    width : the number of counts of a panel at x, x -> width; a panel has at least 2 NODES counts.
     """
     edges = [first]
     while edges[-1] < last:
@@ -57,9 +57,9 @@ def smooth_table(
     ----------
     log_base, statistics : functions of x (m,), to (m,) and (m, k)
     last : int
-        A count that the panels reach; more counts may follow.
+        A count that the panels include; more counts may follow.
     width : function
-        How many counts a panel at x takes: about the standard deviation of the narrowest
+        The number of counts of a panel at x: about the standard deviation of the narrowest
         distribution of the family around x.
     base_limit : float
         The limit of B(x + 1) - B(x).
@@ -115,7 +115,7 @@ def with_zero_indicator(table: "Table") -> "Table":
 def _increment_bounds(increments: FloatArray, limits: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the columns `later` and `earlier` of a table from increments (q, 1 + k) at its points.
 
-    increments[q] is what is added from x_q to x_q + 1; `limits` are approached beyond the last.
+    increments[q] is the increase from x_q to x_q + 1; beyond the last point, it tends to `limits`.
     """
     whole = np.vstack([increments, limits])
     largest = np.maximum.accumulate(whole[::-1], axis=0)[::-1][:-1]
