@@ -4,6 +4,7 @@ Symbol number i has the id i, 0 <= i < n, in every array of fstgrad and the labe
 where the label 0 is epsilon.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -136,6 +137,9 @@ class Alphabet:
         """
         if type(sequence) is np.ndarray and sequence.dtype is _INT64:
             return self._checked_ids(sequence.astype(np.int64), name)
+        if type(sequence) is list and set(map(type, sequence)) == {int}:
+            with contextlib.suppress(OverflowError):  # below, which says how long it is
+                return self._checked_ids(np.array(sequence, dtype=np.int64), name)
         if isinstance(sequence, bytes | set | frozenset | dict | np.void) or not _is_sized(
             sequence
         ):

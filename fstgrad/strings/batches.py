@@ -178,6 +178,12 @@ class Strings(NamedTuple):
         return total, marginals
 
     def _risks(self, slices: Slices) -> tuple[FloatArray, FloatArray]:
+        if len(self.automata) == 1:
+            try:  # the same passes and the same bits, without arrays for a batch
+                found = tangent(self.scores, self.automata[0], scale=0, slope=1)
+                return np.array([found.slope]), found.change
+            except InfeasibleError:
+                pass  # below in the words of a batch
         order, total = self.scores.ndim - 1, np.empty(len(self.automata))
         table, _, fits = self._weighed(np.zeros(len(total)), slices)
         layouts, slopes = self._layouts(), np.empty(len(total))
@@ -191,7 +197,7 @@ class Strings(NamedTuple):
         def run(low: int, high: int) -> None:
             kernels.batches.tangent_passes(
                 Dual(table, moved), self.starts, walks, Dual(weight, cost),
-                Dual(free, final_cost), order, fits, Dual(total, slopes), low, high,
+                Dual(free, final_cost), False, order, fits, Dual(total, slopes), low, high,
             )  # fmt: skip
             slopes[low:high] += initial[low:high]
             for i in (low + np.flatnonzero(~fits[low:high])).tolist():

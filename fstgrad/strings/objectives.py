@@ -10,13 +10,14 @@ import numpy.typing as npt
 from fstgrad.alphabet import SequenceLike
 from fstgrad.automata.automaton import LossAutomaton
 from fstgrad.checks import FloatArray, one_of
+from fstgrad.distribution import is_far
 from fstgrad.errors import InvalidInputError
 from fstgrad.lattices import Lattice, LatticeLoss
 from fstgrad.lattices.objectives import lattice_risk, lattice_softmax_margin
 from fstgrad.losses import Loss, Target
 from fstgrad.reference import gradient_terms
 from fstgrad.strings.distribution import StringDistribution
-from fstgrad.strings.solve import solve
+from fstgrad.strings.solve import score_table, solve
 from fstgrad.strings.tangents import tangent
 
 _NOT_COMPILED = "b is a {}; scores of Delta^l need loss.compile(target, length)"
@@ -87,12 +88,19 @@ def softmax_margin(
         return lattice_softmax_margin(scores, gold, b)
     if isinstance(b, Loss | LatticeLoss):
         raise InvalidInputError(_NOT_COMPILED.format(type(b).__name__))
-    distribution = StringDistribution(scores, b).near
-    places, score = distribution.gold(gold)
-    automaton = distribution.automaton
+    distribution = StringDistribution(scores, b)
     if one_of("engine", engine, ("layered", "openfst")) == "layered":
-        log_z, terms = solve(distribution.scores, automaton)
+        places, score = distribution.gold(gold)
+        weighed = score_table(distribution.scores)
+        if is_far(weighed.highest):
+            distribution = distribution.near
+            places, score = distribution.gold(gold)
+            weighed = score_table(distribution.scores)
+        log_z, terms = solve(distribution.scores, distribution.automaton, weighed)
     else:
+        distribution = distribution.near
+        places, score = distribution.gold(gold)
+        automaton = distribution.automaton
         log_z, terms = gradient_terms(distribution.scores, automaton.to_fst(), automaton.alphabet)
     terms.flat[places] -= 1.0
     return log_z - score, terms

@@ -51,13 +51,17 @@ class ScoreTable(NamedTuple):
         return (self.exchange if exchangeable else self.whole) + spread <= SAFE_RANGE
 
 
-def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
+def solve(
+    scores: FloatArray, b: LossAutomaton, weighed: ScoreTable | None = None
+) -> tuple[float, FloatArray]:
     """Return log Z in nats and the marginals Q, a new array like the scores.
 
     Parameters
     ----------
     scores : (l, n), (l, n+1, n), ... float64, C-contiguous
     b : LossAutomaton of the same length and alphabet
+    weighed : ScoreTable, optional
+        Their table where the caller has it; it is overwritten.
 
     Raises
     ------
@@ -69,7 +73,7 @@ def solve(scores: FloatArray, b: LossAutomaton) -> tuple[float, FloatArray]:
     O(sum_t S_t n^q) time for S_t states of B in level t; memory Q and (n+1)^(q-1) numbers for each
     state of B.
     """
-    order, weighed = scores.ndim - 1, score_table(scores)
+    order, weighed = scores.ndim - 1, score_table(scores) if weighed is None else weighed
     table, shift = weighed.table, weighed.shift
     if weighed.is_within_range(b.spread, is_complete=b.is_complete):
         np.exp(table, out=table)

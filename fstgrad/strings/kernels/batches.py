@@ -65,6 +65,7 @@ def tangent_passes(
     walks: Walks,
     weight: Dual,
     final: Dual,
+    moved: bool,
     order: int,
     fits: BoolArray,
     found: Dual,
@@ -87,7 +88,7 @@ def tangent_passes(
             walk,
             weights,
             Dual(final.value[begin:end], final.change[begin:end]),
-            False,
+            moved,
             order,
         )
 
