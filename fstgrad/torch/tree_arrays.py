@@ -19,12 +19,13 @@ def array_trees(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> TreeDistribution:
     """Return the trees of unlabeled arcs as arrays."""
-    return _family(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
+    return family_of(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
 
 
-def _family(
-    arcs: FloatArray, lengths: IntArray, single_root: bool, projective: bool
+def family_of(
+    arcs: FloatArray, lengths: IntArray | None, single_root: bool, projective: bool
 ) -> TreeDistribution:
+    """Return the trees of unlabeled arcs."""
     family = ProjectiveTrees if projective else SpanningTrees
     return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
 
@@ -40,7 +41,7 @@ def fill_slices(
 
     def run(low: int, high: int) -> None:
         own = slice(low, high)
-        fill(_family(table[own], sizes[own], *family), own)
+        fill(family_of(table[own], sizes[own], *family), own)
 
     if arcs.numel() * arcs.shape[1] > LARGE:
         try:

@@ -64,8 +64,7 @@ def spanning_tree_log_partition(
     >>> round(float(log_z.exp()), 9)
     9.0
     """
-    table = _Table(scores, lengths, labeled, single_root, projective)
-    return table.values(matrix_tree.solve(table.arcs, *table.family)[0])
+    return _Table(scores, lengths, labeled, single_root, projective).log_partition()
 
 
 def spanning_tree_nll(
@@ -254,6 +253,7 @@ class _Table:
     """Scores as a batch of float64, their arcs with labels summed out, and which trees there are.
 
     family : the lengths (B,), single_root, projective: the last arguments of the operators.
+    one : the scores where they are one table without labels and lengths, else None.
     """
 
     def __init__(
@@ -274,7 +274,9 @@ class _Table:
                 f"scores has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
             )
         self.given = scores
-        self.batch = (scores if scores.ndim > event else scores[None]).to(torch.float64)
+        wide = scores.to(torch.float64)
+        self.batch = wide if scores.ndim > event else wide[None]
+        self.one = wide if scores.ndim == 2 and lengths is None else None
         items, nodes = self.batch.shape[:2]
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
@@ -288,6 +290,13 @@ class _Table:
         """Return values (B,) in the dtype of the scores (half: float32), () without a batch."""
         typed = values.to(widened(self.given).dtype)
         return typed if self.given.ndim == self.batch.ndim else typed[0]
+
+    def log_partition(self) -> torch.Tensor:
+        """Return log Z (B,), or () without a batch, in the dtype of the scores (half: float32)."""
+        if self.one is None:
+            return self.values(matrix_tree.solve(self.arcs, *self.family)[0])
+        value = matrix_tree.log_partition(self.one, *self.family[1:])
+        return value.to(widened(self.given).dtype)
 
     def label_logs(self) -> torch.Tensor:
         """Return the log-probability of each label given its arc, -inf where it is forbidden."""
