@@ -121,6 +121,30 @@ class Lanes(NamedTuple):
             arc=arc,
         )  # fmt: skip
 
+    def by_table(
+        self, network: Network, key: IntArray, labels: int
+    ) -> tuple["Lanes", Indices, IntArray]:
+        """Return lanes whose messages lie in the order of their tables within each block.
+
+        key : (2E,), 2k + flip of the table k that each lane reads.
+        Also returned: the lane within its block whose message is the r-th, and the k of each run.
+        """
+        first = self.first.astype(np.int64)
+        block = np.repeat(np.arange(len(first) - 1), np.diff(first))
+        take = np.lexsort((key, block))
+        place, lane = np.empty_like(take), np.empty_like(take)
+        place[take] = np.arange(len(take))
+        lane[self.arc] = np.arange(len(take))
+        mate = lane[network.mate[self.arc]]
+        source = first[block[mate]] * (labels - 1) + place[mate]
+        run, key = _starts(block, key[take]), key[take]
+        first_of_runs = key[run[:-1]]
+        lanes = self._replace(
+            source=source.astype(np.uint64), first_run=np.searchsorted(run, first), run=run,
+            flip=first_of_runs & 1,
+        )  # fmt: skip
+        return lanes, (take - first[block]).astype(np.uint64), first_of_runs >> 1
+
 
 def _starts(*keys: npt.NDArray[np.generic]) -> IntArray:
     """Return where rows of keys begin that differ from the row before, and the number of rows."""

@@ -16,7 +16,7 @@ from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.forest import Forest
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES
 from fstgrad.mrf.mean_field import climbed
-from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.powers import tree_messages
 from fstgrad.mrf.messages.tree_weights import TreeBound, tree_cover
 from fstgrad.mrf.mini_buckets import MiniBuckets
 from fstgrad.mrf.scored_graph import ScoredGraph
@@ -176,7 +176,7 @@ def _best_of_trees(rest: ScoredGraph, max_cells: int, budget: Budget, first: Bud
     The bound before the first sweep has a separate budget; SpentError if it is spent.
     """
     cover = tree_cover(rest.links)
-    messages = GraphMessages(rest, 0, 1, cover.rho)
+    messages = tree_messages(rest, 1, cover.rho)
     best = messages.tree_bound(cover, first)
     for sweep in range(1, SWEEPS + 1):
         if budget.is_spent:

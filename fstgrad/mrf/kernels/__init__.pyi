@@ -10,6 +10,7 @@ from . import grids as grids
 from . import max_flow as max_flow
 from . import messages as messages
 from . import orders as orders
+from . import powers as powers
 from . import residual as residual
 from . import sequential as sequential
 from . import sites as sites

@@ -22,6 +22,7 @@ from fstgrad.mrf.factors import pairwise_form
 from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.messages.arcs import GraphMessages, LargestFirst
 from fstgrad.mrf.messages.grid import GridMessages, can_hold
+from fstgrad.mrf.messages.powers import tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.messages.weights import WeightMessages
 from fstgrad.mrf.result import EdgeSource, Inference, Kind
@@ -195,7 +196,10 @@ def _candidates(
     if rho is None and can_hold(model):
         fast = WeightMessages if model.graph.grid is None else GridMessages
         yield fast(model, maximum, settings.threads)
-    yield GraphMessages(model, maximum, settings.threads, rho)
+    if rho is None:
+        yield GraphMessages(model, maximum, settings.threads)
+    else:
+        yield tree_messages(model, settings.threads, rho)
 
 
 def _iterate(messages: Messages, settings: Settings) -> list[float] | None:

@@ -17,6 +17,11 @@ LEAST_ARCS = 512  # of a block
 PARALLEL_BLOCKS = 8
 
 
+def block_size(labels: int) -> int:
+    """Return the number of arcs of a block."""
+    return max(LEAST_ARCS, BLOCK_CELLS // labels)
+
+
 class WeightMessages:
     """The messages of a graph as plain numbers; the same results as `GraphMessages`.
 
@@ -133,8 +138,7 @@ class _ByLanes:
         key = "lanes", labels, turned
         if key not in graph.cache:
             behind = (graph.leaving & 1 == 1) & turned
-            size = max(LEAST_ARCS, BLOCK_CELLS // labels)
-            graph.cache[key] = Lanes.of(graph.network, behind, labels, size)
+            graph.cache[key] = Lanes.of(graph.network, behind, labels, block_size(labels))
         lanes: Lanes = graph.cache[key]
         self.lanes, self.maximum, self.shape = lanes, owner.maximum, (len(lanes.arc), labels)
         self.node, self.table = np.empty(lanes.node.size * labels), exp_edge.reshape(-1)

@@ -1,0 +1,75 @@
+"""Tree-reweighted messages in lanes are those of the log domain, arc by arc."""
+
+import numpy as np
+import pytest
+
+import fstgrad as fg
+from fstgrad.mrf.messages.arcs import GraphMessages
+from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
+from fstgrad.mrf.messages.tree_weights import tree_cover
+from tests.mrf.models import random_grid
+from tests.mrf.test_loopy import graph_of_hubs
+
+
+def assert_equal_messages(model, threads=1, rho=None):
+    rho = tree_cover(model.graph).rho if rho is None else rho
+    lanes, arcs = (
+        LaneMessages(model, threads, rho), GraphMessages(model, 0, threads, rho),
+    )  # fmt: skip
+    for damping in (0.0, 0.5, 0.5, 0.3, 0.0):
+        change = arcs.sweep(damping)
+        assert lanes.sweep(damping) == pytest.approx(change, abs=1e-11 * max(1.0, change))
+    (node, value), (other_node, other) = lanes.node_beliefs(), arcs.node_beliefs()
+    np.testing.assert_allclose(lanes.messages, arcs.messages, atol=1e-10)
+    np.testing.assert_allclose(node, other_node, atol=1e-12)
+    assert value == pytest.approx(other, rel=1e-11)
+    edges = model.graph.num_edges
+    np.testing.assert_allclose(
+        lanes.edge_beliefs(0, edges), arcs.edge_beliefs(0, edges), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("labels", [2, 3, 4, 19])
+def test_lanes_equal_the_log_domain(shared, labels):
+    model = graph_of_hubs(np.random.default_rng(4), labels, shared=shared, symmetric=False)
+    node, edge = model.scores.node.copy(), model.scores.edge
+    node[5, 0], node[700, 1], node[12, 1:] = -np.inf, -np.inf, -np.inf  # dead labels
+    assert_equal_messages(fg.PairwiseMRF(node, 20 * edge, model.graph.edges), threads=2)
+
+
+def test_lanes_of_other_shares():
+    """Few shares read a table each in turn; with more than 64 of them each arc has its own."""
+    model = random_grid(9, 10, 3, seed=2, scale=2.0)
+    rng = np.random.default_rng(5)
+    edges = model.graph.num_edges
+    assert_equal_messages(model, rho=rng.choice([0.3, 0.7, 1.0], size=edges))
+    assert_equal_messages(model, rho=rng.uniform(0.3, 1.0, size=edges))
+
+
+def test_lanes_are_for_large_graphs_whose_tables_floats_hold():
+    grids = random_grid(12, 12, 2, seed=1), random_grid(3, 3, 2, seed=1)
+    steep = fg.PairwiseMRF.grid(12, 12, np.zeros((144, 2)), 700 * np.eye(2))
+    masked = fg.PairwiseMRF.grid(12, 12, np.zeros((144, 2)), np.where(np.eye(2), 0, -np.inf))
+    single = fg.PairwiseMRF.grid(20, 20, np.zeros((400, 1)), np.zeros((1, 1)))
+    kinds = [
+        type(tree_messages(m, 1, tree_cover(m.graph).rho)) for m in (*grids, steep, masked, single)
+    ]
+    assert kinds == [LaneMessages, GraphMessages, GraphMessages, GraphMessages, GraphMessages]
+    assert single.infer("trw").log_partition == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("labels", [2, 5])
+def test_lanes_are_exact_on_a_large_tree(labels):
+    rng = np.random.default_rng(labels)
+    nodes = 300
+    pairs = [(i, int(rng.integers(i))) if rng.random() < 0.5 else (int(rng.integers(i)), i)
+             for i in range(1, nodes)]  # fmt: skip
+    edge = 8 * rng.normal(size=(len(pairs), labels, labels))
+    model = fg.PairwiseMRF(8 * rng.normal(size=(nodes + 2, labels)), edge, pairs)
+    found = model.infer("trw", damping=0.0, tol=1e-10, max_iter=400)
+    exact = model.marginals()
+    assert found.converged
+    assert found.log_partition == pytest.approx(model.log_partition(), rel=1e-12)
+    np.testing.assert_allclose(found.node, exact.node, atol=1e-9)
+    np.testing.assert_allclose(found.edge, exact.edge, atol=1e-9)
