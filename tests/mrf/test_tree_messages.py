@@ -73,3 +73,20 @@ def test_lanes_are_exact_on_a_large_tree(labels):
     assert found.log_partition == pytest.approx(model.log_partition(), rel=1e-12)
     np.testing.assert_allclose(found.node, exact.node, atol=1e-9)
     np.testing.assert_allclose(found.edge, exact.edge, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 400.0])
+@pytest.mark.parametrize("labels", [1, 2, 5])
+def test_the_bound_alone_is_that_of_the_log_domain(scale, labels):
+    """At 400 products of weights leave the float range."""
+    model = random_grid(6, 5, labels, seed=labels, scale=scale, shared=False)
+    node, edge = (table.copy() for table in model.scores)
+    edge[np.random.default_rng(3).random(edge.shape) < 0.05 * (labels > 1)] = -np.inf
+    model = fg.PairwiseMRF(node, edge, model.graph.edges)
+    cover = tree_cover(model.graph)
+    messages = GraphMessages(model, 0, 1, cover.rho)
+    for _ in range(4):
+        messages.sweep(0.5)
+        expected = messages.tree_bound(cover).value
+        assert messages.log_bound(cover) == pytest.approx(expected, rel=1e-12)
+        assert expected >= model.log_partition() - 1e-9 * abs(expected)

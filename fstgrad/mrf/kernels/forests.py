@@ -7,6 +7,8 @@ from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Potentials
 from fstgrad.mrf.kernels.messages import send, without
 
+TINY = 1e-140
+
 
 @kernel
 def sweep_up(
@@ -37,6 +39,52 @@ def sweep_up(
             scale[v] = send(pre, p, up, maximum, weight, messages)
             for c in range(size):
                 total[source[arc], c] += messages[up, c]
+
+
+@kernel
+def weigh_up(
+    order: IntArray,
+    parent_arc: IntArray,
+    source: IntArray,
+    p: Potentials,
+    weight: FloatArray,
+    sums: FloatArray,
+) -> float:
+    """Return log Z of a forest from products of weights; NaN where one leaves the float range.
+
+    `weight` (I, C) comes in as exp(node score - its maximum) and is overwritten; the maxima are not
+    part of the result.  `sums` is scratch of C numbers.  All factors are at most 1, so that what
+    underflows is less than 1e-160 of a message whose maximum is at least TINY.
+    """
+    size = weight.shape[1]
+    value, scale = 0.0, 1.0
+    for position in range(len(order) - 1, -1, -1):
+        v = order[position]
+        arc = parent_arc[v]
+        top = 0.0
+        if arc < 0:
+            for a in range(size):
+                top += weight[v, a]
+        else:
+            k = arc >> 1 if len(p.shift) > 1 else 0
+            value += p.shift[k]
+            for b in range(size):
+                sums[b] = 0.0
+                for a in range(size):
+                    cell = p.exp_edge[k, a, b] if arc & 1 else p.exp_edge[k, b, a]
+                    sums[b] += weight[v, a] * cell
+                top = max(top, sums[b])
+        if not top >= TINY:
+            return np.nan
+        if arc >= 0:
+            u = source[arc]
+            for b in range(size):
+                weight[u, b] *= np.divide(sums[b], top)
+        scale *= top
+        if not 1.0 / TINY > scale > TINY:
+            value += np.log(scale)
+            scale = 1.0
+    return float(value + np.log(scale))
 
 
 @kernel

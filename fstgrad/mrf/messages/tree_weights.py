@@ -65,15 +65,11 @@ class TreeCover:
 
     def log_bound(self, model: ScoredGraph, split: Split) -> float:
         """Return the value of `bound` alone, at a fraction of the cost."""
-        source, value = model.graph.source, 0.0
-        messages = np.zeros((len(source), model.num_labels))
-        heard = np.empty((len(model.factors.scope), model.num_labels))
-        for order, parent_arc in zip(self.orders, self.parent_arcs, strict=True):
-            heard[:] = 0.0
-            value += kernels.factor_forests.sweep_up(
-                order, parent_arc, source, model.factors, split, split.node.copy(), messages, heard
-            )
-        return value / len(self.orders)
+        top = split.node.max(axis=1, keepdims=True)
+        weight = np.exp(split.node - top)
+        trees = zip(self.orders, self.parent_arcs, strict=True)
+        values = [_log_norm(model, split, weight, float(top.sum()), *tree) for tree in trees]
+        return sum(values) / len(values)
 
     def bound(self, model: ScoredGraph, split: Split, budget: Budget = ENDLESS) -> TreeBound:
         """Return the bound of the scores of each tree, those of edges divided by rho.
@@ -92,6 +88,25 @@ class TreeCover:
         trees = len(self.orders)
         edge /= (trees * self.rho[: len(edge)])[:, None, None]
         return TreeBound(value / trees, upper / trees, Table(node / trees, edge, cells / trees))
+
+
+def _log_norm(
+    model: ScoredGraph, split: Split, weight: FloatArray, top: float, order: IntArray,
+    parent_arc: IntArray,
+) -> float:  # fmt: skip
+    """Return log Z of one forest; `weight` (I, C) is exp(node score - maximum), their sum `top`."""
+    source, size = model.graph.source, model.num_labels
+    if model.factors.number == 0:
+        value = kernels.forests.weigh_up(
+            order, parent_arc, source, split.potentials, weight.copy(), np.empty(size)
+        )
+        if not np.isnan(value):
+            return value + top
+    messages = np.zeros((len(source), size))
+    heard = np.zeros((len(model.factors.scope), size))
+    return kernels.factor_forests.sweep_up(
+        order, parent_arc, source, model.factors, split, split.node.copy(), messages, heard
+    )
 
 
 def tree_cover(graph: Graph) -> TreeCover:
