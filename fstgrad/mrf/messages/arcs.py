@@ -136,6 +136,14 @@ class GraphMessages:
         """Return the value of `tree_bound` alone."""
         return cover.log_bound(self.model, self._split())
 
+    def first_bound(self, cover: TreeCover) -> float:
+        """Return what `log_bound` was before the first message."""
+        if self.model.factors.number:
+            start = GraphMessages(self.model, 0, 1, np.append(self.rho, self.link_rho))
+            return start.log_bound(cover)
+        split = Split(self.potentials, self.model.scores.node, np.empty(0))
+        return cover.log_bound(self.model, split)
+
     def _split(self) -> Split:
         """Return the scores of the nodes, edges and larger factors of every tree."""
         self.sum_up()

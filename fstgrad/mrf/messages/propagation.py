@@ -157,7 +157,7 @@ def _run(
     elif cover is not None and isinstance(messages, GraphMessages):
         value, kind = messages.log_bound(cover), "upper bound"
         if residuals[-1] > settings.tol:  # what has not settled may do worse than no message
-            value = min(value, GraphMessages(inner, 0, 1, rho).log_bound(cover))
+            value = min(value, messages.first_bound(cover))
         value += model.offset
     else:
         value = nodes[1] + messages.log_pairs() + log_factors + model.offset
