@@ -74,13 +74,13 @@ def grad(
     running: Running,
     skip_errors: bool,
 ) -> None:
-    """Gradient of the mean objective over string pairs, in the weights of q-gram counts.
+    """Gradient of the mean objective over string pairs by the weights of q-gram counts.
 
     PAIRS is a file of x TAB y (or CSV with a header, or FASTA), or - for standard input.  Standard
     output has one JSON line per pair, the first at once and the others in blocks of 16; standard
     error has the largest entries of the gradient.
 
-    With --lattices, column 1 is the name of a lattice and y is its target; the gradient is then in
+    With --lattices, column 1 is the name of a lattice and y is its target; the gradient is then by
     the scores of the arcs of each lattice.
     """
     check_constants(objective)

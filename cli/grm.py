@@ -61,7 +61,7 @@ def grm() -> None:
 )  # fmt: skip
 @click.option(
     "--covariates", type=INPUT,
-    help="Table of what else is known of the rows; it shifts the coefficient of every column.",
+    help="Table of covariates of the rows; they shift the coefficient of every column.",
 )  # fmt: skip
 @click.option(
     "--tol", type=POSITIVE, default=1e-4, show_default=True, help="Stop at this KKT residual."
@@ -106,7 +106,7 @@ def fit(
     ).fit(matrix, covariates=_rows_of(covariates), feature_names=names)  # fmt: skip
     if calibrate:
         gap = model.calibrate(matrix).gap.max()
-        echo(f"calibrated: samples miss a mean statistic by {gap:.2g} standard deviations at most")
+        echo(f"calibrated: mean statistics of samples are off by at most {gap:.2g} sd")
     model.save(output)
     sizes = {order: len(model.top_interactions(order, 10**9)) for order in range(2, k + 1)}
     found = ", ".join(f"{count} of {size}" for size, count in sizes.items())
@@ -210,7 +210,9 @@ def sample(
 @click.argument("model", type=INPUT)
 @click.argument("counts", type=INPUT)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
-@click.option("--covariates", type=INPUT, help="Table of those of the rows, as in the fit.")
+@click.option(
+    "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
+)
 def score(model: str, counts: str, variable: str | None, covariates: str | None) -> None:
     """Print the mean log-likelihood (nats) of a column of COUNTS given the others, under MODEL."""
     from fstgrad.grm.model import GeneralizedRootModel
@@ -228,7 +230,9 @@ def score(model: str, counts: str, variable: str | None, covariates: str | None)
 @click.option("--variable", help="Name of the array in an .npz or .mat file.")
 @click.option("-n", "count", type=COUNT, default=2000, show_default=True, help="Number of samples.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-@click.option("--covariates", type=INPUT, help="Table of those of the rows, as in the fit.")
+@click.option(
+    "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
+)
 @click.option(
     "--bootstrap", type=whole(0), default=0, show_default=True,
     help="Fits to resampled rows, for the stability of the sets.",

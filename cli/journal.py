@@ -135,8 +135,8 @@ class Journal:
         gradient = arrays["gradient"]
         if settings != self._settings or gradient.shape != self.sums.gradient.shape:
             raise InvalidInputError(
-                f"{self._checkpoint} is of a run with other options or weights; repeat those of "
-                "that run, or give another file"
+                f"{self._checkpoint} belongs to a run with other options or weights; use the "
+                "options of that run, or give another file"
             )
         value, variance, gap = arrays["numbers"].tolist()
         done, failed, self.rows, size = arrays["counts"].tolist()

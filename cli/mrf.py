@@ -58,7 +58,9 @@ run_options = group(
         help="Maximum number of iterations of message passing or mean field.",
     ),
     click.option(
-        "--tol", type=NOT_NEGATIVE, help="Stop when no message or marginal changes by more."
+        "--tol",
+        type=NOT_NEGATIVE,
+        help="Stop when no message or marginal changes by more than this.",
     ),
     click.option(
         "--damping", type=NOT_NEGATIVE, help="Share of the old message in the new one, in [0, 1)."

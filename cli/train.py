@@ -96,7 +96,7 @@ model_options = group(
     click.option(
         "--l2",
         type=NOT_NEGATIVE,
-        help="Weight of the penalty |w|^2 / 2 beside the mean objective of the pairs.  "
+        help="Weight of the penalty |w|^2 / 2, added to the mean objective of the pairs.  "
         "[default: 1e-4 for risk, else 3e-4]",
     ),
     *cap_options,
@@ -117,12 +117,12 @@ training_options = group(
     click.option(
         "--learning-rate",
         type=POSITIVE,
-        help="Of adam and sgd, at the start.  [default: 0.03 for risk, else 0.1]",
+        help="Initial rate of adam and sgd.  [default: 0.03 for risk, else 0.1]",
     ),
     click.option(
         "--patience",
         type=COUNT,
-        help="Stop after so many epochs without a gain on the validation pairs; left out, all "
+        help="Stop after this many epochs without a gain on the validation pairs.  By default, all "
         "epochs are run, and the best one is kept.",
     ),
     click.option(
@@ -238,8 +238,8 @@ def train(
     fitted.fit([x for x, _ in read], [y for _, y in read], validating, resume=resume)
     if fitted.left_out_:
         echo(
-            f"{fitted.left_out_} of {len(read)} pairs were left out: the alignment of x tells less "
-            "about y than frequencies do",
+            f"{fitted.left_out_} of {len(read)} pairs were left out: their alignments explain y "
+            "worse than the frequencies of its symbols do",
             err=True,
         )
     fitted.about_ = about(choice, reading, tags, alphabet)

@@ -89,7 +89,7 @@ decode_option = click.option(
     type=click.Choice(["map", "mbr"]),
     default="map",
     show_default=True,
-    help="The most probable tree, or the one with the largest expected number of right heads.",
+    help="The most probable tree, or the one with the largest expected number of correct heads.",
 )
 
 scores_argument = click.argument("scores", type=FILE, metavar="SCORES.npz")
@@ -234,7 +234,7 @@ def sample(
 def kl(scores: str, other: str, family: Family) -> None:
     """Print KL(p || q) of every sentence in nats, p from SCORES.npz and q from OTHER.npz.
 
-    null where q forbids what p allows: the divergence is infinite.
+    null if q forbids a tree that p allows: the divergence is infinite.
     """
     rivals = treebank.read_scores(other)
     count = len(treebank.read_scores(scores))
@@ -266,8 +266,8 @@ def kl(scores: str, other: str, family: Family) -> None:
 def evaluate(gold: str, scores: str, labels: str | None, decode: str, family: Family) -> None:
     """Compare best trees with a treebank: attachment scores, probability of gold, entropy.
 
-    The output is one line per sentence, then one line for all.  uas is the share of right heads,
-    las the share of words with the right head and relation; both are also given without the words
+    The output is one line per sentence, then one line for all.  uas is the share of correct heads,
+    las the share of words with the correct head and relation; both are also given without the words
     tagged PUNCT.  `expected` is the mean uas over the distribution.  With --projective, sentences
     whose gold tree has crossing arcs are counted, and left out of the mean log-probability.  Tables
     are matched to sentences by sent_id, or in order.
