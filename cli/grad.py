@@ -121,7 +121,7 @@ def mean_gradient(
         )
     error = f" +- {np.sqrt(sums.variance) / sums.done:.2g}" if sums.variance else ""
     if sums.gap:
-        error += f" (of the whole loss: up to {sums.gap / sums.done:.2g} more)"
+        error += f" (under the uncapped loss, up to {sums.gap / sums.done:.2g} more)"
     print_table(
         f"{problem.description}{_chosen(problem, run)}: mean {value:.6f}{error} nats over "
         f"{sums.done:,} pairs in {time.perf_counter() - start:.1f} s; the largest of "

@@ -23,10 +23,10 @@ class Estimate(NamedTuple):
     ----------
     value : float, nats
     interval : (float, float), nats
-        Contains the objective of the whole loss: with probability 0.95 where `how` is a sample, for
-        certain otherwise.  An end is infinite where nothing is known.
+        Contains the objective under the exact loss: with probability 0.95 if `how` is a sample, and
+        with certainty otherwise.  An end is infinite if no bound is known.
     is_reliable : bool
-        Whether the interval can be trusted and is narrow.
+        Whether the interval is narrow and there are enough effective samples.
     effective_samples : float, inf where nothing was drawn
     how : str
         "exact", "cap c", "band k", or "n samples (proposal)".

@@ -1,4 +1,4 @@
-"""A cap chosen for given scores: raised until the bounds of the whole loss's objective meet."""
+"""A cap chosen for given scores: raised until the bounds of the uncapped objective meet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ def choose_cap(
 
 
 def _bounds(scores: FloatArray, b: LossAutomaton, objective: Bounded) -> tuple[float, float]:
-    """Return bounds of log Z of the whole loss, or of its mean where nothing is weighted by it."""
+    """Return bounds of log Z under the uncapped loss, or of its mean if it has no weight."""
     if objective == "softmax-margin" or b.cap is None:
         return StringDistribution(scores, b).log_partition_bounds()
     free = StringDistribution(scores)

@@ -181,7 +181,7 @@ def test_a_cap_that_is_raised(run, pairs, tmp_path):
     code, _, err = run(pairs, *options, "--resume", journal)
     assert code == 0
     assert "within 0.5 nats (caps end by tolerance for 50)" in " ".join(err.split())
-    assert "of the whole loss: up to" in " ".join(err.split())
+    assert "under the uncapped loss, up to" in " ".join(err.split())
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line, true in zip(lines, exact, strict=True):
         assert (line["method"], line["reason"]) == ("capped", "tolerance")
@@ -190,7 +190,7 @@ def test_a_cap_that_is_raised(run, pairs, tmp_path):
         assert true["objective"] <= line["upper"] + 1e-10
         assert line["upper"] - line["lower"] <= 0.5
     again = run(pairs, *options, "--resume", journal)[2]
-    assert "of the whole loss: up to" in " ".join(again.split())
+    assert "under the uncapped loss, up to" in " ".join(again.split())
     assert run(pairs, "--cap", "auto", "--tolerance", 0.4, "--resume", journal)[0] == 1
 
     out = run(pairs, *options, "--max-states", 20)[1]
