@@ -101,8 +101,8 @@ class Parts(Protocol):
     def marginals(self) -> FloatArray:
         """E_p[t], exact."""
 
-    def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
-        """Return sum_i values[i] t(y_i) for k structures, given by the `places` of their parts."""
+    def counts(self, index: IntArray, values: FloatArray) -> FloatArray:
+        """Return sum_i values[i] t(y_i) for k structures, given by the `index` of their parts."""
 
 
 def usable(losses: FloatArray) -> FloatArray:
@@ -209,7 +209,7 @@ def squares(
 
 
 def controlled_marginals(
-    parts: Parts, places: IntArray, weights: FloatArray
+    parts: Parts, index: IntArray, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return Q = E_p[t] + sum_i (w_i - 1/k) t_i for weights that sum to one, and its error.
 
@@ -217,9 +217,9 @@ def controlled_marginals(
     squares are summed apart over the strings that have a part (t = 1) and those that do not.
     """
     k, mu = len(weights), parts.marginals
-    first = parts.counts(places, weights)
-    second = parts.counts(places, np.square(weights))
-    number = parts.counts(places, np.ones(k))
+    first = parts.counts(index, weights)
+    second = parts.counts(index, np.square(weights))
+    number = parts.counts(index, np.ones(k))
     having = squares(1 - first, (1 - mu) / k, second, first, number)
     total = float(np.square(weights).sum())
     lacking = squares(first, mu / k, total - second, 1 - first, k - number)
@@ -227,12 +227,12 @@ def controlled_marginals(
 
 
 def sampled_covariance(
-    parts: Parts, places: IntArray, centred: FloatArray
+    parts: Parts, index: IntArray, centred: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return mean(c (t - E_p[t])) for values c of mean zero, and its standard error."""
     k, mu = len(centred), parts.marginals
-    mean = parts.counts(places, centred / k)
-    having = parts.counts(places, np.square(centred) / k)
+    mean = parts.counts(index, centred / k)
+    having = parts.counts(index, np.square(centred) / k)
     second = having * (1 - 2 * mu) + np.square(mu) * float(np.square(centred).mean())
     error = np.sqrt(np.maximum(second - np.square(mean), 0.0) / max(1, k - 1))
     return mean, error

@@ -223,8 +223,8 @@ def _closed_components(semiring: Semiring, epsilon: Arcs, size: int) -> tuple[Ar
         own = within.take(component[within.source] == number)
         local = Arcs(place[own.source], place[own.nextstate], own.weight)
         closure = _cyclic_closure(semiring, local, len(members))
-        sources, targets = np.nonzero(~semiring.is_zero(closure))
-        paths.append(Arcs(members[sources], members[targets], closure[sources, targets]))
+        sources, nextstates = np.nonzero(~semiring.is_zero(closure))
+        paths.append(Arcs(members[sources], members[nextstates], closure[sources, nextstates]))
     return concatenate(tuple(paths)), epsilon.take(~inside)
 
 
@@ -252,8 +252,8 @@ def without_epsilons(machine: TargetMachine, closure: npt.NDArray[Any]) -> Targe
     The arcs of a state then determine its whole future, so `merge_equivalent_states` can compare
     them.  States that were entered only by epsilons are no longer reached and are dropped.
     """
-    sources, targets = np.nonzero(~machine.semiring.is_zero(closure))
-    paths = Arcs(sources, targets, closure[sources, targets])
+    sources, nextstates = np.nonzero(~machine.semiring.is_zero(closure))
+    paths = Arcs(sources, nextstates, closure[sources, nextstates])
     none = machine.epsilon.take(np.empty(0, dtype=np.int64))
     return _preceded(replace(machine, epsilon=none), paths)
 

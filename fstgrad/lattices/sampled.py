@@ -71,10 +71,10 @@ class _Draws:
         self.losses = self._losses(against)
         self.is_banded = b is not None
 
-    def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
+    def counts(self, index: IntArray, values: FloatArray) -> FloatArray:
         """Return for each arc the sum of the values of the paths (k, longest) that pass it."""
-        row, step = np.nonzero(places >= 0)
-        return sums_by(places[row, step], values[row], self._lattice.num_arcs)
+        row, step = np.nonzero(index >= 0)
+        return sums_by(index[row, step], values[row], self._lattice.num_arcs)
 
     @property
     def log_weights(self) -> FloatArray:

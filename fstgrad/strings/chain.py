@@ -81,11 +81,11 @@ class Chain:
             context = (context * (self.n + 1) + symbols) % self.contexts
         return result
 
-    def counts(self, places: IntArray, weights: FloatArray) -> FloatArray:
+    def counts(self, index: IntArray, weights: FloatArray) -> FloatArray:
         """Return sum_i weights[i] t(y_i), shaped like the scores."""
         spread = np.repeat(weights, self.length)
         size = int(np.prod(self.shape))
-        table: FloatArray = np.bincount(places.ravel(), spread, minlength=size).astype(np.float64)
+        table: FloatArray = np.bincount(index.ravel(), spread, minlength=size).astype(np.float64)
         return table.reshape(self.shape)
 
     @cached_property

@@ -290,9 +290,9 @@ class _Parts:
         """E_q[t], exact."""
         return self._marginals
 
-    def counts(self, places: IntArray, values: FloatArray) -> FloatArray:
+    def counts(self, index: IntArray, values: FloatArray) -> FloatArray:
         """Return sum_i values[i] t(y_i)."""
-        return self.chain.counts(places, values)
+        return self.chain.counts(index, values)
 
 
 def _number(
