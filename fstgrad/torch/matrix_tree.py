@@ -19,7 +19,7 @@ from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import Dense, centered
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.transforms import has_tangent, is_plain
-from fstgrad.torch.tree_arrays import array_trees, family_of, fill_slices
+from fstgrad.torch.tree_arrays import array_trees, fill_slices
 from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.spanning import SpanningTrees
 
@@ -41,7 +41,7 @@ def _on_device(
     return None
 
 
-def _solved(
+def solved(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return log Z (B,) and the marginals."""
@@ -59,7 +59,7 @@ def _solved(
     return like(log_z, arcs), like(marginals, arcs)
 
 
-_solve = torch.library.custom_op("fstgrad::tree_solve", _solved, mutates_args=())
+_solve = torch.library.custom_op("fstgrad::tree_solve", solved, mutates_args=())
 
 
 @torch.library.custom_op("fstgrad::tree_product", mutates_args=())
@@ -227,30 +227,11 @@ class _PlainSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Any:
-        output = _solved(*inputs)
+        output = solved(*inputs)
         _Operator.setup_context(ctx, inputs, output)
         return output
 
     backward = _Solve.backward
-
-
-class _LogPartition(torch.autograd.Function):
-    """log Z of one table (n+1, n+1), likewise: no axis of a batch and no second output."""
-
-    @staticmethod
-    def forward(ctx: Any, arcs: torch.Tensor, single_root: bool, projective: bool) -> torch.Tensor:
-        trees = family_of(to_numpy(arcs), None, single_root, projective)
-        value = like([float(trees.log_partition())], arcs)
-        ctx.family = single_root, projective
-        ctx.save_for_backward(arcs, like(trees.marginals(), arcs))
-        return value.squeeze_()
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
-        arcs, mu = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: marginals that can be differentiated
-            mu = solve(arcs[None], torch.tensor([len(arcs) - 1]), *ctx.family)[1][0]
-        return upstream[0] * mu, None, None
 
 
 class _Product(_Operator):
@@ -348,14 +329,6 @@ def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
         return found
     result: tuple[torch.Tensor, torch.Tensor] = _call(_Solve, *inputs)
     return result
-
-
-def log_partition(arcs: torch.Tensor, single_root: bool, projective: bool) -> torch.Tensor:
-    """Return log Z () of one table (n+1, n+1)."""
-    if is_plain(arcs) and not has_tangent(arcs) and not functions.on_gpu(arcs):
-        value: torch.Tensor = _LogPartition.apply(arcs, single_root, projective)  # type: ignore[no-untyped-call]
-        return value
-    return solve(arcs[None], torch.tensor([len(arcs) - 1]), single_root, projective)[0][0]
 
 
 def product(*inputs: Any) -> torch.Tensor:

@@ -280,7 +280,7 @@ def _(
 
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     scores, constants, ctx.key = inputs
-    ctx.sizes, ctx.axis, ctx.scaled = (len(scores), len(constants)), True, _scaled
+    ctx.sizes, ctx.axis, ctx.scaled = (len(scores), len(constants)), True, scaled
     ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # what was lent lives with the graph
     ctx.save_for_backward(*scores, *constants, *output[1:])
     ctx.set_materialize_grads(False)
@@ -312,22 +312,22 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
     return total, [None] * fixed, None
 
 
-def _scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return gradients times weights (B,) or ()."""
     return [_per_item(weights, table) * table for table in tables]
 
 
-def _scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return `_scaled`, in the memory of the tables in the last backward pass through a graph."""
+def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return `scaled`, in the memory of the tables in the last backward pass through a graph."""
     if torch.is_grad_enabled() or _keeps_graph() or not is_plain(weights):
-        return _scaled(weights, tables)
+        return scaled(weights, tables)
     own = [table.detach() for table in tables]
     try:
         if weights.ndim or weights.item() != 1.0:
             for table in own:
                 table.mul_(_per_item(weights, table))
     except RuntimeError:  # many upstreams at once: is_grads_batched, or a vmap
-        return _scaled(weights, tables)
+        return scaled(weights, tables)
     return own
 
 
@@ -351,7 +351,7 @@ class _Plain(torch.autograd.Function):
             from_host(table if axis else table[0], like)
             for table, like in zip(tables, tensors[:many], strict=True)
         ]
-        ctx.objective, ctx.axis, ctx.scaled = objective, axis, _scaled_in_place
+        ctx.objective, ctx.axis, ctx.scaled = objective, axis, scaled_in_place
         ctx.sizes = many, len(tensors) - many
         ctx.save_for_backward(*tensors, *gradients)
         ctx.set_materialize_grads(False)

@@ -30,6 +30,11 @@ def family_of(
     return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
 
 
+def is_large(arcs: torch.Tensor) -> bool:
+    """Whether a batch (B, n+1, n+1) takes several threads; one table does not."""
+    return arcs.ndim == 3 and arcs.numel() * arcs.shape[1] > LARGE
+
+
 def fill_slices(
     fill: Callable[[TreeDistribution, slice], None],
     arcs: torch.Tensor,
@@ -43,7 +48,7 @@ def fill_slices(
         own = slice(low, high)
         fill(family_of(table[own], sizes[own], *family), own)
 
-    if arcs.numel() * arcs.shape[1] > LARGE:
+    if is_large(arcs):
         try:
             team().slices(len(table), run)
         except FstgradError:

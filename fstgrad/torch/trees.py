@@ -26,6 +26,7 @@ from fstgrad.torch.batching import vectorized
 from fstgrad.torch.dense_trees import finite
 from fstgrad.torch.functions import like, to_numpy
 from fstgrad.torch.operators import widened
+from fstgrad.torch.tree_log_partition import log_partition
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 from fstgrad.trees.structures import PADDING
@@ -104,7 +105,7 @@ def spanning_tree_nll(
     golds = gold if scores.ndim == table.batch.ndim else gold[None]
     used = gold_parts(table.batch.detach(), golds, *table.family, labeled)
     score = torch.where(used, table.batch, 0.0).flatten(1).sum(dim=1)
-    return table.values(matrix_tree.solve(table.arcs, *table.family)[0] - score)
+    return table.values(log_partition(table.arcs, *table.family) - score)
 
 
 def spanning_tree_partial_nll(
@@ -135,7 +136,7 @@ def spanning_tree_partial_nll(
         table.batch.masked_fill(~mask, -torch.inf), table.family[0], labeled, single_root,
         projective,
     )  # fmt: skip
-    log_z, partial = (matrix_tree.solve(t.arcs, *table.family)[0] for t in (table, kept))
+    log_z, partial = (log_partition(t.arcs, *table.family) for t in (table, kept))
     return table.values(log_z - partial)
 
 
@@ -253,7 +254,7 @@ class _Table:
     """Scores as a batch of float64, their arcs with labels summed out, and which trees there are.
 
     family : the lengths (B,), single_root, projective: the last arguments of the operators.
-    one : the scores where they are one table without labels and lengths, else None.
+    wide : the scores as float64.
     """
 
     def __init__(
@@ -274,15 +275,14 @@ class _Table:
                 f"scores has shape {tuple(scores.shape)}; give {axes} or a batch of such tables"
             )
         self.given = scores
-        wide = scores.to(torch.float64)
-        self.batch = wide if scores.ndim > event else wide[None]
-        self.one = wide if scores.ndim == 2 and lengths is None else None
+        self.wide = scores.to(torch.float64)
+        self.batch = self.wide if scores.ndim > event else self.wide[None]
         items, nodes = self.batch.shape[:2]
         if lengths is None:
             sizes = torch.full((items,), nodes - 1, dtype=torch.int64)
         else:
             sizes = arguments.numbers("lengths", lengths, items).to(torch.int64)
-        self.labeled = labeled
+        self.labeled, self.lengths = labeled, None if lengths is None else sizes
         self.family = (sizes, single_root, projective)
         self.arcs = _summed_labels(self.batch) if labeled else self.batch
 
@@ -293,9 +293,9 @@ class _Table:
 
     def log_partition(self) -> torch.Tensor:
         """Return log Z (B,), or () without a batch, in the dtype of the scores (half: float32)."""
-        if self.one is None:
-            return self.values(matrix_tree.solve(self.arcs, *self.family)[0])
-        value = matrix_tree.log_partition(self.one, *self.family[1:])
+        if self.labeled or self.lengths is not None:
+            return self.values(log_partition(self.arcs, *self.family))
+        value = log_partition(self.wide, None, *self.family[1:])
         return value.to(widened(self.given).dtype)
 
     def label_logs(self) -> torch.Tensor:
