@@ -21,6 +21,8 @@ def without_masks(model: Scored) -> Scored:
     best of its table has at most the score M - D.  All of these labelings together weigh less than
     e^-40 times any labeling of score s if D > M - s + log(number of labelings) + 40.
     """
+    if all(map(_is_shallow, (model.scores.node, model.edge_stack, model.factors.table))):
+        return model
     depths = [_depth(model.scores.node, (1,)), _depth(model.edge_stack, (1, 2))]
     larger = np.empty(len(model.factors.table))
     tops = [float(np.max(model.scores.node, axis=1).sum())]
@@ -40,6 +42,11 @@ def without_masks(model: Scored) -> Scored:
     count = float(np.log(model.labels_per_node).sum())
     least = sum(tops) + model.offset - model.score(labels) + count + NEGLIGIBLE
     return candidate if least <= MASK else _cut(model, depths, larger, least)
+
+
+def _is_shallow(table: FloatArray) -> bool:
+    """Whether no score can be a mask; a look at all in microseconds."""
+    return table.size == 0 or bool(np.min(table) >= np.max(table) - MASK)
 
 
 def _depth(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:

@@ -15,8 +15,10 @@ from fstgrad.mrf.masks import without_masks
 from fstgrad.mrf.result import Inference
 from fstgrad.mrf.sampling.chains import start_labels
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
+from fstgrad.mrf.table import NO_FACTORS
 
 Progress = Callable[[int, float], None]
+SWEPT = 2**18  # labels of nodes that one call of the kernel sets, about
 
 
 def mean_field(
@@ -61,14 +63,17 @@ def climbed(
     graph, model = model.graph, without_masks(model)
     q = _start(model, generator(rng))
     history: list[float] = []
-    for iteration in range(max_iter):
-        change = kernels.coordinates.ascend(model.pieces, q)
-        if change < 0:
+    together = 1  # sweeps of one call of the kernel, after which there is time for others
+    if progress is None and budget is ENDLESS:
+        together = max(1, min(max_iter, SWEPT // max(1, model.scores.node.size)))
+    while True:
+        changes = np.empty(min(together, max_iter - len(history)))
+        history += changes[: kernels.coordinates.climb(model.pieces, q, tol, changes)].tolist()
+        if history[-1] < 0:
             raise infeasible()
-        history.append(float(change))
         if progress is not None:
-            progress(iteration + 1, history[-1])
-        if history[-1] <= tol or budget.is_spent:
+            progress(len(history), history[-1])
+        if history[-1] <= tol or len(history) == max_iter or budget.is_spent:
             break
 
     def edge_source(low: int, high: int) -> FloatArray:
@@ -111,13 +116,15 @@ def _bound(model: ScoredGraph, result: Inference) -> float:
         pairs = float(masked_inner(result.edge_sum, model.scores.edge, 2))
     else:
         pairs = float(masked_inner(result.edge, model.scores.edge, 3))
-    pairs += float(masked_inner(_products(model, q), model.factors.table, 1))
+    pairs += float(masked_inner(result.factors, model.factors.table, 1))
     entropy = -float((q * np.log(q, out=np.zeros_like(q), where=q > 0)).sum())
     return float(masked_inner(q, model.scores.node, 2)) + pairs + entropy + model.offset
 
 
 def _products(model: ScoredGraph, q: FloatArray) -> FloatArray:
     """Return the marginals of the larger factors under q, cell by cell."""
+    if model.factors.number == 0:
+        return NO_FACTORS
     out = np.empty(len(model.factors.table))
     kernels.coordinates.factor_products(model.factors, q, out)
     return out

@@ -126,7 +126,20 @@ def label_at(factors: Factors, cell: int, slot: int) -> int:
 
 
 @kernel
-def ascend(
+def climb(m: Pieces, q: FloatArray, tol: float, changes: FloatArray) -> int:
+    """Do `_ascend` until the change is at most `tol`, len(changes) times at most; keep the changes.
+
+    Return how often it was done; the last change is -1 where a node has no label.
+    """
+    for k in range(len(changes)):
+        changes[k] = _ascend(m, q)
+        if changes[k] <= tol:
+            return k + 1
+    return len(changes)
+
+
+@part_kernel
+def _ascend(
     m: Pieces,
     q: FloatArray,
 ) -> float:
