@@ -197,7 +197,7 @@ class Strings(NamedTuple):
         def run(low: int, high: int) -> None:
             kernels.batches.tangent_passes(
                 Dual(table, moved), self.starts, walks, Dual(weight, cost),
-                Dual(free, final_cost), False, order, fits, Dual(total, slopes), low, high,
+                Dual(free, final_cost), False, order, fits, Dual(total, slopes), (low, high),
             )  # fmt: skip
             slopes[low:high] += initial[low:high]
             for i in (low + np.flatnonzero(~fits[low:high])).tolist():

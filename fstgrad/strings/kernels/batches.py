@@ -69,11 +69,10 @@ def tangent_passes(
     order: int,
     fits: BoolArray,
     found: Dual,
-    low: int,
-    high: int,
+    items: tuple[int, int],
 ) -> None:
-    """Write what `tangent_pass` gives along the losses for each of low .. high - 1 that fits."""
-    for i in range(low, high):
+    """Write what `tangent_pass` gives for each of items[0] .. items[1] - 1 that fits."""
+    for i in range(items[0], items[1]):
         if not fits[i]:
             continue
         lo, hi, first, last = starts[i], starts[i + 1], walks.arcs[i], walks.arcs[i + 1]
