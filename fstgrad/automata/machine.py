@@ -158,14 +158,16 @@ class TargetMachine:
     def by_class(self) -> tuple[IntArray, MachineArcs]:
         """Return the states in an order in which epsilons lead up, and the arcs for the kernels."""
         size, epsilon = self.num_states, self.epsilon
-        rank = [0] * size
-        for source, nextstate in zip(
-            epsilon.source.tolist(), epsilon.nextstate.tolist(), strict=True
-        ):
-            rank[nextstate] = max(rank[nextstate], rank[source] + 1)
-        order = np.argsort(rank, kind="stable")
-        number = np.empty(size, dtype=np.int64)
-        number[order] = np.arange(size)
+        number = order = np.arange(size)
+        if len(epsilon.source) > 0:
+            rank = [0] * size
+            for source, nextstate in zip(
+                epsilon.source.tolist(), epsilon.nextstate.tolist(), strict=True
+            ):
+                rank[nextstate] = max(rank[nextstate], rank[source] + 1)
+            order = np.argsort(rank, kind="stable")
+            number = np.empty(size, dtype=np.int64)
+            number[order] = np.arange(size)
         classes = np.repeat(np.arange(len(self.arcs)), [len(arcs.source) for arcs in self.arcs])
         every = concatenate(self.arcs)
         groups = classes * size + number[every.source]

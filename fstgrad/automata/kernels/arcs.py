@@ -43,6 +43,8 @@ def group_arcs(
     group: IntArray, nextstate: IntArray, weight: npt.NDArray[Any], groups: int
 ) -> ClassArcs:
     """Return arcs sorted by their group, with the first arc of each group."""
-    order = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[order], np.arange(groups + 1))
+    if len(group) == 0:
+        return ClassArcs(np.zeros(groups + 1, dtype=np.int64), nextstate.copy(), weight.copy())
+    order = group.argsort(kind="stable")
+    first = group[order].searchsorted(np.arange(groups + 1))
     return ClassArcs(first, nextstate[order], weight[order])
