@@ -140,6 +140,9 @@ def grid_edges(height: int, width: int, connectivity: int = 4) -> IntArray:
     pairs = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
     if connectivity == 8:
         pairs += [(pixel[:-1, :-1], pixel[1:, 1:]), (pixel[:-1, 1:], pixel[1:, :-1])]
-    return np.concatenate(
-        [np.stack((a.ravel(), b.ravel()), axis=1) for a, b in pairs]
-    ).astype(np.int64)  # fmt: skip
+    edges = np.empty((sum(a.size for a, _ in pairs), 2), dtype=np.int64)
+    low = 0
+    for a, b in pairs:
+        edges[low : low + a.size, 0], edges[low : low + a.size, 1] = a.ravel(), b.ravel()
+        low += a.size
+    return edges
