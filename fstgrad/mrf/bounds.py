@@ -48,8 +48,8 @@ def bounds(
         Stop when Z is a sum of more parts, or of as many as 4 GiB hold.
     max_seconds : float
         Stop after this time, which is checked between sweeps.  An exact sum is not started if it
-        would take longer than the remaining time, at 20 ns per cell.  Whatever the limit, an order
-        of elimination is searched, and then there is an exact sum of at most 2^18 cells, or one
+        would take longer than the remaining time, at 20 ns per cell.  Whatever the limit, there is
+        an exact sum of at most 2^18 cells, if its order of elimination is found in time, or one
         bound of trees or of mini-buckets and one sweep of mean field.
     max_cells : int
         A part whose elimination needs at most this many cells in its largest table is summed

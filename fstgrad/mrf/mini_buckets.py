@@ -64,7 +64,9 @@ class MiniBuckets:
     maximum : bool
         Bound the best score instead of log Z.
     budget : Budget
-        If it is spent between two buckets, SpentError is raised.
+        Where it is spent between two buckets, SpentError is raised.
+    search : Budget
+        Of the search for an order; where it is spent, the nodes go as given.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class MiniBuckets:
         *,
         maximum: bool = False,
         budget: Budget = ENDLESS,
+        search: Budget = ENDLESS,
     ) -> None:
         self.model, self.maximum, self.budget = model, maximum, budget
         self.sizes = model.labels_per_node.tolist()
-        order = any_order(model.interactions, self.sizes)
+        order = any_order(model.interactions, self.sizes, search)
         self.place = {v: k for k, v in enumerate(order)}
         self.buckets: list[MiniBucket] = []
         waiting: list[list[Piece]] = [[] for _ in order]

@@ -83,7 +83,10 @@ def engine_of(model: ScoredGraph, max_cells: int, budget: Budget) -> Forest | El
         return Forest(model)
     if max_cells == 0:
         raise MemoryLimitError("max_cells is 0")
-    engine = Elimination(model, 8 * max_cells)  # which limits the largest table
+    try:
+        engine = Elimination(model, 8 * max_cells, budget)  # which limits the largest table
+    except SpentError as error:
+        raise MemoryLimitError("the time is over before there is an order") from error
     engine.max_memory = DEFAULT_BYTES
     cells = sum(engine.plan.cells)
     if cells > ALWAYS_SUMMED and cells * SECONDS_A_CELL > budget.left:
@@ -164,8 +167,8 @@ def _fields(rest: ScoredGraph, budget: Budget) -> tuple[float, FloatArray, Table
 
 
 def _best_of_buckets(rest: ScoredGraph, max_cells: int, budget: Budget, first: Budget) -> TreeBound:
-    """Return the bound of mini-buckets; SpentError if its budget `first` is spent."""
-    buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first)
+    """Return the bound of mini-buckets, SpentError where its budget `first` is spent."""
+    buckets = MiniBuckets(rest, min(max_cells, LARGEST_BUCKET), budget=first, search=budget)
     node = np.where(rest.scores.node > -np.inf, buckets.value, -np.inf)
     return TreeBound(buckets.value, node, buckets.gradient())
 

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fstgrad as fg
+from fstgrad.mrf.budget import Budget, SpentError
 from fstgrad.mrf.exact.elimination import Elimination
-from fstgrad.mrf.exact.plan import make_plan
+from fstgrad.mrf.exact.plan import any_order, make_plan
+from fstgrad.mrf.graph import Graph, grid_edges
+from tests.mrf.models import random_grid
 from tests.oracles import mrf as oracle
 
 
@@ -61,6 +64,43 @@ def test_a_plan_is_a_tree_of_cliques(model):
             assert set(clique[:-1]) <= set(plan.cliques[plan.parent[k]])
     for a, b in graph.edges.tolist():
         assert any({a, b} <= set(clique) for clique in plan.cliques)
+
+
+class Looks(Budget):
+    """A budget that is spent at the n-th look, and counts them."""
+
+    def __init__(self, number):
+        vars(self).update(number=number, seen=0)
+
+    def check(self):
+        vars(self)["seen"] += 1
+        if self.seen >= self.number:
+            raise SpentError
+
+
+def test_a_search_for_an_order_looks_at_the_time():
+    """Every sixteen steps of each search; what is found by then is the plan."""
+    graph = Graph(120, grid_edges(6, 20))
+    sizes, endless = [3] * 120, Looks(np.inf)
+    best = make_plan(graph, sizes, budget=endless)
+    assert endless.seen >= 2 * 120 / 16
+    with pytest.raises(SpentError):
+        make_plan(graph, sizes, budget=Looks(7))
+    early = make_plan(graph, sizes, budget=Looks(12))
+    assert sorted(early.order) == list(range(120))
+    assert sum(early.cells) >= sum(best.cells)
+    assert any_order(graph, sizes, Looks(3)) == list(range(120))
+    assert any_order(graph, sizes) != list(range(120))
+    large = Graph(9000, np.stack((np.arange(8999), np.arange(1, 9000)), axis=1))
+    with pytest.raises(SpentError):
+        make_plan(large, [2] * 9000, budget=Looks(500))
+
+
+def test_bounds_do_without_an_order_that_is_not_found_in_time():
+    model = random_grid(5, 6, 2, seed=3)
+    found = model.infer("bounds", max_seconds=1e-9, tolerance=0)
+    assert found.lower < model.log_partition() < found.upper
+    assert model.infer("bounds", tolerance=0).upper == pytest.approx(model.log_partition())
 
 
 def test_predicted_memory_is_what_the_tables_take():

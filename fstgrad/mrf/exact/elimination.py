@@ -18,6 +18,7 @@ import numpy as np
 
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.mrf import kernels
+from fstgrad.mrf.budget import ENDLESS, Budget
 from fstgrad.mrf.exact.plan import DEFAULT_BYTES, Plan, make_plan
 from fstgrad.mrf.exact.wiring import Folded, Layout, Wiring
 from fstgrad.mrf.scored_graph import ScoredGraph, infeasible
@@ -63,11 +64,15 @@ class Elimination:
     max_memory : int
         Limit on the tables in bytes; a model that needs more raises MemoryLimitError before any
         table is built.
+    budget : Budget
+        Limit on the search for an order; SpentError if it is spent before an order is found.
     """
 
-    def __init__(self, model: ScoredGraph, max_memory: int = DEFAULT_BYTES) -> None:
+    def __init__(
+        self, model: ScoredGraph, max_memory: int = DEFAULT_BYTES, budget: Budget = ENDLESS
+    ) -> None:
         self.model = model
-        self.max_memory = max_memory
+        self.max_memory, self.budget = max_memory, budget
         alive = model.scores.node > -np.inf
         if not alive.any(axis=1).all():
             raise infeasible()
@@ -92,7 +97,8 @@ class Elimination:
             key = whole
             low, high = np.zeros_like(low), self.model.labels_per_node
         if key not in cache:
-            plan = make_plan(self.model.interactions, (high - low).tolist(), self.max_memory)
+            sizes = (high - low).tolist()
+            plan = make_plan(self.model.interactions, sizes, self.max_memory, self.budget)
             cache[key] = Wiring(plan, Layout.of(self.model), low)
         found: Wiring = cache[key]
         return found

@@ -10,8 +10,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from fstgrad.checks import IntArray
 from fstgrad.errors import MemoryLimitError
 from fstgrad.mrf import kernels
+from fstgrad.mrf.budget import ENDLESS, Budget, SpentError
 from fstgrad.mrf.graph import Graph
 
 DEFAULT_BYTES = 4 << 30
@@ -19,6 +21,8 @@ DEFAULT_BYTES = 4 << 30
 CELLS_A_SEARCH = 2000
 LARGEST_SEARCH = 2048  # nodes for which any order is searched for
 LARGEST_BITS = 8192  # nodes whose sets of neighbours are held as bits
+STEPS = 16  # of a search between two looks at the time
+Bits = npt.NDArray[np.uint64]
 Rule = Literal["given", "weight", "fill"]
 
 
@@ -80,18 +84,24 @@ class Plan:
             )
 
 
-def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTES) -> Plan:
+def make_plan(
+    graph: Graph,
+    sizes: Sequence[int],
+    max_memory: int = DEFAULT_BYTES,
+    budget: Budget = ENDLESS,
+) -> Plan:
     """Return the cheapest of several elimination orders.
 
     The orders are: the nodes as given, the lightest clique first, and the fewest fill-ins first
     with ties broken in several random ways (Koller and Friedman 2009, section 9.4.3.2).  The cost
-    is
-    the number of cells of all cliques.
+    is the number of cells of all cliques.  If the budget is spent, it is the cheapest so far.
 
     Raises
     ------
     MemoryLimitError
         The largest clique of every order exceeds `max_memory`; no table is built to find this out.
+    SpentError
+        The budget is spent before there is an order.
     """
     # the tree width of a grid is its shorter side: no need to search for what cannot be there
     hopeless = graph.grid is not None and min(sizes) ** (min(graph.grid) + 1) > max_memory // 8
@@ -104,7 +114,12 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTE
         if best is not None and limit < CELLS_A_SEARCH * graph.num_nodes:
             break
         search = _by_bits if graph.num_nodes <= LARGEST_BITS else _by_sets
-        plan = search(graph, sizes, rule, seed, (max_memory // 8, limit))
+        try:
+            plan = search(graph, sizes, rule, seed, (max_memory // 8, limit), budget)
+        except SpentError:
+            if best is None:
+                raise
+            break
         if plan is not None:
             best, limit = plan, sum(plan.cells)
     if best is None:
@@ -116,22 +131,21 @@ def make_plan(graph: Graph, sizes: Sequence[int], max_memory: int = DEFAULT_BYTE
     return _depth_first(best)
 
 
-def any_order(graph: Graph, sizes: Sequence[int]) -> list[int]:
-    """Return an order of elimination of any width: fewest fill-ins, or as given on large graphs.
+def any_order(graph: Graph, sizes: Sequence[int], budget: Budget = ENDLESS) -> list[int]:
+    """Return an order of elimination, however wide: fewest fill-ins, or as given on large graphs.
 
-    The same list each time.
+    The same list each time, but as given where the budget is spent before an order is found.
     """
     key = "any order", tuple(sizes)
     if key not in graph.cache:
-        order = np.arange(graph.num_nodes, dtype=np.int64)
+        order = list(range(graph.num_nodes))
         if graph.num_nodes <= LARGEST_SEARCH:
-            near = _neighbours(graph)
-            counts, noise = np.array(sizes, np.float64), np.arange(float(len(sizes)))
-            limits = np.inf, np.inf
-            kernels.orders.greedy_order(
-                near, counts, kernels.orders.FILL, noise, limits, order, np.empty_like(near)
-            )
-        graph.cache[key] = order.tolist()
+            try:
+                greedy = _greedy(graph, sizes, "fill", 0, (np.inf, np.inf), budget)
+            except SpentError:
+                return order
+            order = order if greedy is None else greedy[0].tolist()
+        graph.cache[key] = order
     found: list[int] = graph.cache[key]
     return found
 
@@ -171,12 +185,27 @@ def _depth_first(plan: Plan) -> Plan:
 
 
 def _by_bits(
-    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
-) -> Plan | None:
-    """Eliminate greedily by `rule`, ties broken by `seed`; None if a limit is exceeded.
+    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
+    budget: Budget,
+) -> Plan | None:  # fmt: skip
+    """Eliminate greedily by `rule`, ties broken by `seed`; None where a limit is passed.
 
     limits : cells of a clique, cells of all cliques
     """
+    greedy = _greedy(graph, sizes, rule, seed, limits, budget)
+    if greedy is None:
+        return None
+    order, separators = greedy
+    found = np.empty(graph.num_nodes, np.int64)
+    sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
+    return _plan(order.tolist(), sets, sizes)
+
+
+def _greedy(
+    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
+    budget: Budget,
+) -> tuple[IntArray, Bits] | None:  # fmt: skip
+    """Return an order and its separators as bits, SpentError where the budget is spent."""
     nodes, near = graph.num_nodes, _neighbours(graph)
     noise = np.random.default_rng(seed).random(nodes) if seed else np.arange(float(nodes))
     order, separators = np.empty(nodes, np.int64), np.empty_like(near)
@@ -185,21 +214,20 @@ def _by_bits(
         "weight": kernels.orders.WEIGHT,
         "fill": kernels.orders.FILL,
     }[rule]
-    counts = np.array(sizes, np.float64)
+    counts, search = np.array(sizes, np.float64), kernels.orders.Search.of(nodes)
     largest, total = (float(limit) for limit in limits)
-    if (
-        kernels.orders.greedy_order(
-            near, counts, number, noise, (largest, total), order, separators
-        )
-        == np.inf
-    ):
-        return None
-    found = np.empty(nodes, np.int64)
-    sets = [found[: kernels.orders.members(row, found)].tolist() for row in separators]
-    return _plan(order.tolist(), sets, sizes)
+    for low in range(0, nodes, STEPS):  # a signal is seen between two calls
+        budget.check()
+        total -= kernels.orders.greedy_order(
+            low, min(low + STEPS, nodes), near, counts, number, noise, (largest, total), search,
+            order, separators,
+        )  # fmt: skip
+        if total == -np.inf:
+            return None
+    return order, separators
 
 
-def _neighbours(graph: Graph) -> npt.NDArray[np.uint64]:
+def _neighbours(graph: Graph) -> Bits:
     """Return the neighbours of each node as bits, (I, words)."""
     near = np.zeros((graph.num_nodes, (graph.num_nodes + 63) // 64), np.uint64)
     for a, b in ((0, 1), (1, 0)):
@@ -209,9 +237,10 @@ def _neighbours(graph: Graph) -> npt.NDArray[np.uint64]:
 
 
 def _by_sets(
-    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[int, int]
-) -> Plan | None:
-    """Do the same for the weight rule, in memory that grows only with the edges."""
+    graph: Graph, sizes: Sequence[int], rule: Rule, seed: int, limits: tuple[float, float],
+    budget: Budget,
+) -> Plan | None:  # fmt: skip
+    """Do the same for the weight rule, in memory that grows with the edges alone."""
     near: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     for a, b in graph.edges.tolist():
         near[a].add(b)
@@ -228,6 +257,7 @@ def _by_sets(
     gone = [False] * graph.num_nodes
     spent = 0
     while queue:
+        budget.check()
         known, v = heapq.heappop(queue)
         if gone[v] or known != cost(v):
             continue  # an entry from before a neighbour changed

@@ -1,9 +1,11 @@
 """Kernel of greedy elimination orders, on sets of neighbours held as bits."""
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from fstgrad.checks import FloatArray, IntArray
+from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.compiler import kernel
 
 Bits = npt.NDArray[np.uint64]
@@ -53,30 +55,53 @@ def cost_of(v: int, rule: int, near: Bits, logs: FloatArray, mine: IntArray) -> 
     return (missing - count) / 2.0  # each node misses itself
 
 
+class Search(NamedTuple):
+    """What a search for an order keeps between its steps, each of length n.
+
+    `cost` of each node that is not `gone`; `stale` those to be computed again; `mine` and `theirs`
+    are scratch for neighbours.
+    """
+
+    cost: FloatArray
+    stale: BoolArray
+    gone: BoolArray
+    mine: IntArray
+    theirs: IntArray
+
+    @classmethod
+    def of(cls, nodes: int) -> "Search":
+        """Return the state before the first step, when all costs are unknown."""
+        numbers = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+        return cls(np.empty(nodes), np.ones(nodes, np.bool_), np.zeros(nodes, np.bool_), *numbers)
+
+
 @kernel
 def greedy_order(
+    low: int,
+    high: int,
     near: Bits,
     sizes: FloatArray,
     rule: int,
     noise: FloatArray,
     limits: tuple[float, float],
+    search: Search,
     order: IntArray,
     separators: Bits,
 ) -> float:
-    """Eliminate the cheapest node until none is left, `noise` breaking ties; return the cells.
+    """Eliminate the cheapest node, `noise` breaking ties, at steps low .. high - 1.
 
-    `near` (n, words) is overwritten; separators[k] are the neighbours of order[k] when it goes.
-    Returns inf as soon as a clique has more cells than limits[0] or all have limits[1] or more.
+    Returns the cells of these.  `near` (n, words) is overwritten; separators[k] are the neighbours
+    of order[k] when it goes.  Returns inf as soon as a clique has more cells than limits[0] or all
+    of them have limits[1] or more.
     """
     nodes = len(near)
     logs = np.log(sizes)
-    mine, theirs = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
-    cost, stale = np.empty(nodes), np.zeros(nodes, np.bool_)
-    gone = np.zeros(nodes, np.bool_)
-    for v in range(nodes):
-        cost[v] = cost_of(v, rule, near, logs, mine)
+    cost, stale, gone, mine, theirs = search
     spent = 0.0
-    for position in range(nodes):
+    for position in range(low, high):
+        for u in range(nodes):
+            if stale[u] and (position == 0 or rule != GIVEN):
+                cost[u] = cost_of(u, rule, near, logs, theirs)
         v = -1
         for u in range(nodes):
             if not gone[u] and (
@@ -105,8 +130,4 @@ def greedy_order(
                 others = members(near[mine[k]], theirs)
                 for t in range(others):
                     stale[theirs[t]] = True
-        if rule != GIVEN:
-            for u in range(nodes):
-                if stale[u]:
-                    cost[u] = cost_of(u, rule, near, logs, theirs)
     return spent
