@@ -18,6 +18,7 @@ from fstgrad.mrf.kernels.sites import site_scores, uniform
 TINY = 1e-200
 STEPS = 16  # entries of a table of the logistic function for each nat
 REACH = 40
+ONE = np.uint64(1)
 
 
 class Range(NamedTuple):
@@ -44,24 +45,24 @@ def draw_binary(
 
     own[t] and gain[a, y] are scores of label 1 less those of label 0: the node's, and what arc a
     adds where the neighbour has label y.  P(0) = 1 / (1 + e^x) falls, so two entries of its table
-    enclose it; the exponential is taken only where the random number lies between them.
+    enclose it; the exponential is taken only where the random number lies between them.  Which
+    label it is decides no branch, for nobody can foretell it; unsigned indices need no test of
+    their sign.
     """
     for sweep in range(r.sweeps):
         counter = r.counter + sweep * r.room
-        for t in range(r.low, r.high):
+        for t in range(np.uint64(r.low), np.uint64(r.high)):
             x = own[t]
-            for a in range(s.start[t], s.start[t + 1]):
-                x += gain[a, labels[s.head[a]]]
-            i = s.node[t]
-            u = uniform(r.key, counter + i)
+            for a in range(np.uint64(s.start[t]), np.uint64(s.start[t + ONE])):
+                x += gain[a, np.uint64(labels[np.uint64(s.head[a])])]
+            i = np.uint64(s.node[t])
+            u = uniform(r.key, counter + s.node[t])
             at = (x + REACH) * STEPS
             if 0.0 <= at < 2 * REACH * STEPS:
-                below = int(at)
-                if u < table[below + 1]:
-                    labels[i] = 0
-                    continue
-                if u >= table[below]:
-                    labels[i] = 1
+                below = np.uint64(at)
+                least, most = table[below + ONE], table[below]
+                if (u < least) | (u >= most):
+                    labels[i] = u >= most
                     continue
             labels[i] = 0 if u * (1.0 + np.exp(x)) < 1.0 else 1
 
