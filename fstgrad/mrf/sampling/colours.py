@@ -8,6 +8,7 @@ from fstgrad.checks import IntArray
 from fstgrad.mrf import kernels
 from fstgrad.mrf.arrays import Sites
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.kernels.colours import BLOCK, Blocks
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.threads import Bands
 
@@ -23,15 +24,15 @@ class ColourDraws:
         self.model = model
         self.sites, self.cuts = colour_sites(model.graph, model.shared)
         sizes = np.diff(self.cuts)
-        self.bands = [Bands(int(size), threads, parallel) for size in sizes]
         self.alone = threads == 1 or int(sizes.max()) < parallel
         node = model.scores.node
         if model.num_labels == 2:
+            self.blocks, lane, self.cuts = colour_blocks(model.graph, self.sites, self.cuts)
             edge = model.edge_stack
             gain = np.stack((edge[:, 1] - edge[:, 0], edge[:, :, 1] - edge[:, :, 0]), axis=1)
             with np.errstate(invalid="ignore"):  # a node without an allowed label
-                self.own = (node[:, 1] - node[:, 0])[self.sites.node]
-            self.gain = gain.reshape(-1, 2)[self.sites.which]
+                self.own = (node[:, 1] - node[:, 0])[self.blocks.node]
+            self.gain = gain.reshape(-1, 2)[self.sites.which[lane]]
             self.table = kernels.colours.logistic_table()
         else:
             self.weight = np.exp(node - node.max(axis=1, keepdims=True))
@@ -39,6 +40,10 @@ class ColourDraws:
             self.table = np.stack((weights.transpose(0, 2, 1), weights), axis=1).reshape(
                 -1, *weights.shape[1:]
             )
+        self.bands = [
+            Bands(int(items), threads if size >= parallel else 1)
+            for items, size in zip(np.diff(self.cuts), sizes, strict=True)
+        ]
 
     @staticmethod
     def can_draw(model: ScoredGraph) -> bool:
@@ -48,7 +53,7 @@ class ColourDraws:
     def sweep(self, sweeps: int, key: int, counter: int, room: int, labels: IntArray) -> None:
         """Draw a new label for every node, given the labels of the others, `sweeps` times."""
         if self.alone:
-            self._draw(0, len(labels), sweeps, key, counter, room, labels)
+            self._draw(0, self.cuts[-1], sweeps, key, counter, room, labels)
             return
         for at in range(counter, counter + sweeps * room, room):
             for bands, (first, _) in zip(self.bands, pairwise(self.cuts), strict=True):
@@ -63,7 +68,7 @@ class ColourDraws:
     ) -> None:
         which = kernels.colours.Range(low, high, sweeps, key, counter, room)
         if self.model.num_labels == 2:
-            kernels.colours.draw_binary(which, self.sites, self.own, self.gain, self.table, labels)
+            kernels.colours.draw_binary(which, self.blocks, self.own, self.gain, self.table, labels)
         else:
             kernels.colours.draw_many(
                 which, self.sites, self.weight, self.table, self.model.pieces, labels
@@ -83,4 +88,37 @@ def colour_sites(graph: Graph, shared: bool) -> tuple[Sites, list[int]]:
         cuts = [0, *np.cumsum(np.bincount(graph.colour)).tolist()]
         graph.cache["sites", shared] = sites, cuts
     found: tuple[Sites, list[int]] = graph.cache["sites", shared]
+    return found
+
+
+def colour_blocks(
+    graph: Graph, sites: Sites, cuts: list[int]
+) -> tuple[Blocks, IntArray, list[int]]:
+    """Return the sites in blocks, the arc of each lane, and where each colour begins among blocks.
+
+    The same ones each time.
+    """
+    if "colour blocks" not in graph.cache:
+        degree = np.diff(sites.start)
+        colour = np.repeat(np.arange(len(cuts) - 1), np.diff(cuts))
+        order = np.lexsort((-degree, colour))
+        begins = np.concatenate([np.arange(a, b, BLOCK) for a, b in pairwise(cuts)])
+        cut = np.append(begins, len(order))
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        place = np.repeat(place, degree)  # of each arc's site
+        block = np.searchsorted(cut, place, side="right") - 1
+        number = np.arange(len(place)) - np.repeat(sites.start[:-1], degree)
+        lane = np.lexsort((place, number, block))
+        block, number = block[lane], number[lane]
+        new = (np.diff(block, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
+        slot = np.append(np.flatnonzero(new), len(lane))
+        first_slot = np.searchsorted(block[slot[:-1]], np.arange(len(cut)))
+        node = sites.node[order]
+        blocks = Blocks(
+            node.astype(np.uint64), cut.astype(np.uint64), first_slot.astype(np.uint64),
+            slot.astype(np.uint64), sites.head[lane].astype(np.uint32),
+        )  # fmt: skip
+        graph.cache["colour blocks"] = blocks, lane, np.searchsorted(cut, cuts).tolist()
+    found: tuple[Blocks, IntArray, list[int]] = graph.cache["colour blocks"]
     return found
