@@ -118,7 +118,7 @@ class CountBase(Base):
 
     def _direct(self, eta: FloatArray, tolerance: float) -> Derivatives:
         out = outputs(eta)
-        kernels.counts.derivatives(
+        kernels.rows.derivatives(
             np.ascontiguousarray(eta), self.table(eta.shape[1] - self.own), *out
         )
         return out

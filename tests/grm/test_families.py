@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fstgrad.errors import InvalidInputError
+from fstgrad.grm.base import outputs
 from fstgrad.grm.families import BASES, Exponential, FiniteCounts, Gaussian, Poisson
-from fstgrad.grm.kernels import halfline
+from fstgrad.grm.kernels import counts, halfline, rows
+from fstgrad.grm.kernels.moments import empty_moments, finish
 from tests.oracles import grm as oracle
 
 NAMES = ["poisson", "exponential", "gaussian"]
@@ -224,3 +226,31 @@ def test_a_sum_that_is_not_log_concave_is_refused():
 def test_counts_beyond_the_last_have_no_mass():
     base = FiniteCounts(np.log([1.0, 2.0, 3.0]))
     np.testing.assert_array_equal(base.log_base([2.0, 3.0, 99.0]), [np.log(3.0), -np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("own", [0, 1])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_sums_of_the_first_counts_are_those_of_the_whole_table(k, own):
+    """Rows that end within the first counts, at their last one, and beyond; equal rows; no sum."""
+    base = BASES["hurdle-poisson"] if own else BASES["poisson"]
+    rng = np.random.default_rng(k)
+    eta = np.concatenate([rng.normal(size=(300, k + own)), np.zeros((2, k + own))])
+    eta[:300, 0] = np.linspace(-30.0, 5.0, 300)
+    table = base.table(k)
+    found, moments = outputs(eta), empty_moments(k + own)
+    rows.derivatives(eta, table, *found)
+    columns = np.ascontiguousarray(table.statistics[: rows.FIRST].T)
+    terms, room, first = np.empty(rows.FIRST), np.empty(rows.FIRST), 0
+    for row, values in enumerate(eta):
+        first += rows.sum_first(values, table, columns, terms, room, moments)
+        whole = outputs(eta[:1])
+        assert counts.sum_counts(values, table, np.empty(counts.NODES), moments)
+        finish(moments, *(part[0] for part in whole))
+        for part, other in zip(found, whole, strict=True):
+            np.testing.assert_allclose(part[row], other[0], rtol=1e-12, atol=1e-14)
+    assert 150 < first < 302
+    for part in found:
+        np.testing.assert_array_equal(part[300], part[301])
+    nothing = outputs(eta[:1])
+    rows.derivatives(np.full((1, k + own), np.nan), table, *nothing)
+    assert not np.isfinite(nothing[1]).any()

@@ -4,5 +4,6 @@ from . import design as design
 from . import halfline as halfline
 from . import moments as moments
 from . import potentials as potentials
+from . import rows as rows
 from . import sampling as sampling
 from . import wide as wide

@@ -21,9 +21,6 @@ from fstgrad.compiler import inner_kernel, kernel
 from fstgrad.grm.kernels.moments import (
     Moments,
     clear,
-    empty_moments,
-    fail,
-    finish,
     raise_height,
 )
 
@@ -288,57 +285,3 @@ def sum_counts(eta: FloatArray, table: Table, heights: FloatArray, moments: Mome
         if ends(eta, table, q - 1, heights[NODES - 1], moments):
             return True
     return table.bounded
-
-
-@kernel
-def derivatives(
-    eta: FloatArray, table: Table, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
-) -> None:
-    """Fill A and its largest error (m, 2), E[t] (m, k) and Cov[t] (m, k, k) for eta (m, k).
-
-    A is +inf where the table ends before the sum does.  Rows that are equal, most of a sparse fit,
-    are summed once.
-    """
-    m, k = eta.shape
-    # row < m; heights has a place for each point of a panel, the moments one for each t_j
-    moments, heights = empty_moments(k), np.empty(NODES)
-    seen = np.full(table_size(m), -1)
-    for row in range(m):
-        same = find_row(eta, row, seen)
-        if same >= 0:
-            bounds[row], mean[row], covariance[row] = bounds[same], mean[same], covariance[same]
-        elif sum_counts(eta[row], table, heights, moments):
-            finish(moments, bounds[row], mean[row], covariance[row])
-        else:
-            fail(bounds[row], mean[row], covariance[row])
-
-
-@kernel
-def table_size(m: int) -> int:
-    """Return a power of two of at least 2 m, the slots of a hash table."""
-    size = 2
-    while size < 2 * m:
-        size *= 2
-    return size
-
-
-@kernel
-def find_row(eta: FloatArray, row: int, seen: IntArray) -> int:
-    """Return an earlier row equal to `row`, or -1 and note the row in the hash table `seen`."""
-    # at < len(seen), a power of two; at most m of at least 2 m slots are taken, so one is free
-    key = np.uint64(1469598103934665603)
-    bits = eta[row].view(np.uint64)
-    for j in range(bits.shape[0]):
-        key = (key ^ bits[j]) * np.uint64(1099511628211)
-        key ^= key >> np.uint64(29)
-    at = np.int64(key & np.uint64(seen.shape[0] - 1))
-    while seen[at] >= 0:
-        other = seen[at]
-        equal = True
-        for j in range(bits.shape[0]):
-            equal = equal and eta[other, j] == eta[row, j]
-        if equal:
-            return int(other)
-        at = (at + 1) & (seen.shape[0] - 1)
-    seen[at] = row
-    return -1

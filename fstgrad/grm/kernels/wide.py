@@ -157,7 +157,7 @@ def laplace(
 def wide_derivatives(
     eta: FloatArray, table: Table, bounds: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> None:
-    """Fill what `counts.derivatives` fills, for rows whose sum goes beyond the table.
+    """Fill what `rows.derivatives` fills, for rows whose sum goes beyond the table.
 
     NaN where the sum cannot be done.  Where eta_1 alone is not 0 and k is 1, A = e^eta_1 exactly.
     """
