@@ -27,6 +27,8 @@ class Objective:
     ) -> tuple[Array, Arrays]:
         """Return the values (B,) float64, and for each array of scores the gradients, its shape.
 
+        The gradients are new arrays, which the caller may overwrite.
+
         Parameters
         ----------
         scores : arrays (B, ...), float32 or float64, read only

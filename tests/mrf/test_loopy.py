@@ -345,3 +345,22 @@ def test_trees_of_a_graph_whose_pairs_exceed_32_bits():
     cover = tree_cover(graph)
     assert len(cover.orders) == 16
     assert cover.rho.sum() == pytest.approx(49_999)
+
+
+def test_sweeps_of_mean_field_one_by_one_are_those_of_one_call():
+    """A caller that follows the progress is called after each of them."""
+    rng = np.random.default_rng(5)
+    model = fg.PairwiseMRF.grid(
+        3, 4, node_scores=rng.normal(size=(12, 3)), edge_scores=rng.normal(size=(3, 3))
+    )
+    followed: list[tuple[int, float]] = []
+    single = model.infer("mean_field", progress=lambda *step: followed.append(step))
+    together = model.infer("mean_field")
+    assert single.converged
+    assert single.residuals[-1] <= 1e-8 < single.residuals[-2]
+    assert followed == [(i + 1, change) for i, change in enumerate(together.residuals.tolist())]
+    assert single.node.tobytes() == together.node.tobytes()
+    for limit in (1, 3):
+        cut = model.infer("mean_field", max_iter=limit)
+        assert cut.residuals.tolist() == together.residuals[:limit].tolist()
+        assert (cut.iterations, cut.converged) == (limit, False)

@@ -42,6 +42,37 @@ def test_value_and_both_derivatives(scores):
     assert torch.autograd.gradgradcheck(cubes, scores)
 
 
+def test_one_item_without_an_axis_is_an_item_of_a_batch(scores):
+    def one(item):
+        return operators.values(operators.keep(SmoothCube, 2.0), [item], axis=False)
+
+    item = scores.detach()[1].clone().requires_grad_()
+    assert one(item).shape == ()
+    assert one(item).item() == cubes(scores)[1].item()
+    assert torch.autograd.gradcheck(one, item)
+    assert torch.autograd.gradgradcheck(one, item)
+    compiled = torch.compile(one, fullgraph=True, backend="aot_eager")
+    (gradient,) = torch.autograd.grad(compiled(item), item)
+    assert gradient.tolist() == [6 * 9, 6 * 1]
+
+
+def test_a_graph_that_is_kept_keeps_its_gradients(scores):
+    """Only the last backward pass scales them in place."""
+    value = cubes(scores)  # the gradient is 6 x^2
+    for weights in ([1.0, 1.0], [2.0, -3.0]):
+        (gradient,) = torch.autograd.grad(
+            value, scores, torch.tensor(weights).double(), retain_graph=True
+        )
+        assert gradient.tolist() == [
+            [6 * weights[0], 24 * weights[0]],
+            [54 * weights[1], 6 * weights[1]],
+        ]
+    value.sum().backward()
+    assert scores.grad.tolist() == [[6, 24], [54, 6]]
+    (5 * cubes(scores).sum()).backward()  # is added
+    assert scores.grad.tolist() == [[36, 144], [324, 36]]
+
+
 def test_operator_is_well_formed(scores):
     key = operators.keep(SmoothCube, 1.0)
     torch.library.opcheck(operators._values, ([scores], [torch.arange(2)], key))

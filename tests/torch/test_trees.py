@@ -351,3 +351,25 @@ def test_threads_change_no_bit(projective, monkeypatch):
             fgt.spanning_tree_log_partition(arcs, **family)
     finally:
         torch.set_num_threads(known)
+
+
+@pytest.mark.parametrize("projective", [False, True])
+@pytest.mark.parametrize("single_root", [False, True])
+def test_one_table_is_an_item_of_a_batch(single_root, projective):
+    """Values, gradients and Hessian products; a list of lengths goes the way of a batch."""
+    options = {"single_root": single_root, "projective": projective}
+    table, v = tables(size=5).detach()
+    found = []
+    for shape, lengths in (((5, 5), None), ((1, 5, 5), None), ((5, 5), [4])):
+        scores = table.reshape(shape).clone().requires_grad_()
+        value = fgt.spanning_tree_log_partition(scores, lengths=lengths, **options)
+        (slope,) = torch.autograd.grad(value.sum(), scores, create_graph=True)
+        (product,) = torch.autograd.grad(slope, scores, v.reshape(shape))
+        assert value.shape == shape[:-2]
+        scores = scores.detach().requires_grad_()
+        (3 * fgt.spanning_tree_log_partition(scores, lengths=lengths, **options).sum()).backward()
+        torch.testing.assert_close(scores.grad, 3 * slope.detach(), rtol=0, atol=1e-12)
+        found.append([x.detach().reshape(-1) for x in (value, slope, product)])
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            torch.testing.assert_close(one, same, rtol=0, atol=1e-12)
