@@ -274,7 +274,7 @@ class NewtonSolver:
         free = np.flatnonzero(~penalised)
         blocks = np.arange(len(self.families))[:, None] * self.intercepts.width + free
         moved = coordinates[free]
-        curvature = covariance.mean(axis=1)[:, moved[:, None], moved]
+        curvature = kernels.descent.sample_means(covariance)[:, moved[:, None], moved]
         size = np.einsum("qaa->qa", curvature).max(axis=1, initial=1e-200)
         least = np.maximum(1e-12 * size[:, None], play.ridge[blocks])
         ridge = least[:, :, None] * np.eye(free.size)

@@ -80,6 +80,19 @@ def curvatures(slots: Slots, hessian: FloatArray) -> FloatArray:
 
 
 @kernel
+def sample_means(hessian: FloatArray) -> FloatArray:
+    """Return the mean (q, c, c) over the samples of matrices (q, n, c, c)."""
+    q, n, c = hessian.shape[0], hessian.shape[1], hessian.shape[2]
+    out = np.zeros((q, c, c))
+    for node in range(q):
+        for i in range(n):
+            for a in range(c):
+                for b in range(c):
+                    out[node, a, b] += hessian[node, i, a, b]
+    return out / n
+
+
+@kernel
 def add_columns(slots: Slots, coef: FloatArray, eta: FloatArray) -> None:
     """Add Z coef to eta (q, n, c) in place."""
     for m in range(coef.shape[0]):

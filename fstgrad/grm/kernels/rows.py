@@ -6,41 +6,36 @@ not hold goes to `fstgrad.grm.kernels.counts`.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from fstgrad.checks import FloatArray, IntArray
-from fstgrad.compiler import fused_kernel, kernel
+from fstgrad.compiler import fused_kernel, kernel, sum_kernel
 from fstgrad.grm.kernels.counts import NODES, Table, ends, sum_counts, term_size
 from fstgrad.grm.kernels.moments import Moments, clear, empty_moments, fail, finish
 from fstgrad.vectors import exponentiate
 
+BitArray = npt.NDArray[np.uint64]
 FIRST = 64  # counts that are summed in vectors, all of them one by one in the table
 STEP = 16  # counts that join these sums at a time
 FALL = 40.0  # nats below the highest term at which the last one may end a sum
 
 
-@fused_kernel
-def total(x: FloatArray, count: int) -> float:
-    """Return the sum of the first entries of x; `count` is a multiple of 4."""
-    # four sums, so that none waits for another: q + 3 < count
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for q in range(0, count, 4):
-        a += x[q]
-        b += x[q + 1]
-        c += x[q + 2]
-        d += x[q + 3]
-    return (a + b) + (c + d)
+@sum_kernel
+def total(x: FloatArray) -> float:
+    """Return the sum of a vector."""
+    found = 0.0
+    for q in range(x.shape[0]):
+        found += x[q]
+    return found
 
 
-@fused_kernel
-def inner_product(x: FloatArray, y: FloatArray, count: int) -> float:
-    """Return the inner product of the first entries of x and y; `count` is a multiple of 4."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    for q in range(0, count, 4):
-        a += x[q] * y[q]
-        b += x[q + 1] * y[q + 1]
-        c += x[q + 2] * y[q + 2]
-        d += x[q + 3] * y[q + 3]
-    return (a + b) + (c + d)
+@sum_kernel
+def inner_product(x: FloatArray, y: FloatArray) -> float:
+    """Return the inner product of x and the first entries of y."""
+    found = 0.0
+    for q in range(x.shape[0]):
+        found += x[q] * y[q]
+    return found
 
 
 @fused_kernel
@@ -61,33 +56,37 @@ def sum_first(
         return False
     clear(moments)
     moments.mass[0] = 1.0  # that of the highest term, a lower bound
-    count, is_whole = 0, False
+    top, count, is_whole = -np.inf, 0, False
     while count < FIRST and not is_whole:
-        for q in range(count, count + STEP):
-            terms[q] = table.log_base[q]
+        part, base = terms[count : count + STEP], table.log_base[count : count + STEP]
+        for q in range(STEP):
+            part[q] = base[q]
         for j in range(columns.shape[0]):
-            for q in range(count, count + STEP):
-                terms[q] += eta[j] * columns[j, q]
-        for q in range(count, count + STEP):
-            moments.height[0] = max(moments.height[0], terms[q])
+            column = columns[j, count : count + STEP]
+            for q in range(STEP):
+                part[q] += eta[j] * column[q]
+        for q in range(STEP):
+            top = max(top, part[q])
+        moments.height[0] = top
         count += STEP
         last = terms[count - 1]
-        is_whole = last < moments.height[0] - FALL and ends(eta, table, count - 1, last, moments)
-    top = moments.height[0]
+        is_whole = last < top - FALL and ends(eta, table, count - 1, last, moments)
     if not (is_whole and top < np.inf):
         return False
     for q in range(count):
         if terms[q] == top:
             moments.size[0] = term_size(eta, table, q)
         terms[q] -= top
-    exponentiate(terms[:count], room)
-    moments.mass[0] = total(terms, count)
+    weights, products = terms[:count], room[:count]
+    exponentiate(weights, room)
+    moments.mass[0] = total(weights)
     for i in range(columns.shape[0]):
+        column = columns[i]
         for q in range(count):
-            room[q] = terms[q] * columns[i, q]
-        moments.first[i] = total(room, count)
+            products[q] = weights[q] * column[q]
+        moments.first[i] = total(products)
         for j in range(i + 1):
-            moments.second[i, j] = inner_product(room, columns[j], count)
+            moments.second[i, j] = inner_product(products, columns[j])
     return True
 
 
@@ -107,16 +106,30 @@ def derivatives(
     terms, room = np.empty(FIRST), np.empty(FIRST)
     columns = np.ascontiguousarray(table.statistics[:FIRST].T)
     seen = np.full(table_size(m), -1)
+    bits = eta.view(np.uint64)
     for row in range(m):
-        same = find_row(eta, row, seen)
+        same = find_row(eta, bits, row, seen)
         if same >= 0:
-            bounds[row], mean[row], covariance[row] = bounds[same], mean[same], covariance[same]
+            copy_row(bounds, mean, covariance, same, row)
         elif sum_first(eta[row], table, columns, terms, room, moments) or sum_counts(
             eta[row], table, heights, moments
         ):
             finish(moments, bounds[row], mean[row], covariance[row])
         else:
             fail(bounds[row], mean[row], covariance[row])
+
+
+@kernel
+def copy_row(
+    bounds: FloatArray, mean: FloatArray, covariance: FloatArray, same: int, row: int
+) -> None:
+    """Copy the results of the row `same` to another row."""
+    k = mean.shape[1]
+    bounds[row, 0], bounds[row, 1] = bounds[same, 0], bounds[same, 1]
+    for i in range(k):  # slices cost more than these few entries
+        mean[row, i] = mean[same, i]
+        for j in range(k):
+            covariance[row, i, j] = covariance[same, i, j]
 
 
 @kernel
@@ -129,19 +142,21 @@ def table_size(m: int) -> int:
 
 
 @kernel
-def find_row(eta: FloatArray, row: int, seen: IntArray) -> int:
-    """Return an earlier row equal to `row`, or -1 and note the row in the hash table `seen`."""
+def find_row(eta: FloatArray, bits: BitArray, row: int, seen: IntArray) -> int:
+    """Return an earlier row equal to `row`, or -1 and note the row in the hash table `seen`.
+
+    bits : eta as integers.
+    """
     # at < len(seen), a power of two; at most m of at least 2 m slots are taken, so one is free
     key = np.uint64(1469598103934665603)
-    bits = eta[row].view(np.uint64)
-    for j in range(bits.shape[0]):
-        key = (key ^ bits[j]) * np.uint64(1099511628211)
+    for j in range(bits.shape[1]):
+        key = (key ^ bits[row, j]) * np.uint64(1099511628211)
         key ^= key >> np.uint64(29)
     at = np.int64(key & np.uint64(seen.shape[0] - 1))
     while seen[at] >= 0:
         other = seen[at]
         equal = True
-        for j in range(bits.shape[0]):
+        for j in range(bits.shape[1]):
             equal = equal and eta[other, j] == eta[row, j]
         if equal:
             return int(other)
