@@ -88,12 +88,17 @@ class Lanes(NamedTuple):
     arc: IntArray
 
     @classmethod
-    def of(cls, network: Network, behind: BoolArray, labels: int, size: int) -> "Lanes":
-        """Cut into blocks of `size` arcs and the rest of a node; `behind` arcs read transposed."""
+    def of(
+        cls, network: Network, rank: IntArray, behind: BoolArray, labels: int, size: int
+    ) -> "Lanes":
+        """Cut into blocks of `size` arcs and the rest of a node; `behind` arcs read transposed.
+
+        Nodes of the same degree are in order of their rank.
+        """
         degree = np.diff(network.start)
         tail = np.repeat(np.arange(len(degree)), degree)
         behind_of = np.bincount(tail[behind], minlength=len(degree))
-        node = np.argsort(-degree, kind="stable")[: np.count_nonzero(degree)]
+        node = np.lexsort((rank, -degree))[: np.count_nonzero(degree)]
         number = (np.cumsum(degree[node]) - degree[node]) // size
         node = node[np.lexsort((behind_of[node], -degree[node], number))]
         place = np.empty_like(degree)

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
+from fstgrad.mrf.messages.weights import WeightMessages
 from tests.mrf.models import random_grid
-from tests.mrf.test_loopy import graph_of_hubs
+from tests.mrf.test_loopy import assert_equal_sweeps, graph_of_hubs
 
 
 def assert_equal_messages(model, threads=1, rho=None):
@@ -57,6 +59,33 @@ def test_lanes_are_for_large_graphs_whose_tables_floats_hold():
     ]
     assert kinds == [LaneMessages, GraphMessages, GraphMessages, GraphMessages, GraphMessages]
     assert single.infer("trw").log_partition == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_shuffled_graphs_are_swept_in_another_order(shared):
+    """A grid whose nodes and edges are shuffled; the messages are those of its own arcs."""
+    rng = np.random.default_rng(6)
+    grid = random_grid(60, 61, 3, seed=2, shared=shared)
+    place, edges = rng.permutation(3660), rng.permutation(grid.graph.num_edges)
+    turn = rng.random(len(edges)) < 0.5
+    pairs = place[grid.graph.edges[edges]]
+    pairs[turn] = pairs[turn, ::-1]
+    tables = grid.scores.edge if shared else grid.scores.edge[edges]
+    model = fg.PairwiseMRF(grid.scores.node, tables, pairs)
+    rank = model.graph.rank
+    assert sorted(rank) == list(range(3660))
+    assert np.abs(np.diff(rank[pairs], axis=1)).mean() < 100
+    assert (grid.graph.rank == np.arange(3660)).all()
+    assert_equal_messages(model, threads=2)
+    assert_equal_sweeps(
+        model, [t(model, 0, 2) for t in (WeightMessages, GraphMessages)], 0.2, 1e-11
+    )
+
+
+def test_random_graphs_are_swept_in_their_own_order():
+    pairs = np.unique(np.sort(np.random.default_rng(1).integers(4000, size=(8000, 2))), axis=0)
+    graph = Graph(4000, pairs[pairs[:, 0] < pairs[:, 1]])
+    assert (graph.rank == np.arange(4000)).all()
 
 
 @pytest.mark.parametrize("labels", [2, 5])

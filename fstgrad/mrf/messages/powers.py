@@ -61,7 +61,7 @@ class LaneMessages(GraphMessages):
         """Return the lanes of the graph; where the tables are few, in their order."""
         graph, labels = self.model.graph, self.model.num_labels
         nothing = np.zeros(len(graph.leaving), np.bool_)
-        lanes = Lanes.of(graph.network, nothing, labels - 1, block_size(labels))
+        lanes = Lanes.of(graph.network, graph.rank, nothing, labels - 1, block_size(labels))
         arc = graph.leaving[lanes.arc]
         rho = self.rho[arc >> 1]
         if few:

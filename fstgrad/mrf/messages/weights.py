@@ -138,7 +138,9 @@ class _ByLanes:
         key = "lanes", labels, turned
         if key not in graph.cache:
             behind = (graph.leaving & 1 == 1) & turned
-            graph.cache[key] = Lanes.of(graph.network, behind, labels, block_size(labels))
+            graph.cache[key] = Lanes.of(
+                graph.network, graph.rank, behind, labels, block_size(labels)
+            )
         lanes: Lanes = graph.cache[key]
         self.lanes, self.maximum, self.shape = lanes, owner.maximum, (len(lanes.arc), labels)
         self.node, self.table = np.empty(lanes.node.size * labels), exp_edge.reshape(-1)
