@@ -40,10 +40,13 @@ Map = Callable[..., Iterable[Any]]  # the built-in map, or that of a thread pool
 
 
 class State(NamedTuple):
-    """A state of the solver: eta, its derivatives (q, n, ...), the losses (q,), the objective."""
+    """Where a solver is: eta (q, n, c), what follows from it, and the objective.
+
+    residual : (q, n, c), w (E[t] - t).  covariance : (q, n, c, c), w Cov[t].  losses : (q,).
+    """
 
     eta: FloatArray
-    mean: FloatArray
+    residual: FloatArray
     covariance: FloatArray
     losses: FloatArray
     objective: float
@@ -133,16 +136,16 @@ class NewtonSolver:
         gradient = self._gradient(play, state, play.coef)
         slopes = violations(gradient, play.coef, play.penalty)
         self.last = state
-        return self._residual(state), slopes, state.objective
+        return state.residual, slopes, state.objective
 
     def residual(self, play: Play) -> FloatArray:
         """Return the residuals w (E[t] - t), (q, n, c), at play.coef or at a better start."""
         self.last = self._first_state(play)
-        return self._residual(self.last)
+        return self.last.residual
 
     def _gradient(self, play: Play, state: State, coef: FloatArray) -> FloatArray:
         """Return the derivative of the objective without its penalty at `coef`."""
-        return kernels.descent.gradients(play.slots, self._residual(state)) + play.ridge * coef
+        return kernels.descent.gradients(play.slots, state.residual) + play.ridge * coef
 
     def _off_a_plateau(
         self, play: Play, state: State, slopes: FloatArray
@@ -213,13 +216,14 @@ class NewtonSolver:
         An infeasible eta has the objective +inf.
         """
         n, c = eta.shape[1:]
-        mean, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
+        residual, covariance = np.empty(eta.shape), np.empty((*eta.shape, c))
 
         def node(s: int) -> float:
             if near is not None and np.array_equal(eta[s], near.eta[s]):
-                mean[s], covariance[s] = near.mean[s], near.covariance[s]
+                residual[s], covariance[s] = near.residual[s], near.covariance[s]
                 return float(near.losses[s])
-            value, mean[s], covariance[s] = self.families[s].derivatives(eta[s])
+            value, mean, covariance[s] = self.families[s].derivatives(eta[s])
+            residual[s] = (mean - self.observed[s]) * self.weights[:, None]
             fit = value - np.einsum("ij,ij->i", eta[s], self.observed[s])
             if not np.isfinite(fit).all():
                 return np.inf
@@ -227,10 +231,7 @@ class NewtonSolver:
             return float(self.weights @ fit / n)
 
         losses = np.array(list(self.apply(node, range(len(self.families)))))
-        return State(eta, mean, covariance, losses, objective(play, coef, losses))
-
-    def _residual(self, state: State) -> FloatArray:
-        return (state.mean - self.observed) * self.weights[None, :, None]
+        return State(eta, residual, covariance, losses, objective(play, coef, losses))
 
     def _search(
         self, play: Play, state: State, direction: FloatArray, gradient: FloatArray
