@@ -224,9 +224,9 @@ class Factors(NamedTuple):
     def pack(cls, num_nodes: int, factors: Sequence[tuple[Sequence[int], FloatArray]]) -> "Factors":
         """Return the factors (scope, table) in one piece."""
         if not factors:
-            start, nothing = np.zeros(1, np.int64), np.empty(0, np.int64)
+            start, none = np.zeros(1, np.int64), np.empty(0, np.int64)
             ends = np.zeros(num_nodes + 1, np.int64)
-            return cls(np.empty(0), start, start, *[nothing] * 5, ends)
+            return cls(np.empty(0), start, start, none, none, none, none, none, ends)
         scope, stride, size, owner, first, cell = [], [], [], [], [0], [0]
         for number, (nodes, table) in enumerate(factors):
             scope += list(nodes)

@@ -113,7 +113,7 @@ def gradients(
 
     Parameters and errors as in `values`; gradients of half-precision scores are `float32`.
     """
-    return _outputs(objective, scores, constants)[1:]
+    return list(_outputs(objective, scores, constants)[1:])
 
 
 def _outputs(
