@@ -341,8 +341,10 @@ def bound_rows(quick):
 
 
 def rows(quick):
-    warm = fg.PairwiseMRF.grid(2, 2, np.zeros((4, 2)), np.eye(2))  # load the kernels
-    warm.marginals(), warm.infer("trw"), warm.infer("bounds", max_cells=1), warm.decode("trw")
+    factors = ring_of_factors(12)[0].to_mrf()
+    for warm in (fg.PairwiseMRF.grid(2, 2, np.zeros((4, 2)), np.eye(2)), factors):
+        warm.marginals(), warm.decode("trw")  # load the kernels
+        warm.infer("bp"), warm.infer("trw"), warm.infer("bounds", max_cells=1, max_parts=2)
     yield from marginal_rows(quick)
     yield from labeling_rows(quick)
     yield from bound_rows(quick)
