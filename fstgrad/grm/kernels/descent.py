@@ -88,8 +88,8 @@ def sample_means(hessian: FloatArray) -> FloatArray:
         for i in range(n):
             for a in range(c):
                 for b in range(c):
-                    out[node, a, b] += hessian[node, i, a, b]
-    return out / n
+                    out[node, a, b] += hessian[node, i, a, b] / n
+    return out
 
 
 @kernel
