@@ -5,6 +5,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.mrf.graph import Graph
+from fstgrad.mrf.messages import tree_weights
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
@@ -119,3 +120,23 @@ def test_the_bound_alone_is_that_of_the_log_domain(scale, labels):
         expected = messages.tree_bound(cover).value
         assert messages.log_bound(cover) == pytest.approx(expected, rel=1e-12)
         assert expected >= model.log_partition() - 1e-9 * abs(expected)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_the_lightest_edges_of_a_dense_graph_give_the_same_forests(pieces, monkeypatch):
+    nodes = 100
+    some = [(i, j) for i in range(nodes // 2) for j in range(i)]
+    edges = [*some, *((i + nodes // 2, j + nodes // 2) for i, j in some)] if pieces == 2 else some
+    graph = Graph.checked(nodes, np.array(edges))
+    monkeypatch.setattr(tree_weights, "LIGHTEST", 10**9)
+    whole = tree_weights._cover(graph)
+    calls = []
+    spanning = tree_weights._spanning
+    monkeypatch.setattr(
+        tree_weights, "_spanning", lambda *args: calls.append(len(args[0])) or spanning(*args)
+    )
+    monkeypatch.setattr(tree_weights, "LIGHTEST", 2)
+    found = tree_weights._cover(graph)
+    for name in ("rho", "orders", "parent_arcs"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    assert calls.count(2 * nodes) > calls.count(len(edges)) >= 1
