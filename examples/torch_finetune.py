@@ -1,9 +1,8 @@
 """PyTorch: fine-tuning an encoder
 ===============================
 
-A small encoder is "pretrained" to guess masked pieces, and then tags words.  Pieces that do not
-begin a word have the gold label -100, like padding.  The program uses mixed precision (the loss is
-float32) and accumulates gradients.
+A small encoder is "pretrained" to guess masked pieces, and then tags words.  Pieces inside a word
+have the label -100, like padding.  Mixed precision (the loss is float32), accumulated gradients.
 
     python examples/torch_finetune.py
 """
