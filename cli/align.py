@@ -3,6 +3,7 @@
 import click
 
 from fstgrad.cli.border import COUNT
+from fstgrad.cli.examples import no_rows
 from fstgrad.cli.grouping import Command
 from fstgrad.cli.options import Reading, pairs_argument, reading_options
 from fstgrad.cli.text import echo
@@ -64,6 +65,8 @@ def align(
     if reading.alphabet is not None:
         raise InvalidInputError("--alphabet has no effect on align; leave it out")
     read = list(read_pairs(pairs, tokens_x=reading.tokens_x, tokens_y=reading.tokens_y))
+    if not read:
+        raise no_rows(pairs)
     aligner = Aligner(
         max_x,
         max_y,

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fstgrad.alphabet import EPSILON
@@ -21,8 +21,11 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
     ------
     RowError
         A row has another number of columns, is not UTF-8, or has an empty y or the symbol "<eps>".
+    InvalidInputError
+        The file has no rows.
     """
-    for row in read_table(path, named_columns(("x", "y"), tags)):
+    names, row = named_columns(("x", "y"), tags), None
+    for row in read_table(path, names):
         with located(row):
             texts = columns_of(row, ("x", "y"), tags)
             y = decomposed(texts["y"], reading)
@@ -30,6 +33,13 @@ def examples(path: str, reading: Reading, tags: int | None) -> Iterator[Example]
             if not example[1]:
                 raise InvalidInputError("y is empty; give at least one symbol")
         yield example
+    if row is None:
+        raise no_rows(path, names)
+
+
+def no_rows(path: str, names: Sequence[str] = ("x", "y")) -> InvalidInputError:
+    """Return the error of a file without rows, whose columns have these names."""
+    return InvalidInputError(f"{path} has no rows; a row is {', one tab, '.join(names)}")
 
 
 def columns_of(row: Row, names: tuple[str, ...], tags: int | None) -> dict[str, str]:

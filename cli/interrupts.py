@@ -91,17 +91,23 @@ class Interrupts:
 
     def _raise_again(self, lost: Any) -> None:
         """Send a signal again whose exception nobody could receive."""
-        if issubclass(lost.exc_type, KeyboardInterrupt | Terminated):
-            self._send_later(_number(lost.exc_type))
-        else:
+        if not self._is_sent_again(lost.exc_type):
             sys.__unraisablehook__(lost)
 
     def _raise_printed(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
         """Send a signal again whose exception C printed, as the import_array of NumPy does."""
-        if issubclass(kind, KeyboardInterrupt | Terminated):
-            self._send_later(_number(kind))
-        else:
+        if not self._is_sent_again(kind):
             sys.__excepthook__(kind, error, trace)
+
+    def _is_sent_again(self, kind: type[BaseException]) -> bool:
+        """Send the signal of an exception again; return False if it is not one of a signal."""
+        if issubclass(kind, Terminated):
+            self._send_later(signal.SIGTERM)
+        elif issubclass(kind, KeyboardInterrupt):
+            self._send_later(signal.SIGINT)
+        else:
+            return False
+        return True
 
     def _send_later(self, number: int) -> None:
         """Send a signal soon, once: a second one could arrive when the handlers are gone."""
@@ -115,11 +121,6 @@ class Interrupts:
             _thread.interrupt_main(signal.Signals(number))
 
         _thread.start_new_thread(send, ())
-
-
-def _number(kind: type[BaseException]) -> signal.Signals:
-    """Return the signal of an exception."""
-    return signal.SIGTERM if issubclass(kind, Terminated) else signal.SIGINT
 
 
 _HOOKS = (Interrupts._raise_again.__code__, Interrupts._raise_printed.__code__)

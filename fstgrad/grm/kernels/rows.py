@@ -124,7 +124,7 @@ def copy_row(
     bounds: FloatArray, mean: FloatArray, covariance: FloatArray, same: int, row: int
 ) -> None:
     """Copy the results of the row `same` to another row."""
-    k = mean.shape[1]
+    k = mean.shape[1]  # same < row < m, the length of all
     bounds[row, 0], bounds[row, 1] = bounds[same, 0], bounds[same, 1]
     for i in range(k):  # slices cost more than these few entries
         mean[row, i] = mean[same, i]

@@ -56,6 +56,7 @@ def weigh_up(
     part of the result.  `sums` is scratch of C numbers.  All factors are at most 1, so that what
     underflows is less than 1e-160 of a message whose maximum is at least TINY.
     """
+    # v and source[arc] are nodes, below I, the rows of weight; b < C, the length of sums
     size = weight.shape[1]
     value, scale = 0.0, 1.0
     for position in range(len(order) - 1, -1, -1):
