@@ -68,7 +68,7 @@ def real_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> 
 def direction_array(name: str, values: npt.ArrayLike, shape: Shape | None = None) -> FloatArray:
     """Return `values` as finite numbers whose products with others do not overflow."""
     array = float_array(name, values, shape)
-    if array.size and not (largest := np.abs(array).max()) <= _LARGEST_FACTOR:
+    if array.size and not (largest := max(array.max(), -array.min())) <= _LARGEST_FACTOR:
         real_array(name, array)
         raise InvalidInputError(
             f"{name} has an entry of {largest:g}; products with more than 1e+150 overflow, scale it"

@@ -128,13 +128,13 @@ class MomentDistribution(ArrayDistribution):
         r : scores.shape + (R,), or a sparse (n_parts, R) array where there is no batch: then only
         its non-zeros are read.
         """
-        return self._expectations("r", r)
+        return self._expectations(self._sparse("r", r) if _is_sparse(r) else self._features("r", r))
 
-    def _expectations(self, name: str, r: Any) -> FloatArray:
+    def _expectations(self, table: "FloatArray | csr_array") -> FloatArray:
+        """Return E of the totals of a checked table like the scores with one axis more."""
         mu = self.marginals()
-        if _is_sparse(r):
-            return np.asarray(self._sparse(name, r).T @ mu.reshape(-1))
-        table = self._features(name, r)
+        if not isinstance(table, np.ndarray):
+            return np.asarray(table.T @ mu.reshape(-1))
         batch = mu.ndim - self.event_ndim
         size = mu.shape[:batch]
         weights = mu.reshape(*size, 1, mu[(0,) * batch].size)
@@ -161,7 +161,7 @@ class MomentDistribution(ArrayDistribution):
         if method == "vector" and closed is not None:
             first, second = self._dense("r", r), self._dense("s", s)
             moments = closed.between(first, second)
-            return moments + np.outer(self.expectations(first), self.expectations(second))
+            return moments + np.outer(self._expectations(first), self._expectations(second))
         left, right = self._sparse("r", r), self._sparse("s", s)
         shape = self.scores.shape
         if method == "vector":
@@ -181,7 +181,7 @@ class MomentDistribution(ArrayDistribution):
                     unit.flat[part] = 1.0
                     row = self._covariance_product(unit)
                 moments += left[[part]].T @ (right.T @ row.ravel())[None, :]
-        return moments + np.outer(self.expectations(left), self.expectations(right))
+        return moments + np.outer(self._expectations(left), self._expectations(right))
 
     def expected_product(self, q: npt.ArrayLike) -> Scalar:
         """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
@@ -219,9 +219,10 @@ class MomentDistribution(ArrayDistribution):
         """
         if _is_sparse(features):
             checks.direction_array("features.data", features.data)
+            features = self._sparse("features", features)
         else:
-            features = checks.direction_array("features", features)
-        expected = self._expectations("features", features)
+            features = self._features("features", features, checks.direction_array)
+        expected = self._expectations(features)
         wanted = checks.direction_array("target", target)
         if wanted.shape not in (expected.shape, expected.shape[-1:]):
             raise InvalidInputError(
@@ -229,7 +230,7 @@ class MomentDistribution(ArrayDistribution):
             )
         gap = expected - wanted
         if _is_sparse(features):
-            direction = (self._sparse("features", features) @ gap).reshape(self.scores.shape)
+            direction = (features @ gap).reshape(self.scores.shape)
         else:
             spread = (..., *(None,) * self.event_ndim, slice(None), None)
             direction = np.matmul(features[..., None, :], gap[spread])[..., 0, 0]
@@ -309,8 +310,13 @@ class MomentDistribution(ArrayDistribution):
             )
         return value
 
-    def _features(self, name: str, values: npt.ArrayLike) -> FloatArray:
-        array = checks.real_array(name, values)
+    def _features(
+        self,
+        name: str,
+        values: npt.ArrayLike,
+        checked: Callable[[str, npt.ArrayLike], FloatArray] = checks.real_array,
+    ) -> FloatArray:
+        array = checked(name, values)
         if array.ndim != self.scores.ndim + 1 or array.shape[:-1] != self.scores.shape:
             raise InvalidInputError(
                 f"{name} has shape {array.shape}; it must be that of the scores and one axis more, "
