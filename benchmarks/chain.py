@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _harness import Row, interleaved_medians, one_thread, run, seconds_of
+from _harness import Row, interleaved_medians, one_thread, openfst_in_process, run, seconds_of
 
 one_thread()
 
@@ -147,4 +147,5 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
+    openfst_in_process()
     run("log Z and marginals of a dense chain, T = 100, float64", rows)

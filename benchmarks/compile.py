@@ -9,7 +9,15 @@ what exact costs at l = 20, or the StateLimitError that comes before the memory 
 
 from collections.abc import Iterator
 
-from _harness import Row, median_seconds, one_thread, peak_megabytes, run, seconds_of
+from _harness import (
+    Row,
+    median_seconds,
+    one_thread,
+    openfst_in_process,
+    peak_megabytes,
+    run,
+    seconds_of,
+)
 
 one_thread()
 
@@ -87,4 +95,5 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
+    openfst_in_process()
     run("Compiling a loss: OpenFst's determinization against the layered engine", rows)

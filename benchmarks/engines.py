@@ -9,7 +9,15 @@ its gradient, in softmax margins.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _harness import Row, interleaved_medians, median_seconds, one_thread, run, seconds_of
+from _harness import (
+    Row,
+    interleaved_medians,
+    median_seconds,
+    one_thread,
+    openfst_in_process,
+    run,
+    seconds_of,
+)
 
 one_thread()
 
@@ -79,4 +87,5 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
+    openfst_in_process()
     run("Gradient steps: compiled passes against OpenFst (log64)", rows)

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from _harness import Row, median_seconds, one_thread, report, seconds_of
+from _harness import Row, median_seconds, one_thread, openfst_in_process, report, seconds_of
 
 one_thread()
 
@@ -198,6 +198,7 @@ def main() -> None:
     parser.add_argument("--json", metavar="FILE", help="write the rows, machine and versions here")
     parser.add_argument("--plot", metavar="FILE", help="draw the times here, .png or .svg")
     given = parser.parse_args()
+    openfst_in_process()
     check()
     done = report(TITLE, rows(QUICK if given.quick else FULL), given.json)
     if given.plot:
