@@ -161,12 +161,18 @@ def independent(train, test):
 
 
 def graphical_lasso(train, test):
-    """Return those of a Gaussian on log(1 + x), with the mass of the cell of each count."""
+    """Return those of a Gaussian on log(1 + x), with the mass of the cell of each count.
+
+    The score is NaN if scikit-learn finds the covariance too ill-conditioned.
+    """
     from sklearn.covariance import GraphicalLassoCV
 
     z = np.log1p(train)
     center, scale = z.mean(axis=0), np.maximum(z.std(axis=0), 1e-3)
-    found = GraphicalLassoCV().fit((z - center) / scale)
+    try:
+        found = GraphicalLassoCV().fit((z - center) / scale)
+    except FloatingPointError:
+        return float("nan"), None
     precision, y = found.precision_, (np.log1p(test) - center) / scale
     spread = 1 / np.sqrt(np.diag(precision))
     mean = y - (y @ precision) * spread**2

@@ -15,6 +15,7 @@ at the first iteration that is not above the higher of the two.
 Needs python-crfsuite.  The treebank is read from FSTGRAD_DATA or from beside the project.
 """
 
+import importlib.util
 import json
 import pathlib
 import tempfile
@@ -197,6 +198,9 @@ def rows(quick: bool) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Run the comparison."""
     given = _harness.arguments(__doc__ or "", choices=())
+    if importlib.util.find_spec("pycrfsuite") is None:
+        print("python-crfsuite is not installed: pip install python-crfsuite")
+        return
     done = _harness.report("Conditional random fields", rows(given.quick))
     if given.json:
         content = {**_harness.environment(), "rows": done}

@@ -55,7 +55,7 @@ def uniforms(kind: str, rng: np.random.Generator, length: int) -> np.ndarray:
 def plain(kind, seed, chain, against):
     """Softmax margin without gold, its Q, risk and its gradient, by sampling alone."""
     strings = chain.draw(uniforms(kind, np.random.default_rng(seed), chain.length))
-    losses, places = against.losses_of(strings), chain.places(strings)
+    losses, places = against.losses_of(strings), chain.flat_index(strings)
     largest = losses.max()
     weights = np.exp(losses - largest)
     centred = (losses - losses.mean()) / SAMPLES

@@ -1,5 +1,7 @@
 """Det(M) with a state limit, and what keeps it small in the probability semiring."""
 
+import sys
+
 import numpy as np
 
 from fstgrad import openfst
@@ -102,7 +104,7 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
         if reached >= length:
             return
         prefix = openfst.determinize(
-            _prefix(arrays, depth, reached), delta=delta, most_states=(symbols + 1) ** reached
+            _prefix(arrays, depth, reached), delta=delta, most_states=_prefixes(symbols, reached)
         )
         at_end = depths(openfst.to_arrays(prefix)) == reached
         states, last = prefix.num_states(), int(at_end.sum())
@@ -111,8 +113,13 @@ def _check_growth(machine: Fst, max_states: int, delta: float) -> None:
 
 
 def _most_states(arrays: FstArrays) -> int:
-    """Return a bound of the states of Det(M): there are n^0 + ... + n^l prefixes."""
-    return int((len(np.unique(arrays.ilabel)) + 1) ** int(depths(arrays).max()))
+    """Return a bound of the states of Det(M)."""
+    return _prefixes(len(np.unique(arrays.ilabel)), int(depths(arrays).max()))
+
+
+def _prefixes(symbols: int, length: int) -> int:
+    """Return a bound of the number of prefixes, n^0 + ... + n^l; no more than a machine counts."""
+    return int(min((symbols + 1) ** length, sys.maxsize))
 
 
 def _prefix(arrays: FstArrays, depth: IntArray, length: int) -> Fst:

@@ -68,3 +68,11 @@ def test_every_loss(length):
     ]
     for loss in losses:
         compare(loss, rng.integers(4, size=length), rng)
+
+
+def test_long_targets_have_more_prefixes_than_a_machine_counts():
+    # the bound of the states that OpenFst may build, 11^20 here, is no number of 64 bits
+    abc = fg.Alphabet("abcdefghij")
+    target = np.random.default_rng(0).integers(10, size=20)
+    loss = fg.NGram(abc, 2, smoothing=1.0)
+    compare(loss, target, np.random.default_rng(1))
