@@ -89,7 +89,7 @@ class TargetLoss:
     def bounds(self, length: int) -> tuple[float, float]:
         """Return bounds in nats, lower and upper, of the losses of all strings of a length.
 
-        Infinite where no bound is known.  O(l x arcs of M) for the first call with a length.
+        Infinite if no bound is known.  O(l x arcs of M) for the first call with a length.
         """
         length = positive_integer("length", length, minimum=0)
         if length not in self._bounds:

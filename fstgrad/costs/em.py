@@ -114,7 +114,7 @@ class Estimator:
         return result
 
     def _even_gates(self) -> FloatArray:
-        """Return gates whose two sides are as likely as they have events, none where not needed."""
+        """Return gates whose two sides are as likely as they have events, none if not needed."""
         if (self.ties.gate < 0).all():
             return np.empty(0)
         size = 2 * self.pair_transducer.num_states

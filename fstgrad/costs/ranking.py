@@ -138,7 +138,7 @@ def nearest(
     """Return for each text the words of a dictionary that share most bigrams with it.
 
     By Dice's coefficient 2 |A and B| / (|A| + |B|) of their sets of bigrams, with marks at both
-    ends; the first in the dictionary where it is equal.  O(shared bigrams).
+    ends; ties go to the first in the dictionary.  O(shared bigrams).
     """
     from scipy.sparse import csr_array
 

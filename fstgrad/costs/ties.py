@@ -8,7 +8,7 @@ events of one group are alternatives, one of which happens:
 Joint, p(x, y): the alternatives are all arcs that leave a state, and ending there.  Conditional,
 p(y | x): a gate says whether the state first writes without reading; otherwise the next symbol of x
 decides, and its arcs are the alternatives (the end of x: ending).  So the sum over y of p(y | x) is
-1 where every state reads every symbol and may end, and less elsewhere.
+1 if every state reads every symbol and may end, and less elsewhere.
 
 Sources: Ristad and Yianilos (1998) for the joint model of an edit distance; Oncina and Sebban
 (2006) for the conditional one; Eisner (2002) and Berg-Kirkpatrick et al. (2010) for classes that
@@ -66,7 +66,7 @@ class Ties:
         Raises
         ------
         InvalidInputError
-            `tie` or `given` is no known one, or "rule" where no arc names a rule.
+            `tie` or `given` is unknown, or "rule" if no arc names a rule.
         """
         one_of("given", given, ("nothing", "hypothesis", "target"))
         events = np.flatnonzero(np.isfinite(transducer.cost))

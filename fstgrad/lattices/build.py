@@ -152,7 +152,7 @@ def _cycle() -> InvalidInputError:
 
 
 def scored_states(final: Mapping[int, float] | Iterable[int]) -> dict[int, float]:
-    """Return final states and their scores, 0 where none are given."""
+    """Return final states and their scores, 0 if none are given."""
     if isinstance(final, Mapping):
         return dict(final)
     states = items("final", final)

@@ -200,7 +200,7 @@ class Lattice(ArrayDistribution):
         return self.graph.num_paths
 
     def with_scores(self, scores: npt.ArrayLike) -> "Lattice":
-        """Return the same arcs with other scores (A,); a compiled loss serves both."""
+        """Return the same arcs with other scores (A,); a compiled loss works for both."""
         array = checks.log_weights("scores", scores, (self.num_arcs,)).copy()
         checks.freeze(scores=array)
         twin = object.__new__(type(self))  # the arcs were looked through
@@ -357,7 +357,7 @@ class Lattice(ArrayDistribution):
         """Return the k strings of the highest probability as (ids, log_prob), best first.
 
         Exact: paths of one string are added up.  Best-first search over prefixes with an upper
-        bound that is exact where the lattice is deterministic; there the cost is O(A) and
+        bound that is exact if the lattice is deterministic; there the cost is O(A) and
         O(k l d log) for k strings of length l and d arcs per state.  With many paths per string it
         is exponential in the worst case and stops after `max_states` prefixes.
 

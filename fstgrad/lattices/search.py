@@ -121,7 +121,7 @@ def kbest(
                    of w(e) bound(next state of e),
 
     so that log sum_q alpha(q) bound(q) is an upper bound of every string with the prefix.  It is
-    attained where the lattice is deterministic.  Ties go to the smaller ids.
+    attained if the lattice is deterministic.  Ties go to the smaller ids.
     """
     after = _Continuations(graph, label, scores)
     ticket = count()  # keeps the heap from comparing prefixes' weights

@@ -27,7 +27,7 @@ class Operation(NamedTuple):
     kind : "match", "substitute", "delete" (a symbol of y has no partner), "insert" (one of the
         target has none), "transpose" (the first or second of two symbols that change places), or
         "skip" (a symbol outside the aligned regions of a local alignment).
-    y, target : the symbols; None where there is none.
+    y, target : the symbols; None if there is none.
     y_place, target_place : their positions; those of the next symbol where there is none.
     cost : nats.
     """

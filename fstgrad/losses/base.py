@@ -62,7 +62,7 @@ class Loss(PairEvaluation):
     @property
     @abstractmethod
     def transducer(self) -> Fst:
-        """The pynini.Fst U of the loss; NotSupportedError where it is not a single transducer."""
+        """The pynini.Fst U of the loss; NotSupportedError if it is not a single transducer."""
 
     def _machine(self, target: Target) -> TargetMachine:
         """Return M as arrays, empty where the transducer rejects the target; or `_bounded` does."""
@@ -74,7 +74,7 @@ class Loss(PairEvaluation):
     ) -> LossAutomaton:
         """Return B by OpenFst's determinization."""
 
-    # what helps where no hypothesis has a finite loss against a target
+    # what helps if no hypothesis has a finite loss against a target
     _remedy = "let the transducer write every symbol of the target"
 
     @cached_property

@@ -123,7 +123,7 @@ class AutomatonCache:
         max_states: int = MAX_STATES,
         bounded: bool = False,
     ) -> LossAutomaton:
-        """Return `loss.compile(target, length, ...)`, from the cache where it is there.
+        """Return `loss.compile(target, length, ...)`, from the cache if it is there.
 
         With `bounded`, the automaton of the upper bound of a capped loss is made and kept with it.
         """
@@ -220,7 +220,7 @@ def save_automaton(path: pathlib.Path, b: LossAutomaton) -> None:
 
 
 def load_automaton(path: pathlib.Path, alphabet: Alphabet) -> LossAutomaton | None:
-    """Return the automaton of a file; None where the file is missing, damaged or does not fit."""
+    """Return the automaton of a file; None if the file is missing, damaged or does not fit."""
     try:
         arrays = read_arrays(path, _ARRAYS, what="a compiled loss")
     except (OSError, InvalidInputError, MemoryLimitError):

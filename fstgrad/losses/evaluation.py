@@ -125,7 +125,7 @@ class PairEvaluation(ABC):
 
     @property
     def _work(self) -> float | None:
-        """The work of a programme, as in `LossProgramme`; None where pairs need a machine."""
+        """The work of a programme, as in `LossProgramme`; None if pairs need a machine."""
         return None
 
     def _unchecked(self, target: Target) -> TargetLoss | SumTargetLoss:

@@ -109,7 +109,7 @@ class SubstitutionMatrix:
 
 
 def shipped_matrix(path: str | os.PathLike[str]) -> pathlib.Path | None:
-    """Return the file of a matrix that comes with fstgrad; None where a name means another."""
+    """Return the file of a matrix that comes with fstgrad; None if a name means another."""
     name = path_name(path)
     plain = name.upper().replace(".", "")
     if plain not in MATRICES or os.path.exists(name):

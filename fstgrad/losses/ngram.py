@@ -6,7 +6,7 @@ hypothesis that shares nothing with the target has the loss +inf and is left out
 Clipped counts, sum_u min(c_u(y), c_u(y_i)) as in BLEU, are not a product of two counters: a sum
 over paths counts every pair of occurrences, and a rational transducer can stop at a bound on the
 counts only by keeping, for each u, how often it has occurred.  They agree with the unclipped ones
-where no n-gram occurs twice on either side.
+if no n-gram occurs twice on either side.
 """
 
 from collections.abc import Sequence

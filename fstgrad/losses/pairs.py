@@ -158,7 +158,7 @@ def negative_cycle() -> FstError:
 def affine_scores(
     scores: FloatArray, opening: float, extending: float, free_ends: str
 ) -> AffineScores | None:
-    """Return the programme of an alignment; None where gaps could split or ends are either's."""
+    """Return the programme of an alignment; None if gaps could split or ends are either's."""
     if not opening >= extending >= 0 or free_ends == "both":
         return None
     return AffineScores(
@@ -169,7 +169,7 @@ def affine_scores(
 def pair_loss(fst: FstArrays, n: int) -> LinearCosts | ArcCosts | None:
     """Return the programme of a tropical transducer.
 
-    None where its table would be too large, or where silent arcs have negative costs, of which the
+    None if its table would be too large, or if silent arcs have negative costs, of which the
     machine knows whether they lie on a cycle.
     """
     silent = fst.weight[(fst.ilabel == 0) & (fst.olabel == 0)]

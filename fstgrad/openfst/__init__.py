@@ -15,7 +15,7 @@ Index
   types and symbols.
 - `read_file`, `read_collection`, `write_file`, `write_archive` : FST files, FAR archives, AT&T
   text.
-- `IS_INSTALLED`, `missing` : whether pynini is there, and the error where it is not.
+- `IS_INSTALLED`, `missing` : whether pynini is there, and the error if it is not.
 - `caught_messages` : the reasons that OpenFst gives on standard error.
 - `compose`, `union`, `project`, `connect`, `topsort`, `arc_sort`, `remove_epsilons`,
   `minimize`, `determinize`, `prune`, `shortest_distance` : operations.

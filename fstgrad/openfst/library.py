@@ -30,7 +30,7 @@ class _Refusing(type):
 
 
 class _Absent(metaclass=_Refusing):
-    """A class of pynini where it is not installed: nothing is an instance of it."""
+    """A stand-in for a pynini class if pynini is missing: nothing is an instance of it."""
 
 
 class _Missing:

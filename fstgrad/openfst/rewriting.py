@@ -21,7 +21,7 @@ def alternatives(pairs: Sequence[Pair]) -> Fst:
 
 
 def parts(sequence: Sequence[Part]) -> Fst:
-    """Return the acceptor of one label of each part in turn; of any number where it is starred."""
+    """Return the acceptor of one label of each part in turn; any number if starred."""
     whole = pynini.accep("")
     for labels, is_starred in sequence:
         one = _loop_or_step(labels, is_loop=is_starred)

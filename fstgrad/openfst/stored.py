@@ -214,7 +214,7 @@ class _Reader:
         return tuple(pairs)
 
     def _vector(self, weight: type[np.floating], states: int | None) -> _States:
-        """Return `states` states of variable size; all up to the end where it is None."""
+        """Return `states` states of variable size; all up to the end if `states` is None."""
         width, arc = np.dtype(weight).itemsize, _packed(weight)
         if states is not None and not 0 <= states <= (len(self.data) - self.at) // (width + 8):
             raise self.damaged(f"{states:,} states")

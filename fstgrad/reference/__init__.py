@@ -10,7 +10,7 @@ Line by line the algorithms of Cortes et al. 2018 (Figures 2a and 4a), for one t
 
 The arc type of U says which: "standard" is the tropical semiring, "log64" that of probabilities.
 
-Accuracy: all is float64 but for step 2, where OpenFst rounds residual weights to multiples of
+Accuracy: all is float64 except for step 2, where OpenFst rounds residual weights to multiples of
 `delta`, and the tropical steps 1 and 2, which are float32.  Measured against enumeration (l <= 5,
 random scores): costs that are small multiples of a power of 2, 1e-14; random real costs, 4e-7
 relative in log Z and 1e-7 in Q; rational losses, 2e-10.

@@ -14,7 +14,7 @@ _ROOM = 2**22  # numbers of an array that is made for a level
 
 
 def depths(arrays: FstArrays) -> IntArray:
-    """Return for each state the number of arcs from the start, in a machine where it is unique.
+    """Return each state's number of arcs from the start, in a machine where it is unique.
 
     Arcs are sorted by their sources.  O(states + arcs).
     """

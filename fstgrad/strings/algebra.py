@@ -171,7 +171,7 @@ def _terms(left: FloatArray, right: FloatArray, block: slice) -> FloatArray:
 
 
 def _log_sum(terms: FloatArray, axis: int) -> FloatArray:
-    """Return log sum exp over an axis; -inf where every term is."""
+    """Return log sum exp over an axis; -inf if every term is -inf."""
     largest = terms.max(axis=axis, keepdims=True)
     shift = np.where(largest > -np.inf, largest, 0.0)
     with np.errstate(divide="ignore"):

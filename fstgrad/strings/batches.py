@@ -233,7 +233,7 @@ class Strings(NamedTuple):
             exchange = np.where(complete[low:high] & (least < np.inf), least, other)
             fits[low:high] = exchange + spread[low:high] <= SAFE_RANGE
             part = table[self.starts[low] : self.starts[high]]
-            np.exp(part, out=part)  # for items that do not fit, too: they are solved anew
+            np.exp(part, out=part)  # for items that do not fit, too: they are solved again
 
         slices(len(spread), run)
         if forbidden:

@@ -88,7 +88,7 @@ def _weights(
 ) -> tuple[FloatArray, float] | None:
     """Return exp(score) over the largest of each position, and the log of what was divided out.
 
-    None where they need more than the range of floats, or are not finite: `ScoreTable` has the
+    None if they need more than the range of floats, or are not finite: `ScoreTable` has the
     bounds; here the largest transition is taken for each position, so one column more may be lost.
     """
     emissions, transitions = scores

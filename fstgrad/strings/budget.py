@@ -86,7 +86,7 @@ def _check_table(scores: FloatArray) -> None:
 
 
 def exact_within(compiled: Callable[..., LossAutomaton], limit: int) -> LossAutomaton | None:
-    """Return the exact automaton; None where it has, or must be expected to have, too many states.
+    """Return the exact automaton; None if it has, or is likely to have, too many states.
 
     Where the limit is high the bands 1 and 2, which are cheap, tell how the number grows: beyond
     two more bands of the same growth nothing is tried.

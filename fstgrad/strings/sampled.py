@@ -327,7 +327,7 @@ def _choice(
 
 
 def _given(choice: Choice, kind: Kind, band: Band | None, cap: float | None) -> Proposal | None:
-    """Return the proposal that was asked for; None where it is to be chosen."""
+    """Return the requested proposal; None if it is to be chosen."""
     if kind == "band" or (kind == "auto" and band is not None):
         return choice.band(2 if band is None else band)
     if kind == "cap" or (kind == "auto" and cap is not None):

@@ -95,7 +95,7 @@ def solve(
 
 
 def near(scores: FloatArray) -> FloatArray:
-    """Return scores without the offsets of positions, as they are where none costs digits.
+    """Return scores without the offsets of positions; unchanged if no offset costs digits.
 
     The distribution is the same, and so are all objectives, but where a whole position is masked by
     a large finite number, as padding is by finfo.min, their values keep their digits.
@@ -104,7 +104,7 @@ def near(scores: FloatArray) -> FloatArray:
         return scores
     try:
         offset = offsets(score_table(scores).highest)
-    except InfeasibleError:  # is said where log Z is asked for
+    except InfeasibleError:  # raised when log Z is computed
         return scores
     if not offset.any():
         return scores
@@ -121,7 +121,7 @@ def score_table(scores: FloatArray) -> ScoreTable:
     """
     length, n, order = len(scores), scores.shape[-1], scores.ndim - 1
     rows = scores.reshape(length, -1, n)
-    rows.flags.writeable = False  # a view of its own: one signature of the kernel serves all scores
+    rows.flags.writeable = False  # a separate view: all scores share one kernel signature
     table, highest, tally = np.empty(rows.shape), np.empty(length), np.zeros(3 + order)
     used = used_contexts(order, n)
     shift = few(kernels.passes.shift_scores, 2 * rows.size)

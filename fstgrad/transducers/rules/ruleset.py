@@ -96,7 +96,7 @@ class RuleSet:
         )
 
     def substitution(self, read: str, written: str) -> float | None:
-        """Return the cost of one symbol for another by the settings; None where it is forbidden."""
+        """Return the cost of one symbol for another under the settings; None if it is forbidden."""
         cost = self.edits.get("substitute")
         if self.feature_cost is None or not {read, written} <= self.features.keys():
             return cost

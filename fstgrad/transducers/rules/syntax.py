@@ -30,7 +30,7 @@ _ARROW = re.compile(r"(?:^|\s)(<->|->)(?=\s|$)")
 
 
 class Token(NamedTuple):
-    """One word of a rule: `quoted` where it stood in quotes and is plain text."""
+    """One word of a rule: `quoted` if it was in quotes and is plain text."""
 
     text: str
     quoted: bool = False
