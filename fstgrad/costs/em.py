@@ -1,7 +1,7 @@
 """Expectation-maximization: likelihood of pairs in the weights of a transducer.
 
-E-step: the expected counts of all events over all alignments.  M-step: where no class is shared by
-groups, the share of the class in its group; otherwise by L-BFGS, as the expected complete
+E-step: the expected counts of all events over all alignments.  M-step: if no class is shared by
+groups, the share of the class in its group; otherwise by L-BFGS, since the expected complete
 log-likelihood is concave in theta.
 """
 

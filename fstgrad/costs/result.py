@@ -132,7 +132,7 @@ class CostFit(LearnedCosts):
     __repr__ = short_repr
 
     def standard_errors(self) -> FloatArray:
-        """Return the standard error (rows,) of each row's cost, in nats; NaN if infinite.
+        """Return the standard error (rows,) of each row's cost, in nats; NaN for infinite costs.
 
         From the outer products of the scores of the pairs (the empirical Fisher information), the
         gates of a conditional model held fixed.  O(N K^2) for K classes.

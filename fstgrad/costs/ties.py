@@ -44,7 +44,7 @@ class Ties:
     events : (E,) int64, the events that can happen, in order: arcs and possible ends.
     group : (E,) int64, 0 .. G - 1.
     gate : (E,) int64, 2 s + 1 for what state s does without the given side, 2 s for the rest; -1
-        where nothing is given.
+        if nothing is given.
     given : the side that the probabilities are conditional on.
     tie : what events of one class share; "function" for one of the caller's own.
     """

@@ -58,7 +58,7 @@ Parts = tuple[Graph, IntArray, FloatArray, IntArray, BoolArray]
 def ordered(arcs: ScoredArcs, start: int, final: Mapping[int, float]) -> Parts:
     """Return graph, labels, scores, origins and ends of a lattice; O(A log A).
 
-    One end: where there are several final states, or one that scores or goes on, each gets an
+    One end: if there are several final states, or one with a score or outgoing arcs, each gets an
     epsilon arc, which carries its score, to a new state.
     """
     for state in (start, *final):

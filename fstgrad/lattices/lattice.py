@@ -272,7 +272,7 @@ class Lattice(ArrayDistribution):
 
     @property
     def near(self) -> "Lattice":
-        """The same distribution by pushed scores where large ones cost digits, else itself.
+        """The same distribution by pushed scores if large ones cost digits, else itself.
 
         Examples
         --------

@@ -231,7 +231,7 @@ def unique_columns(rows: Rows) -> tuple[Rows, IntArray]:
 
 
 def _comparable(rows: Rows) -> npt.NDArray[np.uint64]:
-    """Return rows as bit patterns that are equal where the weights are taken as equal."""
+    """Return rows as bit patterns that are equal if the weights count as equal."""
     if rows.dtype == np.int64:
         return rows.view(np.uint64) if rows.flags.c_contiguous else rows.astype(np.uint64)
     if not np.array_equal(rows, np.rint(rows)):

@@ -78,7 +78,7 @@ class _Draws:
 
     @property
     def log_weights(self) -> FloatArray:
-        """L - L_k (k,) where L_k was drawn from, else L; -inf where L is +inf."""
+        """L - L_k (k,) where L_k was drawn from, else L; -inf if L is +inf."""
         finite = self.losses < np.inf
         weights = np.full(len(self.losses), -np.inf)
         weights[finite] = self.losses[finite] - self.base[finite]

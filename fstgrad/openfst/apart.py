@@ -46,7 +46,7 @@ def run_apart(name: str, *fsts: pywrapfst.Fst, **options: float) -> Fst:
     Raises
     ------
     pywrapfst.FstOpError
-        OpenFst refuses; its reason is on standard error, as it is where it runs in this process.
+        OpenFst refuses; its reason is on standard error, as for a run in this process.
     MemoryLimitError
         The memory does not suffice.
     """

@@ -84,7 +84,7 @@ def read(fst: pywrapfst.Fst) -> Fst:
 
 
 def check_fst(*fsts: Any) -> None:
-    """Raise FstError where one is no FST of OpenFst."""
+    """Raise FstError if one is not an OpenFst FST."""
     for fst in fsts:
         if not isinstance(fst, pywrapfst.Fst):
             raise FstError(f"fst is a {type(fst).__name__}; give a pynini.Fst or a pywrapfst.Fst")

@@ -15,7 +15,7 @@ HOW_TO_INSTALL = (
 
 
 def missing() -> MissingDependencyError:
-    """Return the error of what needs OpenFst."""
+    """Return the error for operations that need OpenFst."""
     return MissingDependencyError(HOW_TO_INSTALL)
 
 

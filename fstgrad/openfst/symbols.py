@@ -31,7 +31,7 @@ def as_table(symbols: Symbols) -> pywrapfst.SymbolTable:
 
 
 def check_symbols(left: Symbols | None, right: Symbols | None) -> None:
-    """Raise where two tables that meet in a composition give a label two symbols."""
+    """Raise if two tables in a composition give a label two symbols."""
     if left is None or right is None:
         return
     ours, theirs = _table_of("left", left), _table_of("right", right)

@@ -116,7 +116,7 @@ class StringDistribution(ArrayDistribution):
 
     @property
     def near(self) -> "StringDistribution":
-        """The same distribution without the offsets of positions, where they would cost digits.
+        """The same distribution without the offsets of positions, if they would cost digits.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class StringDistribution(ArrayDistribution):
         return float(super().log_prob(structure))
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> float:
-        """Return -E[log q(y)] in nats for q = `other`; +inf where q forbids what this allows."""
+        """Return -E[log q(y)] in nats for q = `other`; +inf if q forbids a string allowed here."""
         if isinstance(other, StringDistribution) and other.near is not other:
             return self.cross_entropy(other.near)
         return float(super().cross_entropy(other))
@@ -182,12 +182,12 @@ class StringDistribution(ArrayDistribution):
         return index, total
 
     def log_base(self, structure: SequenceLike) -> float:
-        """Return L(y) in nats; -inf where the loss is +inf, as such a string is left out."""
+        """Return L(y) in nats; -inf if the loss is +inf, since such a string is left out."""
         loss = self.automaton.loss(self._ids(structure))
         return loss if loss < np.inf else -np.inf
 
     def expected_log_base(self, other: Distribution[FloatArray]) -> float:
-        """Return E[L'(y)] for the loss of `other`; -inf where it leaves out what this allows."""
+        """Return E[L'(y)] for the loss of `other`; -inf if it rules out a string allowed here."""
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0
         if other.b is self.b:
@@ -197,7 +197,7 @@ class StringDistribution(ArrayDistribution):
         return self._slope(product_weights(self.automaton, other.b))[1]
 
     def expected_loss(self, b: LossAutomaton) -> float:
-        """Return E[L_b(y)] in nats; +inf where a string that this allows has L_b = +inf.
+        """Return E[L_b(y)] in nats; +inf if a string allowed here has L_b = +inf.
 
         `fg.risk` leaves these strings out instead.
         """

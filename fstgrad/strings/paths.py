@@ -80,7 +80,7 @@ def _pair_weights(
 def beyond(inside: LossAutomaton, outside: LossAutomaton) -> PathWeights | None:
     """Return the strings that have a path in `inside` and none in `outside`, all of weight one.
 
-    None if no two states at the end show such a string.
+    None if no pair of states at the end has such a string.
     """
     levels = []
     for t, level in enumerate(outside.levels):  # one more state in each level: the path has ended

@@ -140,7 +140,7 @@ class Proposal:
         return mixed
 
     def log_weights(self, strings: IntArray, losses: FloatArray) -> FloatArray:
-        """Return R (k,) of strings with the given losses; -inf where the loss is +inf."""
+        """Return R (k,) of strings with the given losses; -inf if the loss is +inf."""
         base = self.base(strings)
         finite = losses < np.inf
         weights = np.full(len(losses), -np.inf)
@@ -169,7 +169,7 @@ class Choice:
             )
 
     def within(self, samples: int) -> "Choice":
-        """Return the choice of a budget of so many strings, which counts what a string costs."""
+        """Return the choice for a budget of `samples` strings, counting the cost of a string."""
         pilot = min(PILOT, max(30, samples // 3))
         return replace(self, plain_speed=PLAIN_SPEED, pilot=pilot)
 

@@ -178,7 +178,7 @@ def sampled_risk(
 ) -> SampledObjective:
     """Estimate the risk E[L(y)] under exp(w.Psi(y)) / Z and its gradient Cov[L, t].
 
-    Strings are drawn from the scores alone.  The loss L_k of a band, where there is one, is the
+    Strings are drawn from the scores alone.  The loss L_k of a band, if there is one, is the
     control: E[L_k] and its gradient are exact, E[L_k] is an upper bound, and L - L_k <= 0 is
     sampled.  Of what remains an additive function H(y) = sum_t a[t, y_t], fitted on one half of the
     samples, serves as control on the other half.  Strings with L = +inf are left out of every sum;

@@ -209,7 +209,7 @@ def mismatch_counter(
 
 
 def _check_size(name: str, order: int, arcs: int) -> None:
-    """Raise where a counter of an order, about `arcs` for each symbol of it, would be too large."""
+    """Raise if a counter of an order, about `arcs` for each symbol of it, would be too large."""
     if positive_integer(name, order) * arcs > _MOST_ARCS:
         raise InvalidInputError(
             f"{name} is {order}, a counter of about {order * arcs:,} arcs; give a smaller one, of "

@@ -125,7 +125,7 @@ def _marking(
     everything: IntArray,
     expansion: Fst,
 ) -> list[Fst]:
-    """Return the transducer that marks the places of a group, none where it has none."""
+    """Return the transducer that marks the places of a group, none if it has none."""
     if not sites:
         return []
     with caught_messages() as reasons:
