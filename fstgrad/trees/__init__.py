@@ -2,8 +2,8 @@
 
 Reading order
 -------------
-- `structures`, `arcs` : trees as arrays of heads, the checked scores of a batch; `partial` : what
-  is known of a tree.
+- `structures`, `arcs` : trees as arrays of heads, the checked scores of a batch; `partial` :
+  constraints and partial annotation.
 - `kernels` : the compiled loops; `kernels.matrix_tree` and `kernels.stable` are the heart.
 - `solution` : log Z, marginals and their derivatives; `incremental` : after a change.
 - `moments`, `quadratic` : second-order quantities; `support` : trees that another family forbids.

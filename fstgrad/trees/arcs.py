@@ -15,7 +15,7 @@ from fstgrad.trees import kernels, structures
 
 
 class Moments(Protocol):
-    """What a solved family knows of unlabeled tables (b, n+1, n+1)."""
+    """The solution of a family on unlabeled tables (b, n+1, n+1)."""
 
     @property
     def marginals(self) -> FloatArray:
@@ -60,7 +60,7 @@ class ArcTable:
             sizes = _full_lengths(len(flat), event[0] - 1)
         else:
             sizes = checks.index_array("lengths", lengths, event[0], batch).reshape(-1)
-            if is_labeled:  # what lies beyond is not read, but summed over labels
+            if is_labeled:  # padding is not used, but its labels are summed
                 real = np.arange(event[0]) <= sizes[:, None]
                 flat = np.where((real[:, :, None] & real[:, None, :])[..., None], flat, 0.0)
         table = cls(array, flat, sizes, batch, is_labeled)
@@ -83,12 +83,12 @@ class ArcTable:
 
     @property
     def offset(self) -> FloatArray | float:
-        """What the scores of every tree (b,) have above those of `arcs`."""
+        """The amount (b,) by which the scores of every tree exceed those of `arcs`."""
         return self._tops.sum(axis=(1, 2, 3)) if self.labeled else 0.0
 
     @cached_property
     def _tops(self) -> FloatArray:
-        """Each dependent's largest score, (b, 1, n+1, 1), 0 where it has none."""
+        """Each dependent's largest score, (b, 1, n+1, 1); 0 if it has none."""
         real = structures.real_arcs(self.lengths, self.flat.shape[1])[..., None]
         top = np.where(real, self.flat, -np.inf).max(axis=(1, 3), keepdims=True)
         return np.where(top > -np.inf, top, 0.0)
@@ -121,39 +121,39 @@ class ArcTable:
         return self.flat.max(axis=-1) if self.labeled else self.flat
 
     def name(self, item: int) -> str:
-        """Return " of item 3" or " of item (1, 2)" for messages; "" where there is no batch."""
+        """Return " of item 3" or " of item (1, 2)" for messages; "" if there is no batch."""
         if not self.batch_shape:
             return ""
         where = tuple(int(i) for i in np.unravel_index(item, self.batch_shape))
         return f" of item {where[0] if len(where) == 1 else where}"
 
     def items(self) -> Iterator["ArcTable"]:
-        """Yield each item as a table of its own length."""
+        """Yield each item as a table without padding."""
         for scores, n in zip(self.flat, self.lengths, strict=True):
             inner = np.ascontiguousarray(scores[: n + 1, : n + 1])
             yield ArcTable(inner, inner[None], np.array([n]), (), self.labeled)
 
     def spread(self, marginals: FloatArray) -> FloatArray:
-        """Return the probabilities of arcs (b, n+1, n+1) as a read-only table like the scores."""
+        """Return arc probabilities (b, n+1, n+1) as a read-only table shaped like the scores."""
         if self.labeled:
             marginals = marginals[..., None] * self.shares
             marginals.setflags(write=False)
         return self.like_scores(marginals)
 
     def with_labels(self, regrets: FloatArray) -> FloatArray:
-        """Return regrets like the scores from those of arcs: less the log share of each label."""
+        """Expand arc regrets to the scores' shape: subtract the log share of each label."""
         if not self.labeled:
             return self.like_scores(regrets)
         logs = self.label_logs
-        with np.errstate(over="ignore", invalid="ignore"):  # scores near the least float64
+        with np.errstate(over="ignore", invalid="ignore"):  # scores near the lowest float64
             table = np.minimum(regrets[..., None] - logs, np.finfo(np.float64).max)
         return self.like_scores(np.where(logs > -np.inf, table, 0.0))
 
     def covariance_product(self, v: FloatArray, moments: Moments) -> FloatArray:
-        """Return Cov v for a C-contiguous table v like the scores, which may be overwritten.
+        """Return Cov v for a C-contiguous table v like the scores; v may be overwritten.
 
-        With labels, v is averaged over them for the arcs; each label takes its share of its arc's
-        change, and what its own v adds to the average.
+        With labels, v is first averaged over them for each arc; a label then receives its share of
+        the change of its arc plus the deviation of its own v from that average.
         """
         v = self.like_flat(v)
         if not self.labeled:
@@ -196,7 +196,7 @@ class ArcTable:
         return table if len(self.batch_shape) == 1 else table.reshape(self.flat.shape)
 
     def like_scores(self, table: FloatArray) -> FloatArray:
-        """Return a table (b, ...) with the axes of the batch."""
+        """Return a table (b, ...) with the batch axes restored."""
         if len(self.batch_shape) == 1:
             return table
         return table.reshape(*self.batch_shape, *table.shape[1:])
@@ -204,12 +204,12 @@ class ArcTable:
 
 @cache
 def _full_lengths(items: int, n: int) -> IntArray:
-    """Return n for every item (b,), one array for all tables alike, which nobody writes to."""
+    """Return n for every item (b,): a cached array shared by all tables, never written to."""
     return np.full(items, n, dtype=np.int64)
 
 
 def _is_labeled(shape: tuple[int, ...]) -> bool:
-    """Tell tables with a label axis by the two equal axes in front of it."""
+    """Recognize tables with a label axis by the two equal axes before it."""
     if len(shape) < 3 or shape[-2] != shape[-3]:
         return False
     if shape[-1] == shape[-2]:

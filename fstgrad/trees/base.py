@@ -1,6 +1,6 @@
-"""`TreeDistribution`: what spanning and projective trees have in common.
+"""`TreeDistribution`: the common base of spanning and projective trees.
 
-A family writes `_solve`, `_find_best` and `sample`; the rest is built from those.
+A family implements `_solve`, `_find_best` and `sample`; everything else is built on these.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ class TreeDistribution(MomentDistribution):
 
     projective = False  # whether arcs may not cross
 
-    # What is computed on first use.
+    # Computed on first use.
     _solved: Solved | None = None
     _marginals: FloatArray | None = None
 
@@ -62,11 +62,11 @@ class TreeDistribution(MomentDistribution):
 
     @property
     def lengths(self) -> IntArray:
-        """The number of dependents of each item, of the batch's shape."""
+        """The number of dependents of each item, in the batch's shape."""
         return self._table.lengths.reshape(self.batch_shape).copy()
 
     def with_scores(self: Self, scores: npt.ArrayLike) -> Self:
-        """Return the same family on another table of the same shape."""
+        """Return the same family with another table of the same shape."""
         return type(self)(
             scores, single_root=self.single_root, lengths=self.lengths, labeled=self.labeled
         )
@@ -80,8 +80,8 @@ class TreeDistribution(MomentDistribution):
     ) -> Self:
         """Return the distribution conditioned on hard constraints.
 
-        required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label where there are
-        labels, for every item of a batch; or one such array for each item.  allowed : a partial
+        required, forbidden : (k, 2) of (head, dependent), or (k, 3) with a label if the trees are
+        labeled, for every item of a batch; or one such array for each item.  allowed : a partial
         annotation, as in `partial_nll`.
 
         Examples
@@ -100,10 +100,10 @@ class TreeDistribution(MomentDistribution):
         """Return -log of the probability of all trees that agree with `known`, and its gradient.
 
         known : trees (..., n) or (..., n, 2) with -1 for an unknown head or label, or a bool table
-            that fits the scores: which arcs (and labels) may be used.
+            that fits the scores and marks the arcs (and labels) that may be used.
 
-        The marginal likelihood of partial annotation: log Z less that of the trees that agree; its
-        gradient is the difference of their marginals.  An `InfeasibleError` where none agrees.
+        The marginal likelihood: log Z minus the log Z of the trees that agree; its gradient is the
+        difference of their marginals.  Raises `InfeasibleError` if no tree agrees.
 
         Examples
         --------
@@ -118,13 +118,13 @@ class TreeDistribution(MomentDistribution):
         return value, self.marginals() - agreeing.marginals()
 
     def scaled(self: Self, factor: float) -> Self:
-        """Return the distribution of the scores times `factor` > 0, an inverse temperature."""
+        """Return the distribution with scores times `factor` > 0, an inverse temperature."""
         return self.with_scores(times(self.scores, checks.positive_number("factor", factor)))
 
     def log_partition(self) -> Scalar:
-        """Return log Z in nats, of the batch's shape: O(n^3)."""
+        """Return log Z in nats, in the batch's shape: O(n^3)."""
         values, table = self._solution.log_partition, self._table
-        is_moved = table.labeled or bool(table.batch_shape)  # which copies, too
+        is_moved = table.labeled or bool(table.batch_shape)  # this indexing also copies
         return self._shaped(values + table.offset if is_moved else values)
 
     def marginals(self) -> FloatArray:
@@ -134,13 +134,13 @@ class TreeDistribution(MomentDistribution):
         return self._marginals
 
     def entropy(self) -> Scalar:
-        """Return log Z - <mu, scores> in nats, between 0 and the log number of trees: O(n^3)."""
+        """Return the entropy log Z - <mu, scores> in nats, 0 to log(number of trees): O(n^3)."""
         return self._entropy_and_regrets()[0]
 
     def parts(self, structure: npt.ArrayLike) -> FloatArray:
         """Return the 0/1 table of the arcs of trees (..., n) or, labeled, (..., n, 2).
 
-        Axes in front of the batch's, such as that of `sample`, are kept.
+        Axes before those of the batch, such as the sample axis, are kept.
         """
         return self._parts(structure, "structure")
 
@@ -156,7 +156,7 @@ class TreeDistribution(MomentDistribution):
     def _surprise(self, parts: FloatArray) -> Scalar:
         """Return -log p of trees given as tables (..., like the scores)."""
         log_z = self.log_partition()
-        with np.errstate(over="ignore"):  # of two masks of the least float
+        with np.errstate(over="ignore"):  # two masks at the lowest float add up to -inf
             values = log_z - self.inner(parts, self.scores)
         if np.abs(log_z).max(initial=0.0) < FAR:
             return values
@@ -170,7 +170,7 @@ class TreeDistribution(MomentDistribution):
         return float(exact) if exact.ndim == 0 else exact
 
     def gold_parts(self, gold: npt.ArrayLike) -> FloatArray:
-        """Return the 0/1 table of gold trees; an error if one is not of the family."""
+        """Return the 0/1 table of gold trees; raise if one is not in the family."""
         parts = self._parts(gold, "gold")
         self._check_gold(gold)
         return parts
@@ -187,9 +187,9 @@ class TreeDistribution(MomentDistribution):
         return self._with_labels(heads, np.where(heads >= 0, labels, structures.PADDING))
 
     def minimum_risk_tree(self) -> IntArray:
-        """Return the tree with the most expected correct heads (and labels), a tree of the family.
+        """Return the tree with the most expected correct heads (and labels).
 
-        The minimum-Bayes-risk tree: the best one on the marginals.  Of the shape of `mode`.
+        This minimum-Bayes-risk tree is the best one with marginals as scores; shape as in `mode`.
         """
         mu = self.marginals()
         return self.with_scores(np.where(mu > 0, mu, -np.inf)).mode()
@@ -197,8 +197,8 @@ class TreeDistribution(MomentDistribution):
     def kbest(self, k: int) -> list[Any]:
         """Return the k best trees, best first, as a list of (tree, log_prob); for a batch, lists.
 
-        Fewer than k where there are not so many trees.  O(n^2) for each tree; projective, by
-        Lawler's partition of the trees that are left, n times the cost of `mode`.
+        Fewer than k if there are not k trees.  O(n^2) per tree; projective trees use Lawler's
+        partition of the remaining trees, at n times the cost of `mode` per tree.
         """
         from fstgrad.trees.kbest import merged
 
@@ -206,7 +206,7 @@ class TreeDistribution(MomentDistribution):
         near, plain = self._near(), self._listed_best(count)
         if near is self:
             return plain
-        lists = near._listed_best(count)  # which has the digits, but not what masks leave out
+        lists = near._listed_best(count)  # precise, but without trees that need masked arcs
         if not self.batch_shape:
             return merged([lists], [plain], count)[0]
         return merged(lists, plain, count)
@@ -215,7 +215,7 @@ class TreeDistribution(MomentDistribution):
         return self._listed([self._find_kbest(table, count) for table in self._table.items()])
 
     def _find_kbest(self, table: ArcTable, count: int) -> list[tuple[IntArray, float]]:
-        """Return up to `count` (tree, score), best first, of a table of one sentence."""
+        """Return up to `count` (tree, score), best first, for the table of one sentence."""
         from fstgrad.trees.kbest import best_trees
 
         return best_trees(table, count, self._find_best)
@@ -226,7 +226,7 @@ class TreeDistribution(MomentDistribution):
 
     @abstractmethod
     def _find_best(self, arcs: FloatArray, lengths: IntArray) -> tuple[IntArray, int]:
-        """Return the best heads (b, n), -1 in items without a tree, and the first of these."""
+        """Return the best heads (b, n), -1 for items without a tree, and the first such item."""
 
     @property
     def _solution(self) -> Solved:
@@ -246,15 +246,15 @@ class TreeDistribution(MomentDistribution):
         return self._shaped(values) + self.inner(self.marginals(), own), table
 
     def cross_entropy(self, other: Distribution[FloatArray]) -> Scalar:
-        """Return -E[log q(tree)] in nats, q = `other`; +inf where q forbids a tree that is used."""
+        """Return -E[log q(tree)] in nats, q = `other`; +inf if q forbids a tree in the support."""
         return self.kl(other) + self.entropy()
 
     def kl(self, other: Distribution[FloatArray]) -> Scalar:
-        """Return KL(p || q) in nats for q = `other`; +inf where q forbids a tree that is used.
+        """Return KL(p || q) in nats for q = `other`; +inf if q forbids a tree in the support of p.
 
-        A tree is used if its arcs have marginals above zero in float64.  q may be of another
-        family (spanning, projective, one root or many); labels, shape and lengths must be those
-        of p.
+        The support consists of trees whose arcs have marginals above zero in float64.  q may be of
+        another family (spanning, projective, one root or many), but must have the labels, shape and
+        lengths of p.
         """
         rival = self._rival(other)
         gaps, constants = self._divergence_gap(rival)
@@ -274,7 +274,7 @@ class TreeDistribution(MomentDistribution):
         return used, rival - own
 
     def _rival(self, other: Distribution[FloatArray]) -> "TreeDistribution":
-        """Return `other` as trees that can be compared with these."""
+        """Return `other`, checked to be trees comparable with these."""
         if not isinstance(other, TreeDistribution):
             raise InvalidInputError(f"other is a {type(other).__name__}; give trees")
         if other.scores.shape != self.scores.shape or other.labeled != self.labeled:
@@ -291,7 +291,7 @@ class TreeDistribution(MomentDistribution):
         return other
 
     def _escapes(self, other: "TreeDistribution") -> BoolArray:
-        """Return the items (b,) with a tree of probability above 0 that `other` forbids."""
+        """Return the items (b,) that have a tree of probability above 0 that `other` forbids."""
         lengths = self._table.lengths
         mu = self._table.like_flat(self.marginals())
         forbidden = (mu > 0) & (other._table.flat == -np.inf)
@@ -329,9 +329,9 @@ class TreeDistribution(MomentDistribution):
         return support.Family(self.single_root, self.projective, self._find_best, log_partition)
 
     def _centered(self: Self) -> Self:
-        """Return the same distribution on scores whose largest into each dependent is about 0.
+        """Return the same distribution with each dependent's largest score shifted to about 0.
 
-        Constants that all trees share are gone, so that its log Z is small.
+        This removes a constant shared by all trees, so log Z is small.
         """
         regrets = self._entropy_and_regrets()[1]
         arcs = self._solution.scores
@@ -339,19 +339,19 @@ class TreeDistribution(MomentDistribution):
         return self.with_scores(np.where(kept & (self.scores > -np.inf), -regrets, -np.inf))
 
     def _near(self: Self) -> Self:
-        """Return the same distribution on scores without masks and with a small log Z."""
+        """Return the same distribution with scores without masks and a small log Z."""
         is_far = np.abs(self.log_partition()).max(initial=0.0) >= FAR
         is_far |= (np.isfinite(self.scores) & (np.abs(self.scores) >= FAR)).any()
         return self._centered() if is_far else self
 
     def _check_gold(self, gold: npt.ArrayLike) -> None:
-        """Raise where a gold tree is not of the family; heads and roots were checked."""
+        """Raise if a gold tree is not in the family; heads and roots are already checked."""
 
     def _covariance_product(self, v: FloatArray) -> FloatArray:
         return self._table.covariance_product(v, self._solution)
 
     def _shaped(self, values: FloatArray) -> Scalar:
-        """Return per-item values in the batch's shape, a float where there is no batch."""
+        """Return per-item values in the batch's shape, a float if there is no batch."""
         shape = self._table.batch_shape
         return values.reshape(shape) if shape else float(values[0])
 
@@ -373,7 +373,7 @@ class TreeDistribution(MomentDistribution):
         return np.stack([heads, labels], axis=-1).reshape(*lead, *self.batch_shape, n, 2)
 
     def _listed(self, found: list[list[tuple[IntArray, float]]]) -> list[Any]:
-        """Return lists of (tree, score) as (tree, log_prob), bare where there is no batch."""
+        """Return lists of (tree, score) as (tree, log_prob); one list if there is no batch."""
         log_z = self._solution.log_partition + self._table.offset
         lists = [
             [(tree, float(score - log_z[item])) for tree, score in trees]

@@ -1,4 +1,4 @@
-"""Trees written into CoNLL-U: heads, relations and confidences, all else as it was."""
+"""Trees written into CoNLL-U: heads, relations and confidences; everything else is unchanged."""
 
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ class Block:
 
     name: str
     lines: tuple[str, ...]
-    words: tuple[int, ...]  # where the words 1 .. n are among the lines
+    words: tuple[int, ...]  # line indices of the words 1 .. n
 
     __repr__ = short_repr
 
@@ -28,9 +28,9 @@ class Block:
         confidences: Sequence[float] | None = None,
         comments: Sequence[str] = (),
     ) -> str:
-        """Return the text of the sentence with other heads and relations, and confidences in MISC.
+        """Return the sentence as text with new heads and relations, and confidences in MISC.
 
-        What is None stays.  comments : lines for the head of the sentence, without the "# ".
+        Arguments that are None change nothing.  comments : lines to put first, without the "# ".
         """
         lines = list(self.lines)
         for i, place in enumerate(self.words):
@@ -47,13 +47,13 @@ class Block:
         return "\n".join(lines) + "\n\n"
 
     def heads(self) -> list[int | None]:
-        """Return the heads of the file, None where there is none."""
+        """Return the heads in the file, None if it has none."""
         found = (self.lines[place].split("\t")[HEAD] for place in self.words)
         return [int(head) if head.isdigit() else None for head in found]
 
 
 def _with_feature(misc: str, value: str) -> str:
-    """Return a MISC column with Confidence=value, others kept."""
+    """Return a MISC column with Confidence=value; other entries are kept."""
     kept = [x for x in misc.split("|") if x != "_" and not x.startswith("Confidence=")]
     return "|".join([*kept, f"Confidence={value}"])
 
@@ -95,7 +95,7 @@ def _block(lines: list[str], path: str, number: int) -> Block:
 
 
 def match(tables: Sequence[str], sentences: Sequence[str], *, where: str) -> list[int]:
-    """Return which sentence each table belongs to: by name if any names agree, else in order."""
+    """Return the sentence index of each table: by name if any names agree, else in order."""
     place = {name: i for i, name in enumerate(sentences)}
     known = [name in place for name in tables]
     if any(known) and len(place) == len(sentences):

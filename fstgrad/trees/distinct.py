@@ -1,8 +1,8 @@
-"""Samples of different trees: draws without replacement.
+"""Samples of distinct trees: draws without replacement.
 
-Independent draws come first: the different ones among them, in the order of their first occurrence,
-are draws without replacement.  Where the distribution repeats itself these run out, and the others
-are drawn from what is left (`kernels.distinct`).
+Independent draws come first: the distinct trees among them, in order of first occurrence, are draws
+without replacement.  If the distribution is so peaked that draws repeat, the other trees are drawn
+from the exact distribution of the remaining ones (`kernels.distinct`).
 """
 
 import numpy as np
@@ -13,18 +13,18 @@ from fstgrad.trees.arcs import ArcTable
 from fstgrad.trees.sampling import AUTO_STEPS, expected_steps, sample_heads, sample_labels
 from fstgrad.trees.solution import Solution
 
-# At most so many independent draws for each tree wanted, before what is left is looked for.
+# At most this many independent draws per requested tree; then draw from the remaining trees.
 DRAWS = 32
 # Arcs this far below the best tree are never drawn; scores beyond are masks.
 LIMIT = -1e5
-# Weights below exp(-300) are left to logarithms.
+# Weights below exp(-300) are handled on logarithms.
 LOWEST = -300.0
 
 
 def sample_distinct(
     table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
 ) -> list[tuple[IntArray, float]]:
-    """Return up to `count` different (tree, score) of one sentence, in the order of their draws."""
+    """Return up to `count` distinct (tree, score) of one sentence, in the order of the draws."""
     n = int(table.lengths[0])
     trees = _first_occurrences(table, solution, count, rng)
     if len(trees) < count and n > 0:
@@ -40,12 +40,11 @@ def sample_distinct(
 def _first_occurrences(
     table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
 ) -> IntArray:
-    """Return the different trees (k, n, 2) of some independent draws, at most `count`.
+    """Return the distinct trees (k, n, 2) among some independent draws, at most `count`.
 
-    They cost no more than the same number of draws from what is left: a step of a walk counts as 8
-    of the n^4 / 12 multiplications of those.
-    Blocks are drawn until there are enough: what would be found later does not change what was
-    found before.
+    They cost no more than the same number of draws from the remaining trees: one step of a walk is
+    counted as 8 of the n^4 / 12 multiplications of such a draw.  Blocks are drawn until there are
+    enough trees; later blocks do not change the trees found before.
     """
     found: dict[bytes, IntArray] = {}
     n = int(table.lengths[0])
@@ -67,7 +66,7 @@ def _first_occurrences(
 def _complete(
     table: ArcTable, solution: Solution, count: int, known: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return the known trees (m, n, 2) and further ones, `count` in all if there are so many."""
+    """Return the known trees (m, n, 2) and further ones, `count` in all if that many exist."""
     n = int(table.lengths[0])
     single = solution.single_root
     normal, closed = np.empty((n + 1, n + 1)), np.zeros(n + 1, dtype=bool)
@@ -82,14 +81,14 @@ def _complete(
         )
         children = normal[0] + log_gradient[0]
     labels = table.label_logs.shape[-1]
-    top = normal[1 if single else 0 :].max(axis=0)  # of each dependent
+    top = normal[1 if single else 0 :].max(axis=0)  # per dependent
     weights = normal - np.where(top > -np.inf, top, 0.0)
     finite = weights > -np.inf
     finite[0] &= not single
     is_log = bool(weights.min(initial=0.0, where=finite) < LOWEST)
     state = rng.bit_generator.state
     for logs in (False, True) if not is_log else (True,):
-        rng.bit_generator.state = state  # so that logarithms go on where floats gave up
+        rng.bit_generator.state = state  # so that logarithms repeat the draws of floats
         choices = np.zeros((count, n), dtype=np.int64)
         kernels.distinct.to_choices(
             np.ascontiguousarray(known[..., 0]), np.ascontiguousarray(known[..., 1]), labels,

@@ -23,7 +23,7 @@ def compare(
     """Return the scores of one sentence against its gold tree.
 
     names : the relations of the label axis.  uas and las are shares of words with the right head,
-    and the right relation too; `gold_log_prob` is -inf for a gold tree that the family forbids.
+    or the right head and relation; `gold_log_prob` is -inf if the family forbids the gold tree.
     """
     n = len(sentence.heads)
     check_words(distribution, sentence.name, n)
@@ -54,7 +54,7 @@ def compare(
 
 
 def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the scores over all words, and the means over sentences."""
+    """Return the scores over all words, and means over sentences."""
     result: dict[str, Any] = {"sentences": len(rows)}
     result |= {name: sum(row[name] for row in rows) for name in COUNTS}
     for name in ("uas", "uas_no_punct", "las", "las_no_punct", "expected"):
@@ -69,14 +69,14 @@ def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for JSON, which has no infinity: null for a gold tree that is impossible."""
+    """Return a row for JSON, which has no infinity: null if the gold tree is impossible."""
     return row | {
         "gold_log_prob": row["gold_log_prob"] if np.isfinite(row["gold_log_prob"]) else None
     }
 
 
 def check_words(distribution: TreeDistribution, name: str, n: int) -> None:
-    """Raise where a table is not that of a sentence of n words."""
+    """Raise if a table does not fit a sentence of n words."""
     if n + 1 != distribution.scores.shape[0]:
         raise InvalidInputError(
             f"sentence {name} has {n} words and its table {distribution.scores.shape}; "

@@ -8,9 +8,9 @@ from fstgrad.trees.solution import Solution
 
 
 def change_column(solution: Solution, dependent: int, scores: FloatArray) -> Solution | None:
-    """Return the solution of scores (1, n+1, n+1) that differ in one column, None if not safe.
+    """Return the solution of scores (1, n+1, n+1) that differ in one column; None if unstable.
 
-    solution : of one item, of the full length.
+    solution : of a single item without padding.
     """
     if solution.scores is not solution.given or solution.delicate()[0]:
         return None

@@ -14,11 +14,11 @@ Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 
 
 def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray, float]]:
-    """Return up to `count` (tree, score), best first, of a table of one sentence.
+    """Return up to `count` (tree, score), best first, for the table of one sentence.
 
-    The trees that are left are kept in parts: those that share the heads of the dependents before
-    d with a tree already found and differ from it at d.  Each part's best tree is one call of
-    `find`, all parts of a found tree in one batch.
+    The remaining trees are kept in parts: each holds the trees that share the heads of the
+    dependents before d with a tree already found and differ from it at d.  The best tree of a part
+    is one call of `find`; all parts of a found tree form one batch.
     """
     n = int(table.lengths[0])
     flat = table.flat[0] if table.labeled else table.flat[0][..., None]
@@ -52,7 +52,7 @@ def _labeled(part: FloatArray, heads: IntArray) -> IntArray:
 
 
 def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArray, int]]:
-    """Return the trees of `part` but `tree` as parts, one for each dependent not yet fixed."""
+    """Split the trees of `part` except `tree` into parts, one per dependent not yet fixed."""
     parts = []
     prefix = part
     for d, (head, label) in enumerate(tree[fixed:].tolist(), start=fixed + 1):
@@ -67,9 +67,9 @@ def _divide(part: FloatArray, tree: IntArray, fixed: int) -> list[tuple[FloatArr
 
 
 def merged(first: list[list[Ranked]], second: list[list[Ranked]], count: int) -> list[list[Ranked]]:
-    """Return the lists of the first, each followed by what only the second has, `count` in all.
+    """Return the first lists, each followed by the trees only in the second, `count` in all.
 
-    The first are of a normal form, in which trees beyond LIMIT have been raised to it.
+    The first lists come from a normal form, in which trees worse than LIMIT are raised to it.
     """
     lists = []
     for near, other in zip(first, second, strict=True):

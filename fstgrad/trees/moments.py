@@ -1,8 +1,8 @@
-"""Second-order quantities of tree distributions, and gradients of what is built from expectations.
+"""Second-order quantities of tree distributions, and gradients of functions of expectations.
 
-Everything rests on the Hessian-vector product Cov v and, where there are several directions, on
-covariances in closed form; none but `covariance_matrix` forms all (n+1)^4.  Section and figure
-numbers are those of Zmigrod, Vieira and Cotterell (2021).
+Everything rests on the Hessian-vector product Cov v or, for several directions, on covariances in
+closed form; only `covariance_matrix` forms all (n+1)^4 of them.  Section and figure numbers refer
+to Zmigrod, Vieira and Cotterell (2021).
 """
 
 from abc import abstractmethod
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
-# Renyi entropies of orders as near to 1 as this are means over orders, not quotients.
+# Renyi entropies of orders this close to 1 are means over orders, not quotients.
 NEAR_ONE = 1e-2
 
 
@@ -30,47 +30,47 @@ class Covariances(Protocol):
 
     @property
     def row(self) -> Callable[..., FloatArray]:
-        """Those of one part, by its indices, with all: a table like the scores."""
+        """Covariances of one part, given by its indices, with all parts: shaped like the scores."""
 
     def matrix(self) -> FloatArray:
-        """Return those of all pairs."""
+        """Return the covariances of all pairs of parts."""
 
     def between(self, r: FloatArray, s: FloatArray) -> FloatArray:
-        """Return Cov (R, S) of the totals of r and s, tables like the scores with one axis more."""
+        """Return Cov (R, S) of the totals of r and s, tables like the scores with one more axis."""
 
 
 class MomentDistribution(ArrayDistribution):
-    """An array distribution whose covariances are known through products with a table."""
+    """A distribution over arrays whose covariances are known as products with a table."""
 
     @abstractmethod
     def _covariance_product(self, v: FloatArray) -> FloatArray:
-        """Return Cov v for a finite C-contiguous table v like the scores, which is used up."""
+        """Return Cov v for a finite C-contiguous table v like the scores; v may be overwritten."""
 
     @abstractmethod
     def _table_like_scores(self, name: str, values: npt.ArrayLike) -> FloatArray:
-        """Return checked finite values as a new table of the shape of the scores."""
+        """Return checked finite values as a new table shaped like the scores."""
 
     @abstractmethod
     def _entropy_and_regrets(self) -> tuple[Scalar, FloatArray]:
-        """Return the entropy and a new table like the scores, which is -scores to a covariance.
+        """Return the entropy and a new table like the scores that equals -scores for covariances.
 
-        It is something constant over structures less the scores, -inf as 0.
+        The table is the negative scores up to a constant over structures, with 0 for -inf.
         """
 
     @abstractmethod
     def _divergence_gap(self, other: "MomentDistribution") -> tuple[FloatArray, FloatArray]:
         """Return r and c (b,) with KL(p || other) = c + <marginals, r>.
 
-        r is the scores less those of `other` to a covariance, 0 where the marginals are.
+        For covariances, r is the scores minus those of `other`; it is 0 where the marginals are 0.
         """
 
     @abstractmethod
     def _arc_covariances(self, place: tuple[int, ...]) -> "Covariances | None":
-        """Return the covariances of one item in closed form, None where there is none."""
+        """Return the covariances of one item in closed form, None if it has none."""
 
     @abstractmethod
     def _log_partition_ratio(self, logs: FloatArray) -> Scalar:
-        """Return log Z of the scores + logs, less log Z; -inf where no structure is left."""
+        """Return log Z of the scores + logs, minus log Z; -inf if no structure is left."""
 
     @abstractmethod
     def _signed_product(self, q: FloatArray) -> Scalar:
@@ -78,14 +78,14 @@ class MomentDistribution(ArrayDistribution):
 
     @abstractmethod
     def _centered(self) -> "MomentDistribution":
-        """Return the same distribution on scores whose log Z is small."""
+        """Return the same distribution with scores whose log Z is small."""
 
     @abstractmethod
     def with_scores(self, scores: npt.ArrayLike) -> "MomentDistribution":
-        """Return the same family on another table."""
+        """Return the same family with another table."""
 
     def covariance_product(self, direction: npt.ArrayLike) -> FloatArray:
-        """Return Cov v, the change of the marginals along a finite table v like `scores`.
+        """Return Cov v, the derivative of the marginals along a finite table v like `scores`.
 
         The Hessian of log Z times a vector in O(n^3): for spanning trees one inverse and two
         matrix products.
@@ -97,10 +97,10 @@ class MomentDistribution(ArrayDistribution):
         return self.inner(self.covariance_product(s), self._table_like_scores("r", r))
 
     def covariance_matrix(self) -> FloatArray:
-        """Return the covariances of all pairs of parts, the event axes of `scores` twice.
+        """Return the covariances of all pairs of parts: the event axes of `scores` twice.
 
-        Spanning trees have them in closed form, O(n^4); where the gradient of log Z is too large
-        for that, and for projective trees, there is a Hessian-vector product for each part, O(n^5).
+        Closed form for spanning trees, O(n^4).  For projective trees, and if the gradient of log Z
+        is too large for the closed form, one Hessian-vector product per part, O(n^5).
         """
         event = self.scores.shape[-self.event_ndim :]
         batch = self.scores.shape[: -self.event_ndim]
@@ -123,10 +123,10 @@ class MomentDistribution(ArrayDistribution):
         return matrix
 
     def expectations(self, r: Any) -> FloatArray:
-        """Return E[sum of r over the parts] of a vector-valued r: T1 (Figure 2), O(n^3 + n^2 R').
+        """Return E[sum of r over the parts] for a vector-valued r: T1 (Figure 2), O(n^3 + n^2 R').
 
-        r : scores.shape + (R,), or a sparse (n_parts, R) array where there is no batch: then only
-        its non-zeros are read.
+        r : scores.shape + (R,), or, without a batch, a sparse (n_parts, R) array, of which only the
+        non-zeros are read.
         """
         return self._expectations(self._sparse("r", r) if _is_sparse(r) else self._features("r", r))
 
@@ -148,11 +148,11 @@ class MomentDistribution(ArrayDistribution):
         """Return E[r s'] for the totals r (R) and s (S) of a structure: T2 (Figure 3), (R, S).
 
         r, s : scores.shape + (R,) and (S,), or sparse (n_parts, R) and (n_parts, S) arrays; no
-        batch.  "vector" (T2^v) costs a product of matrices for each entry of r and of s and one of
-        all of them, O(n^3 (R + S) + n^2 R S); "hessian" (T2^h) a row of the covariances for each
+        batch.  "vector" (T2^v) costs one matrix product per entry of r and of s and one for all of
+        them, O(n^3 (R + S) + n^2 R S).  "hessian" (T2^h) computes a row of the covariances for each
         part with a non-zero r, O(n^4 + n^2 S') at most, S' the mean number of non-zeros of s in a
-        part, which wins where R + S is large and s sparse.  Where there is no closed form (see
-        `covariance_matrix`) both cost a Hessian-vector product instead, n times as much for T2^h.
+        part; it wins if R + S is large and s sparse.  Without a closed form (see
+        `covariance_matrix`) both use Hessian-vector products, n times as much for T2^h.
         """
         checks.one_of("method", method, ("vector", "hessian"))
         if self.scores.ndim > self.event_ndim:
@@ -186,9 +186,9 @@ class MomentDistribution(ArrayDistribution):
     def expected_product(self, q: npt.ArrayLike) -> Scalar:
         """Return E[product of q over the parts], q a finite table like `scores`: O(n^3).
 
-        The zeroth-order expectation, Z of the weights times q over Z.  With q = exp(t r) it is the
-        moment-generating function of the total r.  Entries below zero need a determinant in plain
-        float64, whose error is of the size of 1e-14 E[product of |q|].
+        The zeroth-order expectation: Z with weights multiplied by q, divided by Z.  With q = exp(t
+        r) it is the moment-generating function of the total r.  Entries below zero need a
+        determinant in plain float64, with an error of about 1e-14 E[product of |q|].
         """
         table = self._table_like_scores("q", q)
         if (table >= 0).all():
@@ -200,7 +200,7 @@ class MomentDistribution(ArrayDistribution):
     def risk(self, costs: npt.ArrayLike) -> tuple[Scalar, FloatArray]:
         """Return E[<costs, t>] and its gradient in the scores, Cov costs.
 
-        With costs 1 on every arc but the gold ones, (n - value) / n is the expected attachment
+        With cost 1 on every arc except the gold ones, (n - value) / n is the expected attachment
         score.
         """
         table = self._table_like_scores("costs", costs)
@@ -212,10 +212,10 @@ class MomentDistribution(ArrayDistribution):
     ) -> tuple[Scalar, FloatArray]:
         """Return 1/2 |E f - target|^2 and its gradient in the scores: O(n^3 + n^2 F').
 
-        features : scores.shape + (F,), or a sparse (n_parts, F) array where there is no batch.
+        features : scores.shape + (F,), or, without a batch, a sparse (n_parts, F) array.
         target : (F,) or the batch's shape + (F,).
-        The gradient is one Hessian-vector product, Cov (F (E f - target)), where Druck and Smith
-        (2009) form all covariances.
+        The gradient is one Hessian-vector product, Cov (F (E f - target)); Druck and Smith (2009)
+        form all covariances instead.
         """
         if _is_sparse(features):
             checks.direction_array("features.data", features.data)
@@ -247,8 +247,8 @@ class MomentDistribution(ArrayDistribution):
     ) -> tuple[Scalar, FloatArray, FloatArray]:
         """Return -E[log q], q = `other`, and its gradients in the scores of p and of q.
 
-        The gradients are -Cov_p(scores of q) and mu_q - mu_p.  Where p forbids an arc its gradient
-        is 0, whatever the score in q.
+        The gradients are -Cov_p(scores of q) and mu_q - mu_p.  If p forbids an arc, its gradient is
+        0, whatever its score in q.
         """
         value = self._finite_divergence(other, self.cross_entropy(other))
         table = self._divergence_gap(other)[0] + self._entropy_and_regrets()[1]
@@ -268,8 +268,8 @@ class MomentDistribution(ArrayDistribution):
     def renyi(self, order: float) -> Scalar:
         """Return the Renyi entropy in nats, (log Z(a scores) - a log Z) / (1 - a), of order a > 0.
 
-        Order 1 is its limit, `entropy`.  Near it the quotient is the mean of log Z - E_t[scores]
-        over the orders t between 1 and a, here by Gauss and Legendre's rule.
+        The limit at order 1 is `entropy`.  Near 1 the quotient equals the mean of log Z -
+        E_t[scores] over the orders t between 1 and a, computed by Gauss-Legendre quadrature.
         """
         a = checks.positive_number("order", order)
         if a == 1:
@@ -347,7 +347,7 @@ class MomentDistribution(ArrayDistribution):
 
 
 def _between(p: MomentDistribution, order: float) -> list[tuple[MomentDistribution, float]]:
-    """Return p at orders between 1 and `order`, with weights that give means over that range."""
+    """Return p at orders between 1 and `order`, with quadrature weights of the mean over them."""
     nodes, weights = np.polynomial.legendre.leggauss(4)
     orders = 1 + (order - 1) * (nodes + 1) / 2
     return [
@@ -356,7 +356,7 @@ def _between(p: MomentDistribution, order: float) -> list[tuple[MomentDistributi
 
 
 def times(scores: FloatArray, factor: float) -> FloatArray:
-    """Return the scores times `factor` > 0; finite ones stay finite, like -1.8e308."""
+    """Return the scores times `factor` > 0; finite ones, even -1.8e308, stay finite."""
     with np.errstate(over="ignore"):
         product = scores * factor
     limit = np.finfo(np.float64).max

@@ -1,4 +1,4 @@
-"""What is known of a tree beforehand, as tables of the arcs (and labels) that it may use."""
+"""Partial knowledge of a tree, as tables of the arcs (and labels) that it may use."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from fstgrad.trees.structures import PADDING
 
 
 def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
-    """Return the scores with -inf on forbidden arcs and on the rivals of required ones.
+    """Return the scores with -inf on forbidden arcs and on those that compete with required ones.
 
-    required, forbidden : (k, 2) or (k, 3) arcs for all items, or a list of such for each item.
+    required, forbidden : (k, 2) or (k, 3) arcs for all items, or a list of such arrays per item.
     """
     scores = table.scores.copy()
     for where, arc in _arcs(table, "forbidden", forbidden):
@@ -30,14 +30,14 @@ def constrained(table: ArcTable, required: Any, forbidden: Any) -> FloatArray:
 
 
 def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
-    """Return which entries of the scores partial trees allow, of the shape of the scores.
+    """Return the entries of the scores that partial trees allow, as a table like the scores.
 
     partial : bool, a table that fits the scores; or integer trees (..., n) or (..., n, 2) with
         labels, -1 for an unknown head or label.
     """
     try:
         array = np.asarray(partial)
-    except Exception as error:  # whatever __array__ of a stranger raises
+    except Exception as error:  # __array__ of a foreign object may raise anything
         raise InvalidInputError(f"partial is not an array: {error}") from error
     shape = table.scores.shape
     if array.dtype == np.bool_:
@@ -66,7 +66,7 @@ def allowed_by(table: ArcTable, partial: npt.ArrayLike) -> BoolArray:
 
 
 def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
-    """Return (..., size, n+1): which values dependents may have; all where -1 and for the root."""
+    """Return the values allowed for dependents, (..., size, n+1); all at -1 and for the root."""
     values = np.arange(size)[:, None]
     fits = (known[..., None, :] == PADDING) | (known[..., None, :] == values)
     everything = np.ones((*fits.shape[:-1], 1), dtype=bool)
@@ -74,7 +74,7 @@ def _fits(known: npt.NDArray[np.int64], size: int) -> BoolArray:
 
 
 def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return (index of the items, arc) for all arcs."""
+    """Return (item index, arc) for all arcs."""
     arcs = arcs if isinstance(arcs, np.ndarray) else checks.items(name, arcs)
     if _is_per_item(arcs):
         items = len(table.lengths)
@@ -93,17 +93,17 @@ def _arcs(table: ArcTable, name: str, arcs: Any) -> list[tuple[tuple[Any, ...], 
 
 
 def _is_per_item(arcs: Any) -> bool:
-    """Whether these are lists of arcs: three levels deep where there is an arc at all."""
+    """Whether these are lists of arcs, one per item: three levels deep if there is any arc."""
     try:
         return any(np.ndim(arc) > 0 for own in arcs for arc in own)
-    except Exception:  # no lists, or ragged ones: what is wrong is said below
+    except Exception:  # not lists, or ragged ones: reported below
         return False
 
 
 def _checked(table: ArcTable, name: str, arcs: npt.ArrayLike) -> list[tuple[int | slice, ...]]:
     try:
         array = np.asarray(arcs)
-    except Exception as error:  # whatever __array__ of a stranger raises
+    except Exception as error:  # __array__ of a foreign object may raise anything
         raise InvalidInputError(f"{name} is {arcs!r}; give pairs (head, dependent)") from error
     if array.size == 0 and array.ndim:
         return []

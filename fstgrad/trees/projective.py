@@ -13,18 +13,18 @@ from fstgrad.errors import InvalidInputError
 from fstgrad.trees import kernels, structures
 from fstgrad.trees.base import TreeDistribution
 
-# Scores this far below a dependent's best stand for "forbidden".
+# Scores this far below a dependent's best are treated as masks.
 MASK = -1e3
-# A mean number of masked arcs this near to the least is the least but for rounding.
+# A mean number of masked arcs this close to the minimum equals it up to rounding.
 ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class ProjectiveSolution:
-    """log Z (b,) and marginals (b, m+1, m+1) of a batch; products solve it anew.
+    """log Z (b,) and marginals (b, m+1, m+1) of a batch; covariance products rerun the passes.
 
-    scores : (b, m+1, m+1), less each dependent's largest.  relative : log Z of these.
-    masks : the arcs whose scores are masks, and what was added to them where trees need them.
+    scores : (b, m+1, m+1), minus each dependent's largest.  relative : log Z of these scores.
+    masks : the arcs whose scores are masks, and the amounts added to them if trees need them.
     """
 
     scores: FloatArray
@@ -37,16 +37,16 @@ class ProjectiveSolution:
 
     @property
     def infeasible(self) -> int:
-        """The first item without a tree, -1 if all have one."""
+        """The first item without a tree; -1 if all have one."""
         item = int(np.argmin(self.log_partition))
         return item if self.log_partition[item] == -np.inf else -1
 
     def covariance_product(self, v: FloatArray) -> FloatArray:
-        """Return Cov v: the derivative along v carried through both passes, O(n^3)."""
+        """Return Cov v: the derivative along v propagated through both passes, O(n^3)."""
         return _solve(self.scores, self.lengths, self.single_root, v)[2]
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
         constants, regrets = self.surprise(self.marginals)
         values = constants + np.einsum("bij,bij->b", self.marginals, regrets)
         return np.maximum(values, 0.0), regrets
@@ -54,7 +54,7 @@ class ProjectiveSolution:
     def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
 
-        marginals : those of trees that this distribution allows.
+        marginals : of trees that this distribution allows.
         """
         constants = self.relative.copy()
         regrets = np.where(self.scores > -np.inf, -self.scores, 0.0)
@@ -69,9 +69,9 @@ class ProjectiveSolution:
 
 
 class Masks(NamedTuple):
-    """Arcs (b, m+1, m+1) with masks for scores, and how far these are below the columns' largest.
+    """Arcs (b, m+1, m+1) with masks for scores, and their distances below the columns' largest.
 
-    added, needed (b,) : what was added to the masks, and how many of them a tree needs.
+    added, needed (b,) : the amount added to the masks, and the number of masks in a tree.
     """
 
     arcs: BoolArray
@@ -81,11 +81,11 @@ class Masks(NamedTuple):
 
 
 def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Masks:
-    """Drop masked arcs in place where trees avoid them; else raise them within reach of the others.
+    """Drop masked arcs in place if trees can avoid them; else raise them closer to the others.
 
-    scores : (b, m+1, m+1), -inf for what is no arc.  A sum of logarithms would lose the digits of
-    all other scores next to a mask.  Raised masks still lie below what other scores add up to, so
-    that trees with more of them than needed do not count.
+    scores : (b, m+1, m+1), -inf for cells that are no arcs.  Next to a mask, a sum of logarithms
+    would lose the digits of all other scores.  Raised masks still lie below the sum of the other
+    scores, so that trees with more masks than needed are negligible.
     """
     items, size = scores.shape[:2]
     top = largest_into(scores)
@@ -116,10 +116,10 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
 
 
 def root_shift(scores: FloatArray) -> FloatArray:
-    """Return (b,) how far the root's arcs lie above the other arcs, 0 if that is not much.
+    """Return (b,) how far the root's arcs lie above the other arcs, 0 if the gap is small.
 
-    Of trees with one root arc each this is a constant.  Without it a root far above or below would
-    make arcs look like masks.
+    The gap is a constant of all trees with exactly one root arc.  If it were not removed, a root
+    far above or below would make arcs look like masks.
     """
     top = scores[:, 1:].max(axis=1, initial=-np.inf)
     most = top.max(axis=1, keepdims=True)
@@ -131,7 +131,7 @@ def root_shift(scores: FloatArray) -> FloatArray:
 
 
 def largest_into(scores: FloatArray) -> FloatArray:
-    """Return each dependent's largest score (b, 1, m+1), 0 where it has none."""
+    """Return each dependent's largest score (b, 1, m+1), 0 if it has none."""
     top = scores.max(axis=1, keepdims=True)
     return np.where(top > -np.inf, top, 0.0)
 
@@ -142,14 +142,15 @@ _SMALL = 2.0**-20  # a power of two: products with it are exact
 class ProjectiveTrees(TreeDistribution):
     """Trees whose arcs do not cross when drawn above the words, the root leftmost.
 
-    Every head and its descendants cover a stretch of the sentence.  The parameters, shapes and
-    answers are those of `SpanningTrees`; all sums run over the projective trees alone.  Scores are
-    added up on logarithms, so their range does not matter.
+    Every head and its descendants cover a contiguous span of the sentence.  Parameters, shapes and
+    results are as in `SpanningTrees`; all sums run over projective trees only.  Scores are added on
+    logarithms, so their range does not matter.
 
     Notes
     -----
-    O(n^3) by the spans of Eisner (1996), "Three new probabilistic models for dependency parsing",
-    COLING; marginals by the outside pass, covariance products by differentiating both.
+    O(n^3), with the spans of Eisner (1996), "Three new probabilistic models for dependency
+    parsing", COLING; marginals by the outside pass, covariance products by differentiating both
+    passes.
 
     Examples
     --------
@@ -178,7 +179,7 @@ class ProjectiveTrees(TreeDistribution):
 
         count = checks.positive_integer("k", k)
         generator = checks.generator(rng)
-        _ = self._solution  # there is a tree, or the error says why not
+        _ = self._solution  # raises if there is no tree, and says why
         items, size = self._table.arcs.shape[:2]
         heads = np.empty((count, items, size - 1), dtype=np.int64)
         kernels.projective.sample_batch(
@@ -199,7 +200,7 @@ class ProjectiveTrees(TreeDistribution):
         relative, marginals, _ = _solve(scores, lengths, self.single_root, None)
         with np.errstate(over="ignore", invalid="ignore"):
             log_z = relative + shift + top.sum(axis=(1, 2)) - masks.added * masks.needed
-        if not np.isfinite(log_z).all():  # sums beyond the largest float, which the shift undoes
+        if not np.isfinite(log_z).all():  # overflow, which the shift avoids
             sums = (_SMALL * shift + (_SMALL * top).sum(axis=(1, 2))) / _SMALL
             whole = relative + sums - masks.added * masks.needed
             log_z = np.where(np.isfinite(log_z), log_z, whole)
@@ -208,7 +209,7 @@ class ProjectiveTrees(TreeDistribution):
         )
 
     def _crossing(self, structure: npt.ArrayLike, name: str) -> IntArray:
-        """Return two crossing arcs of each tree (..., b, 2, 2), -1 where there are none."""
+        """Return two crossing arcs of each tree (..., b, 2, 2), -1 if there are none."""
         heads, _ = self._table.checked_trees(structure, name, single_root=self.single_root)
         return structures.crossing_arcs(heads)
 
@@ -235,6 +236,6 @@ def _solve(
     v = np.zeros_like(scores) if direction is None else np.ascontiguousarray(direction)
     along = direction is not None
     kernels.projective.solve_batch(scores, v, lengths, single, along, log_z, mu, change)
-    np.minimum(mu, 1.0, out=mu)  # which rounding may pass
+    np.minimum(mu, 1.0, out=mu)  # rounding may exceed 1
     mu.setflags(write=False)
     return log_z, mu, change

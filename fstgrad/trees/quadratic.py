@@ -1,15 +1,15 @@
 """Covariances of arcs in closed form, from the gradient g of log Z in the weights w.
 
-With g_hj = d log Z / d w_hj, b_h = 1, but b_0 = 0 with a single root, and h -> j, k -> l two arcs,
+With g_hj = d log Z / d w_hj, b_h = 1, except b_0 = 0 with a single root, and arcs h -> j, k -> l:
 
     d g_hj / d w_kl = -(g_kj - b_k g_lj) (g_hl - b_h g_jl),
 
-so that a row of the covariances costs O(n^2), all of them O(n^4).  For totals <r, t> and <s, t>
+so a row of the covariances costs O(n^2), and all of them O(n^4).  For totals <r, t> and <s, t>,
 
     Cov[r, s] = <mu, r s> - tr(g U_r' g U_s'),
 
-U_r = w r less its column sums over the heads with b = 1 on the diagonal: one product of matrices
-for each r and each s, and one of all of them together.
+where U_r is w r minus its column sums over the heads with b = 1 on the diagonal: one matrix product
+for each r and each s, and one for all of them together.
 """
 
 from dataclasses import dataclass

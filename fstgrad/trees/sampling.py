@@ -7,13 +7,13 @@ from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
 from fstgrad.trees.structures import PADDING
 
-# Wilson's walks of more than so many n^2 steps a tree, in the mean, are left to Colbourn's method:
-# where the method is open, and where it is asked for.
+# If Wilson's walks need more than this many n^2 steps a tree on average, Colbourn's method is used:
+# the first limit is for method "auto", the second for "wilson".
 AUTO_STEPS, WILSON_STEPS = 10, 1000
 
 
 def sample_heads(solution: Solution, count: int, rng: np.random.Generator, method: str) -> IntArray:
-    """Return heads (count, b, n), -1 past an item's length."""
+    """Return heads (count, b, n), -1 beyond an item's length."""
     items, size = solution.scores.shape[:2]
     heads = np.full((count, items, size - 1), PADDING)
     for item, n in enumerate(solution.lengths):
@@ -33,21 +33,21 @@ def _sample_item(
     chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
     steps = expected_steps(solution, item)
     if method != "colbourn" and steps < n * n * (AUTO_STEPS if method == "auto" else WILSON_STEPS):
-        most = int(count * max(100 * steps, 1000))  # which no walk takes
+        most = int(count * max(100 * steps, 1000))  # no walk needs this many
         if kernels.sampling.wilson(weights, chance, n, single, most, rng, heads):
             return heads
     state = rng.bit_generator.state
     if not kernels.sampling.colbourn(weights, chance, False, single, rng, heads):
-        rng.bit_generator.state = state  # the same draws as far as floats went
+        rng.bit_generator.state = state  # repeats the draws made before floats failed
         kernels.sampling.colbourn(log_weights, chance, True, single, rng, heads)
     return heads
 
 
 def expected_steps(solution: Solution, item: int) -> float:
-    """Return the mean number of steps of Wilson's walks for one tree, inf where it is not known.
+    """Return the mean number of steps of Wilson's walks per tree, inf if unknown.
 
-    The walks visit j, in the mean, s_j B_jj times, s_j the weight that enters j (Wilson 1996,
-    theorem 3).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
+    On average, the walks visit j s_j B_jj times, where s_j is the total weight that enters j
+    (Wilson 1996, theorem 3).  With the root arc at r, B_jj of the graph without r is g_rj + g_jr.
     """
     weights = np.exp(solution.log_weights(item))
     n = len(weights) - 1
@@ -61,7 +61,7 @@ def expected_steps(solution: Solution, item: int) -> float:
 
 
 def sample_labels(shares: FloatArray, heads: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return a label for each arc of heads (k, b, n) by the shares (b, n+1, n+1, y)."""
+    """Draw a label for each arc of heads (k, b, n) from the shares (b, n+1, n+1, y)."""
     _, items, dependents = np.indices(heads.shape)
     cumulative = np.cumsum(shares, axis=-1)[items, np.maximum(heads, 0), dependents + 1]
     target = rng.random(heads.shape) * cumulative[..., -1]
