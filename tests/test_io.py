@@ -180,3 +180,11 @@ def test_bad_weight_files(tmp_path):
     np.savez(words, weights=np.array(["a"]))
     with pytest.raises(fg.InvalidInputError, match="give floats"):
         read_weights(words)
+
+
+def test_text_is_not_written_as_bytes(tmp_path):
+    path = tmp_path / "whole"
+    path.write_bytes(b"whole")
+    with pytest.raises(fg.InvalidInputError, match="data"):
+        fg.io.write_bytes(path, "text")
+    assert path.read_bytes() == b"whole"

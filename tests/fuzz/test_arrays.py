@@ -209,3 +209,10 @@ def test_labelings_of_a_field(labels):
 def test_what_else_was_found(call):
     with pytest.raises(fg.InvalidInputError):
         call()
+
+
+def test_starts_that_end_behind_the_features():
+    features = template_features()
+    wrong = Encoded(np.array([0, 1, 3]), np.zeros(2, int), np.zeros(2, int))
+    with pytest.raises(fg.InvalidInputError, match="starts"):
+        features.emissions(np.zeros(features.shape), wrong)

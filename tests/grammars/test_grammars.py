@@ -208,3 +208,24 @@ def test_neighbours_on_a_keyboard_cost_half(name, key, near):
     loss = Grammar.load(name).loss(fg.Alphabet(keys))
     assert {other for other in keys if loss([key], [other]) == 0.5} == set(near)
     assert {loss([key], [other]) for other in keys if other not in {key, *near}} == {1.0}
+
+
+def test_a_vowel_is_cheap_for_another_vowel_alone():
+    loss = Grammar.load("morphology").loss(fg.Alphabet("aenrst"))
+    stem = "strensttrs"  # the first two positions and the last four have costs of their own
+    assert loss(stem, "stransttrs") == 0.5
+    assert loss(stem, "strsnsttrs") == loss("strsnsttrs", stem) == 1.0
+
+
+@pytest.mark.parametrize("x, y, expected", [
+    ("+", "-", 0.5), ("+", "=", 1.0), ("x", "y", 0.25), ("1", "2", 0.25), ("x", "1", 1.0),
+])  # fmt: skip
+def test_tokens_of_one_kind_or_group_are_cheap_to_exchange(x, y, expected):
+    loss = Grammar.load("code_tokens").loss()
+    assert loss([x], [y]) == loss([y], [x]) == expected
+
+
+def test_only_punctuation_is_cheap_to_leave_out():
+    loss = Grammar.load("code_tokens").loss()
+    assert loss(["x", "("], ["x"]) == loss(["x"], ["x", "("]) == 0.5
+    assert loss(["x", "+"], ["x"]) == loss(["x"], ["x", "+"]) == 1.0

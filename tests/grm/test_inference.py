@@ -8,6 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import conditionals, families, partition
+from fstgrad.grm.calibration import calibrate
 from fstgrad.grm.design import Term
 from fstgrad.grm.normalization import is_normalizable
 from fstgrad.grm.parameters import Interactions, Parameters
@@ -306,3 +307,12 @@ def test_bad_questions():
 
     with pytest.raises(NotFittedError, match="fit"):
         fg.GeneralizedRootModel().sample(1)
+
+
+def test_calibration_refuses_a_model_without_a_normalizer():
+    broken = parameters("gaussian", [[-1.0, 0.0], [-1.0, 0.0]], ((2, 2), {(0, 1): 3.0}))
+    with pytest.raises(InfeasibleError, match="calibrate"):
+        calibrate(
+            broken, np.zeros((2, 2)), np.array([0, 1]), sweeps=2, chains=2,
+            rng=np.random.default_rng(0),
+        )  # fmt: skip

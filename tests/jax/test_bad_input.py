@@ -180,3 +180,11 @@ def test_every_argument_wrong_in_every_way(name):
 def test_no_lattices():
     with pytest.raises(fg.InvalidInputError, match="scores have no items"):
         fgj.LatticeStrings([], [])
+
+
+def test_one_score_of_dense_fields_that_is_nan():
+    given = dict(RIGHT["mrf_dense_marginals"])
+    given["node_scores"] = np.array(given["node_scores"])
+    given["node_scores"][1, 2, 3, 0] = np.nan
+    with pytest.raises(fg.InvalidInputError, match="NaN"):
+        fgj.mrf_dense_marginals(**given)

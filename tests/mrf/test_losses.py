@@ -200,7 +200,7 @@ def test_items_of_a_batch_have_chains_of_their_own():
     goal = np.exp(4) / (1 + np.exp(4))
     np.testing.assert_allclose(gradient.node[0, :, 1], goal, atol=0.05)
     np.testing.assert_allclose(gradient.node[1, :, 1], 1 - goal, atol=0.05)
-    with pytest.raises(fg.InvalidInputError, match=r"items=2\)"):
+    with pytest.raises(fg.InvalidInputError, match=r"for none of 2 items .*items=2\)"):
         batch.nll(gold, "cd", persistent=PersistentChains(one, 3))
     with pytest.raises(fg.InvalidInputError, match=r"give persistent\[item\]"):
         batch[0].nll(gold[0], "cd", persistent=chains)

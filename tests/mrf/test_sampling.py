@@ -282,3 +282,16 @@ def test_streams_have_different_keys():
     rng = np.random.default_rng(0)
     keys = new_keys(rng, 5_000) + [new_key(rng) for _ in range(5_000)]
     assert len(set(keys)) == 10_000
+
+
+def test_a_certain_label_leaves_the_other_samples_effective():
+    node = np.array([[0.0, -np.inf], [0.0, 1.0]])  # the first label is certain, the second is not
+    found = fg.PairwiseMRF(node, np.zeros((2, 2)), [(0, 1)]).infer("gibbs", rng=0)
+    assert found.node[0].tolist() == [1.0, 0.0]
+    assert found.effective_samples > 500
+
+
+def test_annealed_runs_with_equal_weights_are_all_effective():
+    free = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((2, 2)), [(0, 1), (1, 2)])
+    found = free.infer("ais", rng=0, runs=50)
+    assert found.effective_samples == pytest.approx(50, rel=1e-12)

@@ -104,3 +104,7 @@ def test_the_jackknife_takes_the_bias_out():
     corrected = np.mean([jackknifed_log_mean(row)[0] for row in draws])
     assert plain == pytest.approx(-1 / 20, abs=0.01)
     assert abs(corrected) < 0.01
+
+
+def test_one_weight_above_zero_has_no_standard_error():
+    assert jackknifed_log_mean(np.array([1.0, 0.0])) == (np.log(0.5), np.inf)

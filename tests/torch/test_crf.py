@@ -198,3 +198,13 @@ def test_blocks_of_items_of_any_length(items, length, n):
         by_step += weights[i] * expected[:, :n].sum(axis=0)
     np.testing.assert_allclose(tensors[0].grad, by_emission, rtol=0, atol=1e-10)
     np.testing.assert_allclose(tensors[1].grad, by_step, rtol=0, atol=1e-10)
+
+
+def test_one_tag_and_positions_to_ignore():
+    """The only string of one tag is certain, however much of it is ignored."""
+    emissions = torch.full((2, 3, 1), 0.7, dtype=torch.float64, requires_grad=True)
+    gold = torch.tensor([[0, 0, -100], [-100, 0, -100]])
+    loss = fgt.CRF(emissions, torch.zeros(1, 1, dtype=torch.float64)).nll(gold)
+    loss.sum().backward()
+    np.testing.assert_allclose(loss.detach(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(emissions.grad, 0.0, atol=1e-12)

@@ -231,3 +231,12 @@ def test_numbers_of_links_are_those_of_numpy():
         for found, array in zip(_distinct(keys.copy()), expected, strict=True):
             np.testing.assert_array_equal(found, array)
     assert [len(array) for array in _distinct(np.zeros(0, dtype=np.int64))] == [0, 0]
+
+
+def test_discouraged_are_rare_strings_of_several_symbols_alone():
+    aligner = Aligner(iterations=3).fit([("ab", "abb"), ("a", "a"), ("b", "bb"), ("ab", "ab")])
+    before = aligner.log_p_.copy()
+    strings = aligner._y.strings()
+    aligner.discourage(1e6)  # more than any count
+    change = [-50.0 if len(strings[y]) > 1 else 0.0 for _, y in aligner._number]
+    np.testing.assert_allclose(aligner.log_p_ - before, change, atol=1e-10)

@@ -166,3 +166,8 @@ def test_what_would_grow_beyond_bounds_is_refused(said, rule):
     """A file may come from anyone: it is refused before memory or time are taken."""
     with pytest.raises(fg.FstError, match=said):
         fg.RuleLoss("alphabet = abcdefghijklmnopqrstuvwxyz\n#a comment\n" + rule)
+
+
+def test_a_class_of_features_holds_the_symbol_that_has_no_others():
+    text = "alphabet = P B\nP : labial\nB : labial voiced\n[labial voiced] -> P 0.125\n"
+    assert fg.RuleLoss(text)("B", "P") == 0.125
