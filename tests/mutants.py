@@ -95,15 +95,18 @@ class Reach:
         """Return the tests that reach the mutant's line in two stages, quick ones first.
 
         The tests of the package itself come first, those of the file of the same name at their
-        head; then all others.  A line that runs at import is reached by all tests of its file, and
-        by those of the signatures.  A stage ends with the test that passes SECONDS in total.
+        head; then all others.  A line that runs at import is reached by all tests of its package,
+        whatever they run, and by those of the signatures.  A stage ends with the test that passes
+        SECONDS in total.
         """
         lines = self.lines.get(mutant.path, {})
         tests = set(lines.get(mutant.line, ()))
-        if mutant.at_import and mutant.line in lines:
-            tests = {test for found in lines.values() for test in found}
         path = pathlib.PurePath(mutant.path)
-        own = "tests/" + "/".join(part for part in path.parts[:2] if part != "fstgrad") + "/"
+        package = [part for part in path.parts[:-1] if part != "fstgrad"][:1]
+        own = "/".join(["tests", *package, ""])
+        if mutant.at_import and lines:
+            tests = {test for found in lines.values() for test in found}
+            tests |= {test for test in self.durations if package and test.startswith(own)}
         same_name = re.compile(rf"test_{path.stem.strip('_')}\b")
         known = tests & self.durations.keys()
         order = sorted(known, key=lambda t: (not same_name.search(t), self.durations[t]))

@@ -219,3 +219,26 @@ def test_a_folder_of_the_user_holds_the_kernels(tmp_path, monkeypatch):
     folders = [compiler._cache_folder.__wrapped__(package) for package in packages]
     assert [folder.parent for folder in folders] == [tmp_path, tmp_path]
     assert folders[0] != folders[1]
+
+
+@pytest.mark.parametrize("count, expected", [(1, False), (2, True)])
+def test_a_second_process_needs_a_second_core(monkeypatch, count, expected):
+    from fstgrad import beside
+
+    monkeypatch.setattr(beside, "cores", lambda: count)
+    monkeypatch.setattr(beside.multiprocessing, "current_process", _MainProcess)
+    monkeypatch.delenv("FSTGRAD_COMPILE_BESIDE", raising=False)
+    assert beside._is_allowed() is expected
+
+
+class _MainProcess:
+    name = "MainProcess"
+
+
+@pytest.mark.parametrize("mode, expected", [(0o700, True), (0o755, True), (0o775, False)])
+def test_a_folder_that_others_may_write_to_holds_no_kernels(tmp_path, mode, expected):
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    folder.chmod(mode)
+    assert compiler._is_private(folder) is expected
+    assert compiler._is_private(tmp_path / "new")

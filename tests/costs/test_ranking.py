@@ -133,3 +133,11 @@ def test_bad_input(said, settings):
     given = {"source": fg.EditDistance(ABC), "questions": [("a", 0, ["ab", "b"])]} | settings
     with pytest.raises(fg.FstgradError, match=said):
         fg.fit_ranking(given.pop("source"), given.pop("questions"), **given)
+
+
+def test_a_penalty_of_zero_leaves_the_costs_free():
+    asked = [("ab", 1, ["ac", "bb"]), ("ca", 0, ["cb", "ba"])]
+    free = fg.fit_ranking(fg.EditDistance(ABC), asked, penalty=0)
+    held = fg.fit_ranking(fg.EditDistance(ABC), asked, penalty=10.0)
+    moved = [np.abs(fit.cost - fit.initial_cost).sum() for fit in (free, held)]
+    assert moved[0] > moved[1] > 0

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.costs.source import loss_of
 from fstgrad.costs.transducer import PairTransducer
+from fstgrad.openfst import with_symbols
 
 ABC = fg.Alphabet("ab")
 
@@ -26,3 +28,8 @@ def test_arrays_of_a_transducer_stay_within_it(change, said):
     assert PairTransducer(ABC, **fields).cost.tolist() == [0.0, 0.0]
     with pytest.raises(fg.InvalidInputError, match=said):
         PairTransducer(ABC, **fields | change)
+
+
+def test_symbols_of_a_transducer_are_its_table_without_epsilon():
+    transducer = with_symbols(fg.EditDistance(ABC).factors[0], ABC)
+    assert loss_of(transducer).alphabet == ABC

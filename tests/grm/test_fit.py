@@ -1,5 +1,7 @@
 """The fit: optimality, an independent solver, recovery, candidate sets, symmetrization."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -8,6 +10,7 @@ import fstgrad as fg
 from fstgrad.grm import design, fitting
 from fstgrad.grm.families import Poisson
 from fstgrad.grm.kernels import descent
+from fstgrad.grm.newton import NewtonSolver
 from fstgrad.grm.parameters import Interactions, Parameters
 from fstgrad.grm.sampling import gibbs
 from tests.oracles import grm as oracle
@@ -297,3 +300,13 @@ def test_symmetrization_rules(rule, expected):
     merged = fitting._combine(design.Term(2, 2), sets, np.array([0.4, 0.6, -0.4]), rule)
     full = dict(zip(map(tuple, merged.sets.tolist()), merged.values.tolist(), strict=True))
     assert [full.get((0, 1), 0.0), full.get((0, 2), 0.0)] == pytest.approx(expected)
+
+
+def test_variances_of_statistics_are_weighted():
+    rng = np.random.default_rng(0)
+    observed, weights = rng.normal(size=(3, 50, 2)) + 5.0, rng.uniform(0.5, 2.0, size=50)
+    means = np.average(observed, axis=1, weights=weights)
+    solver = SimpleNamespace(observed=observed, weights=weights, means=means)
+    expected = np.average((observed - means[:, None]) ** 2, axis=1, weights=weights)
+    found = NewtonSolver.variances.func(solver)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

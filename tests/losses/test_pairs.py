@@ -7,6 +7,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.automata.pairs import Strings
+from fstgrad.losses import pairs
 from fstgrad.losses.pairs import losses_of_pairs
 from fstgrad.training.measures import errors, evaluate
 from tests.oracles import losses as alignments
@@ -229,3 +230,11 @@ def test_scores_of_long_strings_are_exact():
     loss = fg.GlobalAlignment(fg.Alphabet("a"), [[65537.0]], 65537.0, 65537.0, free_ends="none")
     assert loss.pairwise(["a", "a" * 400], ["a", "a"]).tolist() == [-65537.0, 398 * 65537.0]
     assert loss.pairwise(["a", "a"], ["a", "a" * 400]).tolist() == [-65537.0, 398 * 65537.0]
+
+
+def test_an_alignment_that_passes_the_memory(monkeypatch):
+    monkeypatch.setattr(pairs, "_MOST_BYTES", 8 * 5 * 4 - 1)
+    loss = fg.EditDistance(fg.Alphabet("ab"))
+    assert loss.align("aba", "ab").loss == 1.0
+    with pytest.raises(fg.MemoryLimitError, match="4 with 3 symbols needs 160 bytes"):
+        loss.align("abab", "aba")

@@ -106,6 +106,8 @@ def test_arcs_of_a_sentence():
         plot.trees(table, ["go"])
     with pytest.raises(fg.InvalidInputError, match=r"give the .* table of one sentence"):
         plot.trees(np.zeros((2, 3, 3)))
+    with pytest.raises(fg.InvalidInputError, match=r"give the .* table of one sentence"):
+        plot.trees(np.zeros((3, 4)))
     with pytest.raises(fg.InvalidInputError, match="at most 80"):
         plot.trees(np.zeros((300, 300)))
 
@@ -232,16 +234,17 @@ def test_notebooks_show_what_fits():
     small = [
         fg.StringDistribution(np.zeros((3, 2))),
         fg.Lattice.from_nbest(["ab", "b"], [0.0, 0.0], abc),
-        fg.SpanningTrees(np.zeros((4, 4)), single_root=True),
+        fg.SpanningTrees(np.zeros((41, 41)), single_root=True),
         fg.EditDistance(abc).align("ab", "b"),
     ]
     assert all("<svg" in shown._repr_svg_() for shown in small)
     large = [
         fg.StringDistribution(np.zeros((61, 2))),
         fg.SpanningTrees(np.zeros((2, 4, 4)), single_root=True, labeled=False),
+        fg.SpanningTrees(np.zeros((42, 42)), single_root=True),
         fg.EditDistance(abc).compile("ab" * 20, cap=3),
     ]
-    assert [shown._repr_svg_() for shown in large] == [None] * 3
+    assert [shown._repr_svg_() for shown in large] == [None] * 4
     assert fg.SpanningTrees(np.full((3, 3), -np.inf), single_root=True)._repr_svg_() is None
 
 

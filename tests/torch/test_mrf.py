@@ -246,3 +246,16 @@ def test_images_are_nodes_row_by_row():
     (slope,) = torch.autograd.grad(value.sum(), image)
     (wanted,) = torch.autograd.grad(expected.sum(), nodes)
     torch.testing.assert_close(slope.flatten(2).transpose(1, 2), wanted, rtol=0, atol=1e-12)
+
+
+def test_tensor_belief_propagation_without_edges():
+    """No message changes, so that it has converged, without a warning."""
+    graph = fg.PairwiseMRF(np.zeros((3, 2)), np.zeros((0, 2, 2)), np.zeros((0, 2), dtype=int))
+    nodes = torch.randn(1, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    gold = torch.tensor([[0, 1, 1]])
+    value, gradient, _ = bethe_nll(nodes, torch.zeros(1, 0, 2, 2).double(), gold, graph)
+    logs = nodes.log_softmax(-1)
+    expected = -logs.gather(2, gold[..., None]).sum()
+    np.testing.assert_allclose(value.item(), expected.item(), atol=1e-12)
+    wanted = logs.exp() - torch.nn.functional.one_hot(gold, 2)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-12)

@@ -10,6 +10,7 @@ import fstgrad as fg
 
 torch = pytest.importorskip("torch")
 import fstgrad.torch as fgt  # noqa: E402
+from fstgrad.torch.functions import like  # noqa: E402
 
 ABC = fg.Alphabet("abcd")
 EDIT = fg.EditDistance(ABC)
@@ -146,3 +147,23 @@ def test_trees_and_chains_are_always_exact():
     with pytest.raises(fg.NotSupportedError, match="always exact"):
         _ = fgt.SpanningTreeLoss(single_root=True).last
     assert np.isfinite(fgt.Sampling().generator(0).random())
+
+
+def test_values_of_a_network_are_float64_whatever_its_scores():
+    found = like(np.array([1 / 3]), torch.zeros(1, dtype=torch.float32))
+    assert found.dtype == torch.float64
+    assert found.item() == 1 / 3
+
+
+def test_the_first_position_of_a_batch_that_forbids_every_symbol():
+    table = scores().detach()
+    table[0, 0] = -torch.inf
+    with pytest.raises(fg.InfeasibleError, match="position 0 of item 0"):
+        fgt.risk(table, GOLD, EDIT)
+
+
+def test_exact_items_of_a_sampled_module_are_kept():
+    module = fgt.SoftmaxMarginLoss(EDIT, "none", method="auto", sampling=fgt.Sampling(400))
+    values = module(scores(), GOLD).tolist()
+    assert [known.value for known in module.last] == values
+    assert [known.interval for known in module.last] == [(v, v) for v in values]

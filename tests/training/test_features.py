@@ -6,6 +6,7 @@ import pytest
 from scipy.sparse import csr_array, random_array
 
 import fstgrad as fg
+from fstgrad.training import vocabulary
 from fstgrad.training.features import InputFeatures, PositionalQGrams, QGramCounts
 from tests.oracles import strings as oracle
 
@@ -148,3 +149,10 @@ def test_function_may_return_a_mapping_or_an_array():
 def test_bad_input_names_argument_and_remedy(call, said):
     with pytest.raises(fg.InvalidInputError, match=said):
         call()
+
+
+def test_lengths_whose_names_pass_the_memory(monkeypatch):
+    monkeypatch.setattr(vocabulary, "memory_limit", lambda: 2**10)
+    with pytest.raises(fg.MemoryLimitError, match="the lengths of y sum to 1,000,000"):
+        vocabulary.read_inputs([("ab", 1_000_000)])
+    assert vocabulary.read_inputs([("ab", 1)]) == [(("a", "b"), 1)]

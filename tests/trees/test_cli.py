@@ -1,5 +1,6 @@
 """`fstgrad trees`: what is printed and written, and how it fails."""
 
+import itertools
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.cli.main import main
 from fstgrad.errors import InvalidInputError
-from fstgrad.trees import treebank
+from fstgrad.trees import evaluation, treebank
 
 CONLLU = """\
 # sent_id = first
@@ -302,3 +303,30 @@ def test_tables_that_match_no_sentence(run, rich, tmp_path, names, words):
     assert code == 1
     for word in words:
         assert word in error
+
+
+def test_the_confidence_of_a_head_is_summed_over_labels(run, rich, tmp_path):
+    gold, scores, out = rich[0], tmp_path / "labeled.npz", tmp_path / "out.conllu"
+    labels = tmp_path / "labels"
+    labels.write_text("root obj")
+    table = np.random.default_rng(0).normal(size=(4, 4, 2))
+    np.savez(scores, b=table)
+    code, _, _ = run("marginals", scores, "--conllu", gold, "-o", out, "--labels", labels)
+    assert code == 0
+    mu = fg.SpanningTrees(table, single_root=True, labeled=True).marginals().sum(axis=-1)
+    for head, dependent in ((0, 1), (1, 2), (1, 3)):
+        assert f"Confidence={mu[head, dependent]:.6f}" in out.read_text(encoding="utf-8")
+
+
+def test_a_tree_of_least_risk_is_compared():
+    """A random table whose most probable tree is not the tree of most expected heads."""
+    for seed in itertools.count():
+        scores = np.random.default_rng(seed).normal(size=(5, 5))
+        trees = fg.SpanningTrees(scores, single_root=True)
+        heads = trees.minimum_risk_tree()
+        if (heads != trees.mode()).any():
+            break
+    words = ("w",) * 4
+    sentence = treebank.Sentence("s", words, words, heads, words)
+    assert evaluation.compare(trees, sentence, None, minimum_risk=True)["uas"] == 1.0
+    assert evaluation.compare(trees, sentence, None)["uas"] < 1.0
