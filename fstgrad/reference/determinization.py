@@ -118,7 +118,7 @@ def _most_states(arrays: FstArrays) -> int:
 
 
 def _prefixes(symbols: int, length: int) -> int:
-    """Return a bound of the number of prefixes, n^0 + ... + n^l; no more than a machine counts."""
+    """Return a bound of the number of prefixes, n^0 + ... + n^l, at most the largest integer."""
     return int(min((symbols + 1) ** length, sys.maxsize))
 
 
