@@ -21,7 +21,6 @@ import json
 import math
 import os
 import pathlib
-import random
 import re
 import resource
 import shutil
@@ -38,7 +37,7 @@ FOLDERS = ("fstgrad", "cli", "grammars")
 COPIED = (*FOLDERS, "tests", "data", "examples", "benchmarks", "docs")
 FILES = ("conftest.py", "pyproject.toml", "setup.cfg", "README.md", "CHANGELOG.md", "Makefile")
 MEMORY = 12 * 2**30
-SECONDS = 30.0  # of tests for a mutant, in each of two stages
+SECONDS = 30.0  # of tests for a mutant, in each stage
 PATIENCE = 30.0  # seconds beyond three times what the tests take, before a mutant hangs
 IDLE = 5  # wall-clock seconds for each second of processor time, before a mutant sleeps
 
@@ -92,12 +91,13 @@ class Reach:
         return {"durations": json.loads(log.read_text()), "lines": lines}
 
     def tests_of(self, mutant: Mutant) -> list[list[str]]:
-        """Return the tests that reach the mutant's line in two stages, quick ones first.
+        """Return the tests that reach the mutant's line in stages, quick ones first.
 
         The tests of the package itself come first, those of the file of the same name at their
         head; then all others.  A line that runs at import is reached by all tests of its package,
-        whatever they run, and by those of the signatures.  A stage ends with the test that passes
-        SECONDS in total.
+        whatever they run, and by those of the signatures.  Last come the other tests of the same
+        files, which may read a result that one of the first left in a cache.  A stage ends with
+        the test that passes SECONDS in total.
         """
         lines = self.lines.get(mutant.path, {})
         tests = set(lines.get(mutant.line, ()))
@@ -115,6 +115,9 @@ class Reach:
         ]
         if mutant.at_import:
             stages.append([test for test in self.durations if "test_signatures" in test])
+        files = {test.split("::")[0] for test in known}
+        beside = {test for test in self.durations if test.split("::")[0] in files} - known
+        stages.append(sorted(beside, key=self.durations.__getitem__))
         return [self._affordable(stage) for stage in stages if stage]
 
     def _affordable(self, tests: list[str]) -> list[str]:
@@ -239,6 +242,15 @@ def equivalent_mutants() -> dict[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
+def sample_of(every: list[Mutant], seed: int) -> list[Mutant]:
+    """Return the mutants in an order drawn by their keys: edits elsewhere do not change it."""
+
+    def draw(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
+
+    return sorted(every, key=draw)
+
+
 def groups_of_tests() -> list[str]:
     """Return the folders of tests, and the loose files beside them."""
     tests = ROOT / "tests"
@@ -253,6 +265,9 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", default=list(FOLDERS))
     parser.add_argument("--sample", type=int, default=300, help="number of mutants")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--part", type=int, default=0, help="with --parts: which one")
+    parser.add_argument("--parts", type=int, default=1, help="for so many runs side by side, each "
+                        "with a folder of its own")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=math.inf,
                         help="stop after so long; the next run goes on, and retries survivors "
                         "whose tests changed")  # fmt: skip
@@ -262,7 +277,7 @@ def main() -> None:
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     deadline = time.monotonic() + 60 * options.minutes
     every = mutants_of(options.folders)
-    sample = random.Random(options.seed).sample(every, min(options.sample, len(every)))
+    sample = sample_of(every, options.seed)[: options.sample][options.part :: options.parts]
     tree = copy_of_the_tree(options.folder)
     reach = Reach(tree)
     for tests in groups_of_tests():
