@@ -12,6 +12,7 @@ Otten 2012, "Join-graph based cost-shifting schemes").  There is one sweep, O(bu
 max_cells).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -64,7 +65,7 @@ class MiniBuckets:
     maximum : bool
         Bound the best score instead of log Z.
     budget : Budget
-        Where it is spent between two buckets, SpentError is raised.
+        If it is spent between two tables or buckets, SpentError is raised.
     search : Budget
         Of the search for an order; where it is spent, the nodes go as given.
     """
@@ -102,24 +103,25 @@ class MiniBuckets:
             raise infeasible()
         self.value = value
 
-    def _score_tables(self) -> list[Piece]:
+    def _score_tables(self) -> Iterator[Piece]:
         """Return the scores of nodes, edges and larger factors."""
         model, sizes = self.model, self.sizes
-        found = [Piece((v,), model.scores.node[v, :size], ~v) for v, size in enumerate(sizes)]
+        self.budget.check()
+        for v, size in enumerate(sizes):
+            yield Piece((v,), model.scores.node[v, :size], ~v)
         stack = model.edge_stack
-        scopes = [tuple(edge) for edge in model.graph.edges.tolist()]
-        tables = [
-            stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
-            for e, (a, b) in enumerate(scopes)
-        ]
-        scopes += [tuple(model.factors.nodes(f)) for f in range(model.factors.number)]
-        tables += [model.factors.view(f) for f in range(model.factors.number)]
-        for t, (scope, table) in enumerate(zip(scopes, tables, strict=True)):
-            axes = sorted(range(len(scope)), key=lambda a: -self.place[scope[a]])
-            found.append(
-                Piece(tuple(scope[a] for a in axes), table.transpose(axes), ~(len(sizes) + t))
-            )
-        return found
+        for e, (a, b) in enumerate(model.graph.edges.tolist()):
+            self.budget.check()
+            table = stack[e if len(stack) > 1 else 0, : sizes[a], : sizes[b]]
+            yield self._piece((a, b), table, ~(len(sizes) + e))
+        for f in range(model.factors.number):
+            source = ~(len(sizes) + model.graph.num_edges + f)
+            yield self._piece(tuple(model.factors.nodes(f)), model.factors.view(f), source)
+
+    def _piece(self, nodes: Scope, table: FloatArray, source: int) -> Piece:
+        """Return a score table with its axes in the order of elimination."""
+        axes = sorted(range(len(nodes)), key=lambda axis: -self.place[nodes[axis]])
+        return Piece(tuple(nodes[axis] for axis in axes), table.transpose(axes), source)
 
     def _split(self, pieces: list[Piece], max_cells: int) -> list[list[Piece]]:
         """Put each piece, the largest first, into a mini-bucket that it fits."""

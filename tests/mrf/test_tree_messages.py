@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf.budget import Budget, SpentError
 from fstgrad.mrf.graph import Graph
-from fstgrad.mrf.messages import tree_weights
 from fstgrad.mrf.messages.arcs import GraphMessages
 from fstgrad.mrf.messages.powers import LaneMessages, tree_messages
 from fstgrad.mrf.messages.tree_weights import tree_cover
 from fstgrad.mrf.messages.weights import WeightMessages
+from fstgrad.mrf.mini_buckets import MiniBuckets
 from tests.mrf.models import random_grid
 from tests.mrf.test_loopy import assert_equal_sweeps, graph_of_hubs
 
@@ -123,20 +124,39 @@ def test_the_bound_alone_is_that_of_the_log_domain(scale, labels):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_the_lightest_edges_of_a_dense_graph_give_the_same_forests(pieces, monkeypatch):
+def test_forests_of_a_dense_graph_use_its_edges_equally_often(pieces):
     nodes = 100
     some = [(i, j) for i in range(nodes // 2) for j in range(i)]
     edges = [*some, *((i + nodes // 2, j + nodes // 2) for i, j in some)] if pieces == 2 else some
-    graph = Graph.checked(nodes, np.array(edges))
-    monkeypatch.setattr(tree_weights, "LIGHTEST", 10**9)
-    whole = tree_weights._cover(graph)
-    calls = []
-    spanning = tree_weights._spanning
-    monkeypatch.setattr(
-        tree_weights, "_spanning", lambda *args: calls.append(len(args[0])) or spanning(*args)
-    )
-    monkeypatch.setattr(tree_weights, "LIGHTEST", 2)
-    found = tree_weights._cover(graph)
-    for name in ("rho", "orders", "parent_arcs"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
-    assert calls.count(2 * nodes) > calls.count(len(edges)) >= 1
+    cover = tree_cover(Graph.checked(nodes, np.array(edges)))
+    forests, size = len(cover.orders), pieces * (nodes // 2 - 1)
+    assert 25 <= forests <= 28  # a tree of 50 nodes has a 25th of the edges between them
+    assert ((cover.parent_arcs >= 0).sum(axis=1) == size).all()
+    for order, arcs in zip(cover.orders, cover.parent_arcs, strict=True):
+        place = np.argsort(order)
+        child = np.flatnonzero(arcs >= 0)
+        heads = np.array(edges).ravel()[arcs[child] ^ 1], np.array(edges).ravel()[arcs[child]]
+        np.testing.assert_array_equal(heads[0], child)
+        assert (place[heads[1]] < place[child]).all()  # so that it is a forest
+    uses = np.bincount(cover.parent_arcs[cover.parent_arcs >= 0] >> 1, minlength=len(edges))
+    np.testing.assert_allclose(cover.rho, uses / forests, rtol=1e-15)
+    assert uses.min() == 1
+    assert uses.max() == 2
+    again = tree_cover(Graph.checked(nodes, np.array(edges)))
+    np.testing.assert_array_equal(again.parent_arcs, cover.parent_arcs)
+
+
+def test_the_time_is_checked_while_score_tables_are_read():
+    """Reading the edges of a dense graph takes longer than a bound of trees."""
+    nodes = 60
+    edges = np.stack(np.triu_indices(nodes, 1), axis=1)
+    model = fg.PairwiseMRF(np.zeros((nodes, 2)), np.zeros((len(edges), 2, 2)), edges)
+    checks = iter(range(2 * nodes))
+
+    class Short(Budget):
+        def check(self):
+            if next(checks, None) is None:
+                raise SpentError
+
+    with pytest.raises(SpentError):  # there are 60 buckets
+        MiniBuckets(model, 4, budget=Short())

@@ -1,7 +1,9 @@
 """Kernels that read only the shape of a graph."""
 
+import numpy as np
+
 from fstgrad.checks import IntArray
-from fstgrad.compiler import kernel
+from fstgrad.compiler import kernel, part_kernel
 from fstgrad.mrf.arrays import Shape
 
 
@@ -41,6 +43,40 @@ def breadth_first(
     for k in range(count):
         member[order[k]] = 1
     return count
+
+
+@kernel
+def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) -> None:
+    """Move the edges of a spanning forest to the end of `queue`, the others before them.
+
+    An edge of the queue is in the forest if the edges before it do not join its ends.  size : the
+    number of edges of a spanning forest.  group (I,) : room.
+    """
+    # `kept` has room for `size` edges, and no forest has more
+    for i in range(len(group)):
+        group[i] = i
+    kept = np.empty(size, np.int64)
+    count = 0
+    for at in range(len(queue)):
+        edge = queue[at]
+        if count < size:
+            a, b = find(group, edges[edge, 0]), find(group, edges[edge, 1])
+            if a != b:
+                group[max(a, b)] = min(a, b)
+                kept[count] = edge
+                count += 1
+                continue
+        queue[at - count] = edge
+    queue[len(queue) - count :] = kept[:count]
+
+
+@part_kernel
+def find(group: IntArray, node: int) -> int:
+    """Return the root of the tree of `node`; the path to it is halved."""
+    while group[node] != node:
+        group[node] = group[group[node]]
+        node = group[node]
+    return int(node)
 
 
 @kernel

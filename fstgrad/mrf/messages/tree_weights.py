@@ -26,7 +26,6 @@ from fstgrad.mrf.graph import Graph
 from fstgrad.mrf.scored_graph import ScoredGraph
 from fstgrad.mrf.table import Table
 
-LIGHTEST = 16  # edges for each node that are tried first, where a graph has many more
 LEAST_TREES = 16
 
 
@@ -113,8 +112,8 @@ def _log_norm(
 def tree_cover(graph: Graph) -> TreeCover:
     """Return forests in which all edges are used about equally often; the same object each time.
 
-    They are minimum spanning forests in which the least used edges come first.  There are at least
-    16, and as many as are needed to cover every edge.
+    Each is a spanning forest of the edges that were used the longest time ago.  There are at least
+    16, and as many as are needed to cover every edge.  O(T E) for T forests, which is about E / I.
     """
     if "trees" not in graph.cache:
         graph.cache["trees"] = _cover(graph)
@@ -132,49 +131,20 @@ def _cover(graph: Graph) -> TreeCover:
         order, parent_arc = graph.traversal
         return TreeCover(np.ones(graph.num_edges), order[None], parent_arc[None])
     rng = np.random.default_rng(0)
-    used = np.zeros(graph.num_edges)
-    low, high = np.sort(graph.edges, axis=1).T
-    keys = low * graph.num_nodes + high
-    by_key = np.argsort(keys)
+    used = np.zeros(graph.num_edges, np.int64)
+    size = int(np.count_nonzero(graph.traversal[1] >= 0))
+    queue, group = rng.permutation(graph.num_edges), np.empty(graph.num_nodes, np.int64)
     orders: list[IntArray] = []
     parent_arcs: list[IntArray] = []
     while len(orders) < LEAST_TREES or (used == 0).any():
-        weights = used + 1 + 0.5 * rng.random(graph.num_edges)
-        size = int((parent_arcs[0] >= 0).sum()) if parent_arcs else graph.num_nodes
-        ends = _minimum_forest(weights, low, high, graph.num_nodes, size)
-        kept = by_key[np.searchsorted(keys[by_key], ends[0] * graph.num_nodes + ends[1])]
+        kernels.graphs.next_forest(graph.edges, size, queue, group)
+        rng.shuffle(queue[-size:])
+        kept = np.sort(queue[-size:])
         used[kept] += 1
-        order, parent_arc = _traversal(graph, np.sort(kept))
+        order, parent_arc = _traversal(graph, kept)
         orders.append(order)
         parent_arcs.append(parent_arc)
     return TreeCover(used / len(orders), np.array(orders), np.array(parent_arcs))
-
-
-def _minimum_forest(
-    weights: FloatArray, low: IntArray, high: IntArray, nodes: int, size: int
-) -> IntArray:
-    """Return the ends (2, f) of the edges of the minimum spanning forest, the lower one first.
-
-    size : how many edges it has, or more.  In a dense graph the lightest edges often span it, and
-    are tried first: where they do, their forest is that of all edges.
-    """
-    few = LIGHTEST * nodes
-    if len(weights) > 4 * few:
-        some = np.argpartition(weights, few)[:few]
-        ends = _spanning(weights[some], low[some], high[some], nodes)
-        if ends.shape[1] == size:
-            return ends
-    return _spanning(weights, low, high, nodes)
-
-
-def _spanning(weights: FloatArray, low: IntArray, high: IntArray, nodes: int) -> IntArray:
-    """Return the ends of the minimum spanning forest of some edges."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
-    matrix = csr_matrix((weights, (low, high)), shape=(nodes, nodes))
-    pairs = np.stack(minimum_spanning_tree(matrix).nonzero()).astype(np.int64)
-    return np.asarray(np.sort(pairs, axis=0))
 
 
 def _traversal(graph: Graph, kept: IntArray) -> tuple[IntArray, IntArray]:
