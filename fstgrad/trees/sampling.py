@@ -7,7 +7,7 @@ from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
 from fstgrad.trees.structures import PADDING
 
-# If Wilson's walks need more than this many n^2 steps a tree on average, Colbourn's method is used:
+# If Wilson's walks need on average more than this times n^2 steps per tree, Colbourn's method runs:
 # the first limit is for method "auto", the second for "wilson".
 AUTO_STEPS, WILSON_STEPS = 10, 1000
 
