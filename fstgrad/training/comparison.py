@@ -110,7 +110,7 @@ def _interval(values: FloatArray) -> Interval:
 
 
 def _p_value(differences: FloatArray) -> float:
-    """Return the two-sided p-value of no difference: how often a draw has the other sign."""
+    """Return the two-sided p-value of no difference: twice the share of draws of other sign."""
     drawn = differences[1:]
     if not differences.any():
         return 1.0

@@ -33,7 +33,7 @@ def _sample_item(
     chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
     steps = expected_steps(solution, item)
     if method != "colbourn" and steps < n * n * (AUTO_STEPS if method == "auto" else WILSON_STEPS):
-        most = int(count * max(100 * steps, 1000))  # no walk needs this many
+        most = int(count * max(100 * steps, 1000))  # far more steps than walks need
         if kernels.sampling.wilson(weights, chance, n, single, most, rng, heads):
             return heads
     state = rng.bit_generator.state

@@ -122,7 +122,7 @@ class Solution(NamedTuple):
         return table
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
         regrets, values = np.empty_like(self.scores), np.empty(len(self.lengths))
         kernels.matrix_tree.entropies(
             self.scores, self.marginals, self.lengths, self.relative, regrets, values
@@ -132,7 +132,7 @@ class Solution(NamedTuple):
     def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
 
-        marginals : those of trees that this distribution allows.
+        marginals : of trees that this distribution allows.
         """
         regrets = self.entropies()[1]
         constants = self.relative.copy()
