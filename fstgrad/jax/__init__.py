@@ -1,12 +1,12 @@
 """Objectives of fstgrad as JAX functions, on the CPU, under jit, grad and vmap.
 
-Each returns one value for each item of a batch, in nats and in the dtype of the scores (half
-precision: float32); take the mean or the sum as you like.  The passes are those of the arrays API,
-reached by `jax.pure_callback`; the gradients are exact.  Log Z, likelihoods and softmax margins
-can be differentiated twice, in reverse mode; where the second derivative is missing there is an
+Each function returns one value per item of a batch, in nats and in the dtype of the scores (half
+precision: float32); compute the mean or the sum as required.  The passes are those of the functions
+on arrays, called by `jax.pure_callback`; the gradients are exact.  Log Z, likelihoods and softmax
+margins are twice differentiable in reverse mode; a second derivative that does not exist is an
 error.
 
-Gold and other constants are checked at once where they are known, also while jit traces.
+Gold and other constants whose values are known are checked immediately, also while jit traces.
 
 Index
 -----

@@ -1,4 +1,4 @@
-"""Checks of what is given: by shapes and kinds always, by values where these are known."""
+"""Checks of the arguments: shapes and dtypes always, values if they are known."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def table(name: str, given: Any, *ranks: int, axes: str) -> jax.Array:
 
 
 def constant(given: Any) -> Any:
-    """Return what is known as a numpy array, a tracer as it is."""
+    """Return known values as a numpy array, and a tracer unchanged."""
     return given if isinstance(given, jax.core.Tracer) else np.asarray(given)
 
 
@@ -43,7 +43,7 @@ def real(name: str, given: Any) -> Any:
 
 
 def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
-    """Return integers of a shape, in which None is any size."""
+    """Return integers of a given shape, in which None means any size."""
     known = constant(given)
     fits = known.ndim == len(shape) and all(
         own in (None, size) for own, size in zip(shape, known.shape, strict=True)
@@ -57,21 +57,21 @@ def integers(name: str, given: Any, shape: Sequence[int | None]) -> Any:
 
 
 def ids(name: str, given: Any, shape: Sequence[int | None], ignore_index: int) -> Any:
-    """Return ids of a shape, `IGNORED` where there is no symbol."""
+    """Return ids of a given shape, `IGNORED` at positions without a symbol."""
     known = integers(name, given, shape)
     where = np.where if isinstance(known, np.ndarray) else jnp.where
     return where(is_ignored(known, ignore_index), IGNORED, known)
 
 
 def is_ignored(known: Any, ignore_index: int) -> Any:
-    """Return where ids are `ignore_index`."""
+    """Return a mask of the ids that equal `ignore_index`."""
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
         raise InvalidInputError(f"ignore_index is {ignore_index!r}; give an integer")
     return known == ignore_index
 
 
 def lengths(given: Any, items: int, least: int, most: int) -> Any:
-    """Return lengths (B,), checked where they are known; the most where None is given."""
+    """Return lengths (B,), checked if they are known; `most` for all items if None is given."""
     if given is None:
         return np.full(items, most)
     known = integers("lengths", given, (items,))

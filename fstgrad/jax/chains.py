@@ -14,7 +14,7 @@ from fstgrad.jax.operators import no_tangent, on_host, shape_of
 from fstgrad.objectives.base import Array
 from fstgrad.strings.linear_chain import LinearChains
 
-UNUSED = np.iinfo(np.int32).min  # the mark of a position that does not count
+UNUSED = np.iinfo(np.int32).min  # marks a position that does not belong to its sequence
 
 
 def linear_chain_nll(
@@ -27,17 +27,20 @@ def linear_chain_nll(
     end: Any = None,
     ignore_index: int = IGNORE_INDEX,
 ) -> jax.Array:
-    """Return -log p(gold) in nats of each item, (B,), without a table of pairs.
+    """Return -log p(gold) in nats for each item, (B,), without a table (B, T, n, n).
 
     Parameters
     ----------
-    emissions : (B, T, n), log-weights; -inf forbids
-    transitions : (n, n), the log-weight of y after x at [x, y]
+    emissions : (B, T, n)
+        Log-weights; -inf forbids a tag.
+    transitions : (n, n)
+        The log-weight of y after x at [x, y].
     gold : (B, T) integers
     mask : (B, T) bool, optional
-        The positions that count; where gold is not `ignore_index` if left out.
+        True at the positions that belong to the sequences.  Default: the positions where gold is
+        not `ignore_index`.
     start, end : (n,), optional
-        Added to the emissions of the first and of the last position that counts.
+        Added to the emissions of the first and of the last position of each sequence.
     ignore_index : int
 
     Examples
@@ -67,7 +70,7 @@ def linear_chain_nll(
 
 
 def with_ends(scores: jax.Array, kept: jax.Array, start: Any, end: Any) -> jax.Array:
-    """Return emissions to which the scores of the first and of the last position are added."""
+    """Return emissions with `start` and `end` added at the first and the last position."""
     for name, given, backward in (("start", start, False), ("end", end, True)):
         if given is not None:
             own = arguments.table(name, given, 1, axes="(n,)")
@@ -116,7 +119,7 @@ _nll.defvjp(_forward, _backward)
 def _step_sums(
     emissions: jax.Array, transitions: jax.Array, tags: jax.Array, upstream: jax.Array
 ) -> jax.Array:
-    """Return the gradient in the transitions, which has no derivative here."""
+    """Return the gradient in the transitions, which is not differentiable."""
     shape = shape_of(transitions.shape, transitions.dtype)
     given = (emissions, transitions, tags, upstream)
     found: jax.Array = on_host(_by_step, (shape,), given, "sequential")[0]
@@ -158,7 +161,7 @@ def _by_emission(emissions: Any, transitions: Any, tags: Any) -> tuple[Array, Ar
 
 
 def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tuple[Array]:
-    """Return the gradient in the transitions: expected less observed steps, weighted."""
+    """Return the gradient in the transitions: weighted expected minus observed steps."""
     weights = np.asarray(upstream, dtype=np.float64)
     chains, _, own = compacted(*map(np.asarray, (emissions, transitions, tags)))
     table = chains.pair_sums(chains.solve(), weights)
@@ -168,7 +171,7 @@ def _by_step(emissions: Any, transitions: Any, tags: Any, upstream: Any) -> tupl
 
 
 def compacted(emissions: Array, transitions: Array, tags: Array) -> Any:
-    """Return the chains of the positions that count, where these were, and the gold strings."""
+    """Return the chains without unused positions, the original positions, and the gold strings."""
     _check_tags(np.where(tags == UNUSED, 0, tags), emissions.shape[2])
     order = np.argsort(tags < 0, axis=1, kind="stable")
     own = [row[row >= 0] for row in tags]

@@ -24,8 +24,10 @@ class CRF:
 
     Parameters
     ----------
-    emissions : (B, T, n), log-weights in nats; -inf forbids
-    transitions : (n, n), the log-weight of y after x at [x, y]
+    emissions : (B, T, n)
+        Log-weights in nats; -inf forbids a tag.
+    transitions : (n, n)
+        The log-weight of y after x at [x, y].
     mask : (B, T) bool, optional
         True at the positions that belong to the sequences; padding may be anywhere.
     start, end : (n,), optional
@@ -71,18 +73,18 @@ class CRF:
         return self._tags(lambda chains, _: chains.best()[0])
 
     def mbr(self) -> jax.Array:
-        """Return the tags with the fewest expected errors (B, T): the largest marginal of each."""
+        """Return the tags with the fewest expected errors (B, T): those with largest marginals."""
         return self._tags(lambda chains, _: chains.solve().node.argmax(axis=2))
 
     def sample(self, k: int, key: Any) -> jax.Array:
-        """Return k independent tag sequences of each item (B, k, T), by a `jax.random.key`."""
+        """Return k independent tag sequences of each item (B, k, T); key : a `jax.random.key`."""
         k = positive_integer("k", k)
         return self._tags(lambda chains, rng: chains.sample(k, rng), words_of(key, 1)[0], k)
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
         """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
 
-        Where an item has fewer sequences, log p is -inf and the tags are -100.
+        If an item has fewer sequences, the remaining log p are -inf and the tags are -100.
         """
         k = positive_integer("k", k)
 
@@ -125,7 +127,7 @@ def _chains(emissions: Any, transitions: Any, marks: Any) -> Any:
 
 
 def _placed(tags: Array, order: Array, own: list[Array]) -> Array:
-    """Return tags (B, ..., T) where their positions were, 32 or 64 bits as JAX has them."""
+    """Return tags (B, ..., T) moved back to their positions, with the integer size of JAX."""
     table = np.full(tags.shape, NOTHING, dtype=integer())
     for i, path in enumerate(own):
         rows = tags[i, ..., : len(path)]

@@ -51,9 +51,9 @@ def ctc_softmax_margin(
     cap: float | None = None,
     band: Band | None = None,
 ) -> jax.Array:
-    """Return log sum over paths exp(L + score) less the log-weight of gold, in nats, (B,).
+    """Return log sum over paths exp(L + score) minus the log-weight of gold, in nats, (B,).
 
-    loss : Loss over the n labels of the scores, the blank among them; cap, band as in
+    loss : a Loss over the n labels of the scores, including the blank.  cap, band : as in
     `Loss.compile`.  Other parameters as in `ctc_nll`.
     """
     given = (gold, lengths, ignore_index)
@@ -71,7 +71,7 @@ def ctc_risk(
     cap: float | None = None,
     band: Band | None = None,
 ) -> jax.Array:
-    """Return the expected loss of what a path collapses to, under exp(score) / Z, in nats, (B,).
+    """Return the expected loss of the collapsed path under exp(score) / Z, in nats, (B,).
 
     Parameters as in `ctc_softmax_margin`.
     """
@@ -86,7 +86,7 @@ def _objective(
     blank: int,
     *options: Any,
 ) -> jax.Array:
-    """Put the arguments, of which `given` are gold, lengths, ignore_index, into a batch."""
+    """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
     instance("loss", loss, Loss | None, "a Loss over the labels of the scores")
     table = arguments.table("scores", scores, 3, axes="(B, T, n)")
     n = table.shape[2]

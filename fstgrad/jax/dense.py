@@ -25,22 +25,23 @@ def mrf_dense_marginals(
     compatibility: Any = None,
     iterations: int = 5,
 ) -> jax.Array:
-    """Return the marginals of pixels after some mean-field updates, shaped like `node_scores`.
+    """Return the marginals of pixels after mean-field updates, shaped like `node_scores`.
 
     Parameters
     ----------
     node_scores : (C, H, W) or (B, C, H, W) floating point
         Log-weights in nats.
     image : (H, W) or (B, H, W)
-        Gray values, for kernels with a contrast; no gradient flows to them.
+        Gray values, for kernels with a contrast; they get no gradient.
     kernels : sequence of K Kernel
-        Their distances and contrasts.
+        The distances and contrasts of the kernels.
     weights : (K,), optional
-        Factors of the kernels' own weights; default ones.
+        Factors by which the kernels' weights are multiplied; default 1.
     compatibility : (C, C), optional
-        Score of label c here and label d there; default 1 where they are equal, else 0.
+        Score of a pair of pixels with the labels c and d; default 1 if c = d, otherwise 0.
     iterations : int
-        Updates of all pixels at once; the layer is their exact derivative, converged or not.
+        Number of updates, each of all pixels at once.  The derivative of these updates is exact,
+        whether they have converged or not.
 
     Examples
     --------
@@ -75,7 +76,7 @@ def mrf_dense_marginals(
 
 
 def _parameter(name: str, given: Any, default: Array, nodes: jax.Array) -> jax.Array:
-    """Return a parameter of the shape of its default, in the dtype of the scores."""
+    """Return a parameter with the shape of its default, in the dtype of the scores."""
     if given is None:
         return jnp.asarray(default, dtype=nodes.dtype)
     known = arguments.table(name, given, default.ndim, axes=str(default.shape))
@@ -112,5 +113,5 @@ _sums.defvjp(_forward, _backward)
 
 @lru_cache(maxsize=64)
 def _map(kernel: Kernel, shape: tuple[int, ...], gray: bytes) -> PairSums:
-    """Return the sums of one image, which every update and its derivative use."""
+    """Return the sums of one image, cached for all updates and their derivatives."""
     return PairSums(np.frombuffer(gray).reshape(shape), kernel)

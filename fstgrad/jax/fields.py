@@ -33,13 +33,13 @@ def mrf_nll(
     ignore_index: int = IGNORE_INDEX,
     **options: Any,
 ) -> jax.Array:
-    """Return -log p(gold), or a surrogate of it, in nats of each item, (B,).
+    """Return -log p(gold), or a surrogate of it, in nats for each item, (B,).
 
     Parameters
     ----------
     node_scores : (B, I, C), or images (B, C, H, W)
     edge_scores : (C, C), (E, C, C) or (B, E, C, C)
-    gold : (B, I), or images (B, H, W), integers; `ignore_index` where a label is not known
+    gold : (B, I), or images (B, H, W), integers; `ignore_index` marks unknown labels
     graph : PairwiseMRF
         Its scores are not used.
     method : str
@@ -73,7 +73,7 @@ def mrf_log_partition(
     method: str = "exact",
     **options: Any,
 ) -> jax.Array:
-    """Return log Z (B,) in nats, or what `method` gives for it; its gradient are the marginals.
+    """Return log Z (B,) in nats, or the value of `method` for it; its gradient is the marginals.
 
     Parameters as in `mrf_nll`.
     """
@@ -92,7 +92,7 @@ def mrf_marginals(
 ) -> Marginals:
     """Return the marginals of nodes (B, I, C) and edges (B, E, C, C).
 
-    Differentiable by methods "exact", "bp" and "trw".  Parameters as in `mrf_nll`.
+    They are differentiable with the methods "exact", "bp" and "trw".  Parameters as in `mrf_nll`.
     """
     nodes, edges = tables(node_scores, edge_scores, graph)
     if edges.ndim == 3:
@@ -124,5 +124,5 @@ def tables(node_scores: Any, edge_scores: Any, graph: Any) -> tuple[jax.Array, j
 
 
 def _no_labels(nodes: jax.Array) -> np.ndarray[Any, Any]:
-    """Return labels (B, I) of which none is known."""
+    """Return labels (B, I), all unknown."""
     return np.full(nodes.shape[:2], UNKNOWN)

@@ -33,11 +33,11 @@ def lattice_softmax_margin(
 
     Parameters
     ----------
-    scores : (A,) for one lattice; (B, A) padded, or a sequence of B arrays, for a sequence of them
+    scores : (A,) for one lattice; (B, A) padded, or B arrays, for a sequence of lattices
         Log-weights of the arcs; those of the lattices are not used.  `lattice.scatter(scores)`
-        makes them from scores in the order in which the arcs, or hypotheses, were given.
+        creates them from scores in the order in which the arcs, or hypotheses, were given.
     lattice : Lattice, or a sequence of B
-        A compiled function keeps those that it was traced with.
+        A compiled function keeps the lattices with which it was traced.
     gold : sequence, or a sequence of B
         A string of the lattice.
     loss : Loss, LatticeLoss, a sequence of B LatticeLoss, or None (L = 0)
@@ -78,8 +78,8 @@ def lattice_risk(
 ) -> jax.Array:
     """Return E[L] in nats over the paths of a lattice, () or (B,): minimum-risk training.
 
-    Parameters as in `lattice_softmax_margin`, but a loss is needed; with one that
-    `lattice.compile(loss, target)` gave, `gold` may be left out.
+    Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
+    loss is the result of `lattice.compile(loss, target)`.
     """
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
@@ -90,7 +90,7 @@ def lattice_risk(
 def _objective(
     kind: Kind, scores: Any, lattice: Any, given: tuple[Any, Any], options: Options
 ) -> jax.Array:
-    """Put the arguments, of which `given` are gold and the loss, into a batch."""
+    """Convert the arguments to a batch and evaluate the objective; given : gold and the loss."""
     one_of("method", options.method, METHODS)
     instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
     if isinstance(lattice, Lattice):
@@ -109,7 +109,7 @@ def _objective(
 
 
 def arc_scores(scores: Any, lattices: Sequence[Lattice]) -> jax.Array:
-    """Return scores (B, A) of a table, or of one array for each lattice, with room for all arcs."""
+    """Return scores (B, A), padded to all arcs, from a table or from one array per lattice."""
     if not isinstance(scores, list | tuple):
         axes = "(B, A), or a sequence of B arrays (A_i,)"
         table = arguments.table("scores", scores, 2, axes=axes)

@@ -1,8 +1,8 @@
-"""The bridge between the array passes and JAX: values with their exact gradients, by a callback.
+"""The bridge between the array passes and JAX: values with exact gradients, by a callback.
 
-An objective of `fstgrad.objectives` turns arrays into B values and their gradients.  Outside of jit
-it is called directly, so that its errors are Python's; inside, by `jax.pure_callback`.  Constants
-that are known while jit traces are checked then.
+An objective of `fstgrad.objectives` computes B values and their gradients from arrays.  Outside of
+jit it is called directly, so its errors are ordinary Python errors; inside, `jax.pure_callback`
+calls it.  Constants that are known while jit traces are checked at that time.
 """
 
 import math
@@ -21,7 +21,7 @@ from fstgrad.objectives.threads import Team
 
 
 class _Bound:
-    """An objective with its constants, where these are known before anything runs."""
+    """An objective with its constants, if these are known before the computation."""
 
     def __init__(self, objective: Objective, constants: Sequence[Any]) -> None:
         self.objective = objective
@@ -29,16 +29,16 @@ class _Bound:
         self.known = [np.asarray(array) for array in constants] if is_known else None
 
     def check(self, scores: Sequence[jax.Array]) -> None:
-        """Raise now what known constants would raise when the compiled function runs."""
+        """Raise the errors of known constants now, not when the compiled function runs."""
         if self.known is not None:
             self.objective.check([np.zeros(s.shape, s.dtype) for s in scores], self.known)
 
 
 def kept(make: Callable[..., Any], *settings: Any) -> Any:
-    """Return `make(*settings)`, the same object for the same settings."""
+    """Return `make(*settings)`; equal settings give the same object."""
     try:
         return _kept(make, *settings)
-    except TypeError:  # what has no hash is no right setting either: say so where it is used
+    except TypeError:  # a setting without a hash is invalid: an error is raised where it is used
         return make(*settings)
 
 
@@ -50,8 +50,8 @@ def _kept(make: Callable[..., Any], *settings: Any) -> Any:
 def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()) -> jax.Array:
     """Return the values (B,) of an objective, differentiable in the scores (B, ...).
 
-    Within `vmap` the new axis joins the batch.  Second derivatives, in reverse mode,
-    exist where the objective has a Hessian product.
+    Within `vmap`, the new axis joins the batch.  Second derivatives, in reverse mode, exist if the
+    objective has a Hessian product.
     """
     tables = tuple(map(widened, scores))
     found: jax.Array = _values(_Bound(objective, constants), tables, tuple(constants))
@@ -61,7 +61,7 @@ def values(objective: Objective, scores: Sequence[Any], constants: Sequence[Any]
 def gradients(
     objective: Objective, scores: Sequence[Any], constants: Sequence[Any] = ()
 ) -> list[jax.Array]:
-    """Return the gradients of the values, like the scores: marginals, differentiable once."""
+    """Return the gradients of the values, like the scores: marginals, once differentiable."""
     tables = tuple(map(widened, scores))
     return list(_outputs(_Bound(objective, constants), tables, tuple(constants))[1])
 
@@ -75,7 +75,7 @@ def measured(objective: Objective, shape: Sequence[int], dtype: Any, constants: 
 
 
 def widened(scores: Any) -> jax.Array:
-    """Return half-precision scores as float32, others as they are."""
+    """Return half-precision and integer scores as float32, others unchanged."""
     array = jnp.asarray(scores)
     narrow = not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize < 4
     wide: jax.Array = array.astype(jnp.float32) if narrow else array
@@ -103,7 +103,7 @@ _values.defvjp(_values_forward, _values_backward)
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _outputs(bound: _Bound, scores: Any, constants: Any) -> tuple[jax.Array, tuple[Any, ...]]:
-    """Return the values and their gradients, which the Hessian product differentiates."""
+    """Return the values and their gradients; the Hessian product differentiates the latter."""
     found, *tables = _evaluated(bound, scores, constants)
     return found, tuple(tables)
 
@@ -128,7 +128,7 @@ _outputs.defvjp(_outputs_forward, _outputs_backward)
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _products(bound: _Bound, scores: Any, constants: Any, directions: Any) -> tuple[Any, ...]:
-    """Return the Hessian products, which have no derivative."""
+    """Return the Hessian products, which are not differentiable."""
     many, fixed = len(scores), len(constants)
 
     def host(*arrays: Array) -> Sequence[Array]:
@@ -150,12 +150,12 @@ _products.defvjp(_no_further_derivative, _no_further_derivative)
 
 
 def _scaled(upstream: jax.Array, tables: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return tables (B, ...) times the upstream (B,)."""
+    """Return tables (B, ...) multiplied by the upstream gradient (B,)."""
     return [upstream.reshape(-1, *(1,) * (t.ndim - 1)).astype(t.dtype) * t for t in tables]
 
 
 def no_tangent(constant: Any) -> Any:
-    """Return the cotangent of a constant."""
+    """Return the cotangent of a constant, which is zero."""
     if jnp.issubdtype(constant.dtype, jnp.floating):
         return jnp.zeros(constant.shape, constant.dtype)
     return np.zeros(constant.shape, jax.dtypes.float0)
@@ -185,7 +185,7 @@ def called(
     results: Sequence[jax.ShapeDtypeStruct],
     given: Sequence[Any],
 ) -> Any:
-    """Return what `host` makes of arrays (B, ...); within `vmap` the new axis joins the batch."""
+    """Return `host` of arrays (B, ...); within `vmap`, the new axis joins the batch."""
     ranks = [array.ndim for array in given]
 
     def flat(*arrays: Any) -> tuple[Array, ...]:
@@ -208,12 +208,12 @@ def on_host(
     given: Sequence[Any],
     vmap_method: str,
 ) -> Any:
-    """Call `host` with arrays: now where they are known, else when the compiled function runs."""
+    """Call `host` with arrays: now if they are known, otherwise when the compiled function runs."""
 
     def quiet(*arrays: Any) -> tuple[Array, ...]:
         try:
             return host(*arrays)
-        except FstgradError as error:  # JAX prints every frame: none of ours
+        except FstgradError as error:  # JAX prints every frame: omit those of fstgrad
             raise error.with_traceback(None) from None
 
     if not any(isinstance(array, jax.core.Tracer) for array in given):

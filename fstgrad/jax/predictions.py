@@ -1,8 +1,8 @@
-"""What a trained network predicts, on JAX arrays, also under jit and vmap.
+"""Predictions of a trained network on JAX arrays, also under jit and vmap.
 
-One class for each family, with the names of `fstgrad.torch`.  Results are integers, -100 where
-there is nothing, so that they can be compared with padded gold, and log-probabilities in nats.
-Structures have no derivative; a derivative of log-probabilities is an error.
+Each family has one class, named as in `fstgrad.torch`.  Results are integers, padded with -100 so
+that they can be compared with padded gold, and log-probabilities in nats.  Structures have no
+derivative; a derivative of log-probabilities is an error.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ class Predictions:
     """Structures of B items, each from its distribution."""
 
     def __init__(self, given: Sequence[Any], shape: tuple[int, ...]) -> None:
-        """Keep arrays (B, ...), scores first, and the shape of a padded structure."""
+        """Store arrays (B, ...), scores first, and the shape of a padded structure."""
         if len(given[0]) == 0:
             raise InvalidInputError("scores have no items; give a batch of at least one")
         self.given, self.shape = tuple(given), shape
@@ -42,13 +42,13 @@ class Predictions:
         raise NotImplementedError
 
     def decode(self) -> jax.Array:
-        """Return the structure of the highest probability of each item (B, ...)."""
+        """Return the most probable structure of each item (B, ...)."""
         return self._chosen(lambda own, _: own.mode())
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
         """Return the k best structures (B, k, ...) and log p (B, k), best first.
 
-        Where an item has fewer, log p is -inf and the structures are -100.
+        If an item has fewer, the remaining log p are -inf and the structures are -100.
         """
         k = positive_integer("k", k)
 
@@ -77,7 +77,7 @@ class Predictions:
         key: Any = None,
         k: int | None = None,
     ) -> jax.Array:
-        """Return what is chosen from each distribution, one structure or k of them."""
+        """Return the result of `choose` for each distribution: one structure, or k structures."""
         items = len(self.given[0])
         words = np.zeros((items, 1), np.uint32) if key is None else words_of(key, items)
 
@@ -96,17 +96,17 @@ class Predictions:
 
 
 def integer() -> Any:
-    """Return the dtype of integers: 64 bits where JAX has them."""
+    """Return the integer dtype: 64 bits if JAX has them enabled, otherwise 32."""
     return jax.dtypes.canonicalize_dtype(np.int64)
 
 
 def constant(given: Any) -> Any:
-    """Return an array through which no derivative flows."""
+    """Return an array without a derivative."""
     return given if isinstance(given, np.ndarray) else jax.lax.stop_gradient(given)
 
 
 def words_of(key: Any, items: int) -> Any:
-    """Return the words (B, w) of a key for each item."""
+    """Return the data (B, w) of one random key per item, split from `key`."""
     try:
         return jax.random.key_data(jax.random.split(key, items))
     except (TypeError, ValueError) as error:
@@ -163,7 +163,7 @@ class Strings(Predictions):
     def mbr(self, loss: Loss, key: Any, *, candidates: int = 10, samples: int = 200) -> jax.Array:
         """Return the string with the least expected loss among the k best of each item (B, L).
 
-        The expectation is the mean over `samples` strings that are drawn with `key`.
+        The expectation is estimated by the mean over `samples` strings drawn with `key`.
         """
         candidates = positive_integer("candidates", candidates)
         samples = positive_integer("samples", samples)
@@ -183,7 +183,7 @@ class LatticeStrings(Predictions):
     ----------
     scores : (B, A) padded, or a sequence of B arrays (A_i,)
     lattices : sequence of B Lattice
-        A compiled function keeps those that it was traced with.
+        A compiled function keeps the lattices with which it was traced.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class LatticeStrings(Predictions):
         return lattice.with_scores(table[: lattice.num_arcs])
 
     def mbr(self, loss: Loss, *, candidates: int = 10) -> jax.Array:
-        """Return the string with the least expected loss, exact, among the k best of each item."""
+        """Return the string with the least (exact) expected loss among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._chosen(lambda own, _: best_of_lattice(own, loss, candidates))
@@ -246,7 +246,7 @@ class Trees(Predictions):
         return self._family(table[:nodes, :nodes])
 
     def mbr(self) -> jax.Array:
-        """Return the trees with the largest expected number of right arcs (and labels)."""
+        """Return the trees with the largest expected number of correct arcs (and labels)."""
         return self._chosen(lambda own, _: most_attached(own))
 
 
@@ -276,7 +276,7 @@ class RandomFields(Predictions):
         return self._chosen(lambda own, _: own.decode(method, **options).labels)
 
     def mbr(self, method: str = "exact", **options: Any) -> jax.Array:
-        """Return the labels with the fewest expected errors: the largest marginal of each node."""
+        """Return the labels with the fewest expected errors: those with largest marginals."""
         return self._chosen(lambda own, _: own.infer(method, **options).node.argmax(axis=1))
 
     def nbest(self, k: int) -> tuple[jax.Array, jax.Array]:
@@ -290,7 +290,7 @@ class RandomFields(Predictions):
 
 
 def checked(size: Any, least: int, most: int) -> int:
-    """Return a length; InvalidInputError for one that is not from `least` to `most`."""
+    """Return a length; raise InvalidInputError if it is not in `least` .. `most`."""
     if not least <= size <= most:
         raise InvalidInputError(f"a length is {size}; give {least} to {most}")
     return int(size)

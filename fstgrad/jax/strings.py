@@ -37,7 +37,7 @@ def softmax_margin(
     ----------
     scores : (B, L, n), (B, L, n+1, n), ...
         Log-weights; index n of a context axis means "before the start".
-    gold : (B, L') integers, L' <= L; `ignore_index` leaves a position out of the string
+    gold : (B, L') integers, L' <= L; positions equal to `ignore_index` are left out of the string
     loss : Loss or None (L = 0)
     lengths : (B,), optional
         Lengths of the items; positions beyond them get no gradient.
@@ -83,7 +83,7 @@ def risk(
 ) -> jax.Array:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats for each item, (B,).
 
-    Parameters as in `softmax_margin`, but a loss is needed.
+    Parameters as in `softmax_margin`, but a loss is required.
     """
     if loss is None:
         raise InvalidInputError("loss is None; risk is the expected loss: give one")
@@ -105,10 +105,10 @@ def nbest_risk(
     Parameters
     ----------
     log_probs : (B, N)
-    hypotheses : (B, N, L) integers, `ignore_index` where there is no symbol
-    references : (B, L') integers, the same
+    hypotheses : (B, N, L) integers, `ignore_index` at positions without a symbol
+    references : (B, L') integers, padded likewise
     loss : Loss
-        A hypothesis of infinite loss is left out.
+        Hypotheses of infinite loss are excluded.
     lengths : (B,), optional
         Numbers of hypotheses.
     ignore_index : int
@@ -137,7 +137,7 @@ def nbest_risk(
 def _objective(
     kind: Kind, scores: Any, given: tuple[Any, Any, int], loss: Loss | None, options: Options
 ) -> jax.Array:
-    """Put the arguments, of which `given` are gold, lengths, ignore_index, into a batch."""
+    """Convert the arguments to a batch and evaluate; given : gold, lengths, ignore_index."""
     instance("loss", loss, Loss | None, "a Loss")
     one_of("method", options.method, METHODS)
     instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")

@@ -1,15 +1,16 @@
 """Trees on JAX arrays.
 
-All functions return one value in nats for each item, (B,), and take alike:
+All functions except `spanning_tree_marginals` return one value in nats per item, (B,).  The common
+parameters are:
 
 single_root : bool
     Whether exactly one arc leaves the root.
 lengths : (B,), optional
-    Numbers of dependents; n for all by default.
+    Numbers of dependents; default n for all items.
 labeled : bool
     Whether the last axis of the scores holds labels.
 projective : bool
-    Only trees without crossing arcs.
+    Whether to allow only trees without crossing arcs.
 """
 
 from typing import Any
@@ -33,12 +34,12 @@ def spanning_tree_log_partition(
     labeled: bool = False,
     projective: bool = False,
 ) -> jax.Array:
-    """Return log Z in nats, (B,); its gradient are the marginals.
+    """Return log Z in nats, (B,); its gradient is the marginals.
 
     Parameters
     ----------
     scores : (B, n+1, n+1), with labels (B, n+1, n+1, y)
-        score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids.
+        score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids an arc.
     single_root, labeled, projective : bool
     lengths : (B,), optional
         Numbers of dependents.
@@ -63,7 +64,7 @@ def spanning_tree_nll(
     labeled: bool = False,
     projective: bool = False,
 ) -> jax.Array:
-    """Return -log p(tree) in nats of each item, (B,).
+    """Return -log p(tree) in nats for each item, (B,).
 
     heads : (B, n) integers, with labels (B, n, 2).  Other parameters as in
     `spanning_tree_log_partition`.
@@ -92,7 +93,7 @@ def spanning_tree_partial_nll(
     labeled: bool = False,
     projective: bool = False,
 ) -> jax.Array:
-    """Return -log of the probability of all trees within `allowed`, in nats, (B,).
+    """Return -log of the probability of the trees that `allowed` permits, in nats, (B,).
 
     allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
     unknown head (or label).  Other parameters as in `spanning_tree_log_partition`.
@@ -115,7 +116,7 @@ def spanning_tree_marginals(
     labeled: bool = False,
     projective: bool = False,
 ) -> jax.Array:
-    """Return the probability of every arc (and label), like the scores; differentiable once.
+    """Return the probability of every arc (and label), like the scores; once differentiable.
 
     Parameters as in `spanning_tree_log_partition`.
     """
@@ -237,7 +238,7 @@ def _lengths(lengths: Any, table: jax.Array) -> Any:
 
 
 def _like(name: str, given: Any, shape: tuple[int, ...]) -> Any:
-    """Return a constant broadcast to a shape."""
+    """Return a constant, broadcast to a shape."""
     try:
         if isinstance(given, np.ndarray):
             known: FloatArray = np.broadcast_to(given, shape)

@@ -1,12 +1,12 @@
 """Objectives of fstgrad as PyTorch functions and modules.
 
-The gradient comes from the families' own exact passes, not from autograd through them.  Tensors may
-be of any floating-point type, on the CPU or on a GPU; everything is computed in float64 and comes
-back in the dtype (half precision: float32) and on the device of the scores.
+The gradient comes from the exact passes of each family, not from autograd through them.  Tensors
+may have any floating-point dtype, on the CPU or on a GPU.  All computations are in float64; results
+have the dtype (half precision: float32) and the device of the scores.
 
 Index
 -----
-Each function has a module with `reduction`, named after it.
+Each function has a module of the same name with a parameter `reduction`.
 
 - strings : `softmax_margin`, `risk`, `crf_nll`; `SoftmaxMarginLoss`, `RiskLoss`, `CRFLoss`.
 - alignments with blanks : `ctc_nll`, `ctc_softmax_margin`, `ctc_risk`; `CTCLoss`,
@@ -19,7 +19,7 @@ Each function has a module with `reduction`, named after it.
   `spanning_tree_partial_nll`, `spanning_tree_entropy`, `spanning_tree_kl`, `spanning_tree_risk`,
   `spanning_tree_generalized_expectation`; `SpanningTreeLoss`, `SpanningTreeEntropyLoss`,
   `SpanningTreeKLLoss`, `SpanningTreeRiskLoss`, `SpanningTreeGeneralizedExpectationLoss`.
-- costs : `TransducerCosts`, the costs of a transducer as parameters.
+- costs : `TransducerCosts`, a loss with the costs of its transducer as parameters.
 - Markov random fields : `mrf_nll`, `mrf_log_partition`, `mrf_marginals`,
   `mrf_dense_marginals`; `MRFLoss`.
 - predictions (decode, nbest, sample, mbr) : `Strings`, `CRF`, `LatticeStrings`, `Trees`,

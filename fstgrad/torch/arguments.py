@@ -1,4 +1,4 @@
-"""Checks of what is given beside scores; each error names the argument, its value, the remedy."""
+"""Checks of the arguments; each error names the argument, its value and the remedy."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from fstgrad.losses import Loss
 
 
 def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
-    """Return a dense tensor that holds numbers; InvalidInputError for anything else."""
+    """Return a dense tensor of numbers; raise InvalidInputError for anything else."""
     if not isinstance(given, torch.Tensor):
         raise InvalidInputError(f"{name} is a {type(given).__name__}; give {what}")
     if given.is_nested:
@@ -31,7 +31,7 @@ def tensor(name: str, given: Any, what: str = "a tensor") -> torch.Tensor:
 
 
 def floating(name: str, given: Any) -> torch.Tensor:
-    """Return a tensor of real floating-point numbers; InvalidInputError for anything else."""
+    """Return a tensor of real floating-point numbers; raise InvalidInputError otherwise."""
     dtype = tensor(name, given, "a floating-point tensor").dtype
     if not dtype.is_floating_point or dtype.itemsize < 2:
         kinds = "a floating-point tensor: float64, float32, bfloat16 or float16"
@@ -41,7 +41,7 @@ def floating(name: str, given: Any) -> torch.Tensor:
 
 
 def real(name: str, given: Any) -> torch.Tensor:
-    """Return a tensor of real numbers or booleans; InvalidInputError for anything else."""
+    """Return a tensor of real numbers or booleans; raise InvalidInputError otherwise."""
     if tensor(name, given).dtype.is_complex:
         raise InvalidInputError(f"{name} is {given.dtype}; give real numbers")
     known: torch.Tensor = given
@@ -49,7 +49,7 @@ def real(name: str, given: Any) -> torch.Tensor:
 
 
 def finite(name: str, given: Any) -> torch.Tensor:
-    """Return float64 numbers without NaN and infinities; InvalidInputError for anything else."""
+    """Return float64 numbers; raise InvalidInputError if some are NaN or infinite."""
     known = real(name, given).to(torch.float64)
     if not torch.compiler.is_compiling() and not bool(known.isfinite().all()):
         raise InvalidInputError(f"{name} holds NaN or an infinity; give finite numbers")
@@ -57,7 +57,7 @@ def finite(name: str, given: Any) -> torch.Tensor:
 
 
 def integers(name: str, given: Any) -> torch.Tensor:
-    """Return a tensor of integers; InvalidInputError for anything else."""
+    """Return a tensor of integers; raise InvalidInputError for anything else."""
     dtype = tensor(name, given).dtype
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         raise InvalidInputError(f"{name} is {dtype}; give integer ids")
@@ -66,17 +66,17 @@ def integers(name: str, given: Any) -> torch.Tensor:
 
 
 def whole(name: str, given: Any) -> int:
-    """Return one whole number of 64 bits; InvalidInputError for anything else."""
+    """Return one integer of 64 bits; raise InvalidInputError for anything else."""
     if not is_integer(given) or not -(2**63) <= given < 2**63:
         raise InvalidInputError(f"{name} is {given!r}; give an integer")
     return int(given)
 
 
 def numbers(name: str, given: Any, items: int) -> torch.Tensor:
-    """Return integers (B,), one for each of `items`, of a tensor or a sequence."""
+    """Return a tensor or sequence as integers (B,), one for each of the `items` items."""
     if isinstance(given, torch.Tensor):
         tensor(name, given)
-    if isinstance(given, range) and len(given) != items:  # which may be long
+    if isinstance(given, range) and len(given) != items:  # a range may be very long
         given = given[: items + 1]
     try:
         known = torch.as_tensor(given)
@@ -90,7 +90,7 @@ def numbers(name: str, given: Any, items: int) -> torch.Tensor:
 
 
 def within(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tensor:
-    """Return numbers; InvalidInputError for one that is not from `least` to `most`."""
+    """Return numbers; raise InvalidInputError if one is not in `least` .. `most`."""
     for i, number in enumerate(known.tolist()):
         if not least <= number <= most:
             raise InvalidInputError(f"{name}[{i}] is {number}; give {least} to {most}")
@@ -98,7 +98,7 @@ def within(name: str, known: torch.Tensor, least: int, most: int) -> torch.Tenso
 
 
 def losses(loss: Any) -> None:
-    """Raise InvalidInputError unless there is a loss, one automaton or several, or None."""
+    """Raise InvalidInputError unless `loss` is a loss, one automaton or several, or None."""
     if isinstance(loss, list | tuple):
         for i, one in enumerate(loss):
             instance(f"loss[{i}]", one, LossAutomaton, "what loss.compile returns")
@@ -109,7 +109,7 @@ def losses(loss: Any) -> None:
 
 
 def shaped(name: str, given: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor; InvalidInputError unless it broadcasts to a shape."""
+    """Return a tensor broadcast to a shape; raise InvalidInputError if this is impossible."""
     try:
         return given.expand(shape)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The rule of an operator of flags under `torch.vmap`: one more axis of its batch."""
+"""The `torch.vmap` rule of operators on tensors and flags: the axis of vmap joins the batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 
 def vectorized(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule of an operator under `torch.vmap`: one more axis of the batch."""
+    """Return the `torch.vmap` rule of an operator: the axis of vmap joins the batch axis."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Any, Any]:
         size = info.batch_size

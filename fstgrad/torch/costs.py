@@ -1,4 +1,4 @@
-"""The costs of a transducer as parameters: losses of pairs that learn."""
+"""The costs of a transducer as parameters: losses of pairs with trainable costs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -25,11 +25,12 @@ class TransducerCosts(torch.nn.Module):
     Parameters
     ----------
     source : pynini.Fst, TransducerLoss or grammar
-        Its costs are the first values.
+        Its costs are the initial values.
     tie : {"pair", "arc", "cost", "rule"} or callable
-        Which arcs share a cost, as in `fg.fit_costs`; the cost of a class begins as the mean.
+        Which arcs share a cost, as in `fg.fit_costs`; the initial cost of a class is the mean.
     semiring : {"probability", "tropical"}
-        -log of the sum over alignments, differentiable everywhere, or the cost of the best one.
+        "probability": -log of the sum over alignments, differentiable everywhere.  "tropical": the
+        cost of the best alignment.
 
     Attributes
     ----------
@@ -66,7 +67,7 @@ class TransducerCosts(torch.nn.Module):
     def forward(self, pairs: Sequence[Sequence[Any]]) -> torch.Tensor:
         """Return the losses (N,) of pairs (hypothesis, target); +inf without an alignment.
 
-        Strings, or integer tensors (l,) in which -100 is padding.
+        Hypotheses and targets are strings, or integer tensors (l,) in which -100 is padding.
         """
         return self._losses(pairs)
 
@@ -86,7 +87,7 @@ class TransducerCosts(torch.nn.Module):
 
 
 def _without_padding(pairs: Any) -> Any:
-    """Return pairs whose tensors are arrays of the ids that are not padding."""
+    """Return pairs with tensors replaced by arrays of their ids without padding."""
     if not isinstance(pairs, list | tuple):
         return pairs
     return [
@@ -105,7 +106,7 @@ def _ids(name: str, given: Any) -> Any:
 
 
 class _Problem(NamedTuple):
-    """Pairs, and the transducer and the classes of arcs that their losses come from."""
+    """Pairs, with the transducer and the classes of arcs that define their losses."""
 
     transducer: PairTransducer
     ties: Ties
@@ -120,7 +121,7 @@ class _Problem(NamedTuple):
 
 
 class _Losses(torch.autograd.Function):
-    """Losses of pairs; the gradient of one in a cost is how often its arcs are used."""
+    """Losses of pairs; the gradient in a cost is the number of uses of the arcs that have it."""
 
     @staticmethod
     def forward(ctx: Any, costs: torch.Tensor, problem: _Problem) -> torch.Tensor:
@@ -138,7 +139,7 @@ class _Losses(torch.autograd.Function):
 
 
 class _Counts(torch.autograd.Function):
-    """How often the arcs of each class are used, the pairs weighted."""
+    """The number of uses of the arcs of each class, summed over pairs with weights."""
 
     @staticmethod
     def forward(

@@ -18,19 +18,22 @@ from fstgrad.torch.strings import IGNORE_INDEX
 from fstgrad.torch.threads import team
 from fstgrad.torch.transforms import no_vmap, refuse_transforms
 
-SMALL = 2**21  # steps of all chains below which a thread costs more than it saves
+SMALL = 2**21  # with fewer steps in all chains, a thread costs more than it saves
 
 
 class CRF:
     """p(y) = exp(sum_t emissions[t, y_t] + sum_t transitions[y_{t-1}, y_t]) / Z for each item.
 
-    A distribution over the tag sequences of a batch; log Z and its gradients by one compiled
-    forward-backward pass, decoding without a loop in Python.  No table (B, T, n, n) is made.
+    This is a distribution over the tag sequences of a batch.  One compiled forward-backward pass
+    computes log Z and its gradients; decoding needs no loop in Python.  No table (B, T, n, n) is
+    created.
 
     Parameters
     ----------
-    emissions : (B, T, n) floating point, log-weights in nats; -inf forbids
-    transitions : (n, n), the log-weight of y after x at [x, y]; -inf or -1e4 forbids
+    emissions : (B, T, n) floating point
+        Log-weights in nats; -inf forbids a tag.
+    transitions : (n, n)
+        The log-weight of y after x at [x, y]; -inf or -1e4 forbids a step.
     mask : (B, T) bool, optional
         True at the positions that belong to the sequences; padding may be anywhere.
     start, end : (n,), optional
@@ -84,14 +87,14 @@ class CRF:
         self.start, self.end = start, end
 
     def log_partition(self) -> torch.Tensor:
-        """Return log Z (B,) in nats; differentiable once."""
+        """Return log Z (B,) in nats; once differentiable."""
         chain = self._compact(self.mask)
         return (self._log_partition(chain) + chain.offset.double().sum(1)).to(self._dtype)
 
     def nll(
         self, gold: torch.Tensor, *, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
     ) -> torch.Tensor:
-        """Return -log p(gold) in nats; differentiable once, in emissions, transitions, start, end.
+        """Return -log p(gold) in nats; once differentiable in emissions, transitions, start, end.
 
         Parameters
         ----------
@@ -99,7 +102,7 @@ class CRF:
         reduction : {"mean", "sum", "none"}
             Over the items.
         ignore_index : int
-            Without a mask, positions of gold that hold it do not belong to the sequences.
+            Without a mask, positions where gold is `ignore_index` do not belong to the sequences.
         """
         one_of("reduction", reduction, REDUCTIONS)
         gold = arguments.integers("gold", gold).long()
@@ -146,7 +149,7 @@ class CRF:
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best tag sequences (B, k, T), -100 as padding, and log p (B, k) in nats.
 
-        Where an item has fewer sequences, log p is -inf and the tags are -100.
+        If an item has fewer sequences, the remaining log p are -inf and the tags are -100.
         """
         chain = self._compact(self.mask)
         chains = self._chains(chain)
@@ -163,7 +166,7 @@ class CRF:
 
     @aside
     def mbr(self) -> torch.Tensor:
-        """Return the tags with the fewest expected errors (B, T): the largest marginal of each."""
+        """Return the tags with the fewest expected errors (B, T): those with largest marginals."""
         tags = self.marginals().argmax(dim=2)
         return tags if self.mask is None else tags.masked_fill(~self.mask, IGNORE_INDEX)
 
@@ -175,7 +178,7 @@ class CRF:
         return widened(self.transitions)
 
     def _compact(self, mask: torch.Tensor | None) -> "_Chain":
-        """Return the emissions of the positions that count, moved to the front."""
+        """Return the emissions of the positions inside the mask, moved to the front."""
         emissions = widened(self.emissions)
         items, length, n = emissions.shape
         place, order = torch.arange(length, device=emissions.device), None
@@ -184,7 +187,7 @@ class CRF:
         else:
             lengths = mask.sum(dim=1)
         inside = place < lengths[:, None]
-        # a graph cannot ask whether the padding is behind everything, as it mostly is
+        # usually all padding is at the end, but a compiled graph cannot check this
         if mask is not None and (torch.compiler.is_compiling() or not torch.equal(mask, inside)):
             order = torch.argsort(~mask, dim=1, stable=True)
             emissions = emissions.gather(1, order[..., None].expand(items, length, n))
@@ -194,7 +197,7 @@ class CRF:
             last = place == lengths[:, None] - 1
             emissions = emissions + _where(last[..., None], widened(self.end))
         offset = _offset(emissions.detach(), inside)
-        # differences keep their digits where a whole position is masked by finfo.min
+        # differences of scores keep their digits even if a whole position is masked by finfo.min
         if torch.compiler.is_compiling() or bool(offset.any()):
             emissions = emissions - offset[..., None]
         return _Chain(emissions, lengths, inside, order, offset)
@@ -223,12 +226,12 @@ class CRF:
         return found.to(self.emissions.device)
 
     def _lists(self, tags: Any, chain: "_Chain") -> torch.Tensor:
-        """Return lists of tags (B, k, T) at the positions where they belong."""
+        """Return lists of compact tags (B, k, T) moved back to their positions."""
         rows = self._tensor(tags).transpose(1, 2)
         return self._placed(rows, chain, IGNORE_INDEX).transpose(1, 2)
 
     def _placed(self, table: torch.Tensor, chain: "_Chain", rest: float) -> torch.Tensor:
-        """Return a compact table (B, T, ...) with every position where it was."""
+        """Return a compact table (B, T, ...) moved back to its positions, `rest` elsewhere."""
         if chain.order is None:
             return table
         order = chain.order.reshape(*chain.order.shape, *(1,) * (table.ndim - 2)).expand_as(table)
@@ -246,15 +249,17 @@ def linear_chain_nll(
     reduction: Reduction = "mean",
     ignore_index: int = IGNORE_INDEX,
 ) -> torch.Tensor:
-    """Return `CRF(emissions, transitions, mask).nll(gold)` in nats."""
+    """Return `CRF(emissions, transitions, mask, ...).nll(gold, ...)` in nats."""
     crf = CRF(emissions, transitions, mask, start=start, end=end)
     return crf.nll(gold, reduction=reduction, ignore_index=ignore_index)
 
 
 class _Chain(NamedTuple):
-    """Emissions (B, T, n) of which the first `lengths` count, and where they came from (B, T).
+    """Emissions (B, T, n), of which the first `lengths` are used.
 
-    `offset` (B, T) was taken from all emissions of a position.
+    inside : (B, T), True at the positions that are used.
+    order : (B, T), the original positions; None if they are unchanged.
+    offset : (B, T), the amount subtracted from all emissions of a position.
     """
 
     emissions: torch.Tensor
@@ -271,19 +276,19 @@ def _chains(*given: torch.Tensor) -> LinearChains:
 
 
 def _each(emissions: Array) -> Each:
-    """Return how to go through blocks of a batch: in threads, unless they cost more than it."""
+    """Return a loop over the blocks of a batch: in threads, unless the batch is too small."""
     return one_by_one if emissions.size * emissions.shape[2] < SMALL else team().each
 
 
 def _offset(emissions: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Return the largest emission (B, T) of each position where it is beyond FAR, else 0."""
+    """Return the largest emission (B, T) of each position if it is beyond FAR, otherwise 0."""
     largest = emissions.amax(dim=2)
     is_far = inside & (largest.abs() > FAR) & largest.isfinite()
     return _where(is_far, largest)
 
 
 def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return values, 0 outside of the mask, where -inf is no NaN."""
+    """Return values, 0 outside of the mask; in contrast to a product, -inf does not give NaN."""
     return torch.where(mask, values, torch.zeros((), dtype=values.dtype, device=values.device))
 
 
@@ -296,7 +301,7 @@ def _where(mask: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 def _solve(
     emissions: torch.Tensor, transitions: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return log Z (B,) float64, marginals like the emissions, and what stays on the CPU."""
+    """Return log Z (B,) float64, marginals like the emissions, and factors kept on the CPU."""
     solved = _chains(emissions, transitions, lengths).solve()
     log_z = from_host(solved.log_z, emissions.new_empty(0, dtype=torch.float64))
     factors = map(torch.from_numpy, (solved.before, solved.after, solved.is_wide))
@@ -333,7 +338,7 @@ def _step_sums(
     is_wide: torch.Tensor,
     weights: torch.Tensor,
 ) -> torch.Tensor:
-    """Return sum_i weights[i] E[steps from x to y], like the transitions."""
+    """Return sum_i weights[i] E[number of steps from x to y in item i], like the transitions."""
     left, right, wide, weight = map(to_numpy, (before, after, is_wide, weights))
     steps = np.asarray(to_numpy(transitions), dtype=np.float64)
     total = step_sums(steps, left, right, weight, _each(to_numpy(emissions)))

@@ -1,7 +1,7 @@
 """Objectives over alignments with blanks: the loss is that of the collapsed path of T labels.
 
-The collapse is that of connectionist temporal classification (CTC): runs of one label become one,
-then blanks are left out.  Each objective is exact and comes with its exact gradient.
+The collapse is that of connectionist temporal classification (CTC): runs of one label become one
+label, then blanks are removed.  Each objective and its gradient are exact.
 """
 
 import torch
@@ -31,9 +31,10 @@ def ctc_nll(
 ) -> torch.Tensor:
     """Return -log p(gold) in nats, summed over all paths that collapse to gold.
 
-    With log-probabilities of each position as scores it equals `torch.nn.functional.ctc_loss`
-    (reduction "none"; "mean" here is over the items, without division by target lengths).  Scores
-    need not be normalized: log Z of all paths is subtracted.
+    If the scores are log-probabilities at each position, the result equals
+    `torch.nn.functional.ctc_loss` with reduction "none"; "mean" here is the mean over the items,
+    without division by target lengths.  Scores need not be normalized: log Z of all paths is
+    subtracted.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def ctc_nll(
     Raises
     ------
     InfeasibleError
-        A target needs more positions than its item has.
+        If a target needs more positions than its item has.
 
     References
     ----------
@@ -71,14 +72,14 @@ def ctc_softmax_margin(
     cap: float | None = None,
     band: Band | None = None,
 ) -> torch.Tensor:
-    """Return log sum over paths exp(L + score) less the log-weight of gold, in nats.
+    """Return log sum over paths exp(L + score) minus the log-weight of gold, in nats.
 
     The sum runs over all paths, and L is the loss of the collapsed path against gold.
 
     Parameters
     ----------
     loss : Loss
-        Over the n labels of the scores, the blank among them.
+        A loss over the n labels of the scores, including the blank.
     cap, band
         As in `Loss.compile`: exact automata grow fast beyond 15 positions, capped ones linearly.
 
@@ -131,7 +132,7 @@ def _evaluated(
     ignore_index: int,
     options: tuple[float | None, Band | None] = (None, None),
 ) -> torch.Tensor:
-    """Put the arguments into the form of a batch and evaluate."""
+    """Convert the arguments to a batch and evaluate the objective."""
     arguments.floating("scores", scores)
     one_of("reduction", reduction, REDUCTIONS)
     instance("loss", loss, Loss | None, "a Loss over the labels of the scores")

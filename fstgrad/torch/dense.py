@@ -1,8 +1,8 @@
-"""A layer: mean field of a dense random field, differentiable in scores, weights and compatibility.
+"""A layer for dense random fields: mean field, differentiable in all parameters.
 
-Krähenbühl and Koltun (2011) unrolled for a few iterations, as in Zheng et al. (2015), "Conditional
+The iterations of Krähenbühl and Koltun (2011) are unrolled, as by Zheng et al. (2015), "Conditional
 random fields as recurrent neural networks".  The sums over all pairs of pixels are the filters of
-`fstgrad.mrf.dense`; these are symmetric, so a filter is its own derivative's transpose.
+`fstgrad.mrf.dense`.  These are linear and symmetric, so the backward pass applies the same filter.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,23 @@ def mrf_dense_marginals(
     compatibility: torch.Tensor | None = None,
     iterations: int = 5,
 ) -> torch.Tensor:
-    """Return the marginals of pixels after some mean-field updates, shaped like `node_scores`.
+    """Return the marginals of pixels after mean-field updates, shaped like `node_scores`.
 
     Parameters
     ----------
     node_scores : (C, H, W) or (B, C, H, W) floating point
         Log-weights in nats.
     image : (H, W) or (B, H, W)
-        Gray values, for kernels with a contrast; no gradient flows to them.
+        Gray values, for kernels with a contrast; they get no gradient.
     kernels : sequence of K Kernel
-        Their distances and contrasts.
+        The distances and contrasts of the kernels.
     weights : (K,), optional
-        Factors of the kernels' own weights; default ones.
+        Factors by which the kernels' weights are multiplied; default 1.
     compatibility : (C, C), optional
-        Score of label c here and label d there; default 1 where they are equal, else 0.
+        Score of a pair of pixels with the labels c and d; default 1 if c = d, otherwise 0.
     iterations : int
-        Updates of all pixels at once; the layer is their exact derivative, converged or not.
+        Number of updates, each of all pixels at once.  The derivative of these updates is exact,
+        whether they have converged or not.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def mrf_dense_marginals(
 
 
 class _Sums(torch.autograd.Function):
-    """The weighted sums over all other pixels, a symmetric linear map."""
+    """The weighted sums over all other pixels: a symmetric linear map."""
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, own: PairSums) -> torch.Tensor:

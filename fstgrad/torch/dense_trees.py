@@ -1,27 +1,29 @@
 """The matrix-tree theorem and its first three derivatives in batched tensor operations.
 
-For what `fstgrad.trees` would have to copy from a GPU, and for the third derivative.  g_hj is the
-derivative of log Z in the weight of the arc h -> j; with the inverse Laplacian B it is B_jj - B_jh,
-B_jj for the root.  The change of g along u, dw = w u, is 1 diag(A) - A with A = g U' g and U = dw
-less its column sums on the diagonal; the next derivative is that of this product.  Single root: the
-root's row of U stays out of the sums, that of the result has no diagonal.
+They serve tables on a GPU, which `fstgrad.trees` would have to copy, and the third derivative.
+g_hj is the derivative of log Z in the weight of the arc h -> j; it is B_jj - B_jh with the inverse
+Laplacian B, and B_jj for the root.  The change of g along u, with dw = w u, is 1 diag(A) - A with
+A = g U' g, where U is dw minus its column sums on the diagonal.  The next derivative is that of
+this product.  Single root: the sums leave out the root's row of U, and the root's row of the result
+leaves out the diagonal.
 """
 
 from typing import NamedTuple
 
 import torch
 
-# Of column sums of marginals.
+# The largest difference of a column of marginals from its sum, and of a marginal below 0.
 TOLERANCE = 1e-9
-# Above this gradient products of three of them have lost too many digits.
+# Above this gradient, products of three gradients lose too many digits.
 LIMIT = 100.0
 
 
 class Dense(NamedTuple):
     """Weights (B, n+1, n+1) scaled by column, the gradient of log Z in them, marginals, log Z (B,).
 
-    centered : the arcs less each dependent's largest, 0 where there is none.
-    relative : log Z of these.
+    centered : the arcs minus each dependent's largest, 0 for cells without an allowed arc.
+    relative : log Z of the centered arcs.
+    inside : (B, n+1), True for the nodes within the lengths.
     """
 
     centered: torch.Tensor
@@ -34,7 +36,7 @@ class Dense(NamedTuple):
     single_root: bool
 
     def trusted(self) -> torch.Tensor:
-        """Return the items (B,) whose marginals are probabilities that sum to one."""
+        """Return a mask (B,) of the items with valid marginals and gradients up to LIMIT."""
         sums = self.marginals[:, :, 1:].sum(dim=1)
         gap = (sums - self.inside[:, 1:].to(sums.dtype)).abs().amax(dim=1)
         good = torch.isfinite(gap) & (self.marginals >= -TOLERANCE).all(dim=2).all(dim=1)
@@ -57,12 +59,12 @@ class Dense(NamedTuple):
         return of_mu * v + w * u * first + w * self._less(moved)
 
     def _spread(self, changed: torch.Tensor) -> torch.Tensor:
-        """Return changes of weights less their column sums on the diagonal."""
+        """Return changes of weights minus their column sums on the diagonal."""
         heads = changed[:, 1:] if self.single_root else changed
         return changed - torch.diag_embed(heads.sum(dim=1))
 
     def _less(self, a: torch.Tensor) -> torch.Tensor:
-        """Return 1 diag(A) - A."""
+        """Return 1 diag(A) - A; single root: without the diagonal in the root's row."""
         own = torch.diagonal(a, dim1=1, dim2=2)[:, None, :].expand_as(a)
         if self.single_root:
             own = torch.cat([torch.zeros_like(own[:, :1]), own[:, 1:]], dim=1)
@@ -74,7 +76,7 @@ class Dense(NamedTuple):
 
 
 def solve(arcs: torch.Tensor, lengths: torch.Tensor, *, single_root: bool) -> Dense:
-    """Return log Z (B,), marginals and gradients of float64 arcs (B, n+1, n+1)."""
+    """Return log Z (B,), marginals and gradients of the float64 scores of arcs (B, n+1, n+1)."""
     nodes = torch.arange(arcs.shape[-1], device=arcs.device)
     inside = nodes <= lengths.to(arcs.device)[:, None]
     allowed = inside[:, :, None] & inside[:, None, :] & (arcs > -torch.inf)
@@ -112,7 +114,7 @@ def solve(arcs: torch.Tensor, lengths: torch.Tensor, *, single_root: bool) -> De
 
 
 def centered(arcs: torch.Tensor) -> torch.Tensor:
-    """Return scores less a constant of each dependent, which no covariance sees; -inf as 0."""
+    """Return scores minus each dependent's largest, 0 for -inf; covariances do not change."""
     shift = finite(arcs.detach().amax(dim=-2, keepdim=True))
     return torch.where(arcs > -torch.inf, arcs - shift, 0.0)
 

@@ -1,4 +1,4 @@
-"""Arrays of tensors on any device, and whether a device is computed on."""
+"""Conversions between arrays and tensors on any device, and the choice of GPU computation."""
 
 from collections.abc import Sequence
 
@@ -9,13 +9,13 @@ from fstgrad.checks import FloatArray
 from fstgrad.torch.operators import from_host
 from fstgrad.torch.operators import to_numpy as native
 
-# Paths in tensor operations exist for trees and for belief propagation.  None has been timed on a
-# GPU, so that none is taken: scores go through pinned memory to the compiled passes and back.
+# Trees and belief propagation also have implementations in tensor operations.  None of them has
+# been timed on a GPU, so none is used: scores go through pinned memory to the compiled passes.
 DEVICE_PATHS = False
 
 
 def on_gpu(tensor: torch.Tensor) -> bool:
-    """Whether to compute on the device of the tensor; only this function decides it."""
+    """Whether to compute on the tensor's device; no other function makes this decision."""
     return DEVICE_PATHS and tensor.is_cuda
 
 
@@ -25,7 +25,7 @@ def to_numpy(tensor: torch.Tensor) -> FloatArray:
 
 
 def like(array: FloatArray | Sequence[float], tensor: torch.Tensor) -> torch.Tensor:
-    """Return a float64 tensor of the array on the device of `tensor`, without a copy if it can."""
+    """Return the array as float64 on the device of `tensor`, without a copy if possible."""
     values = np.asarray(array, dtype=np.float64)
     if tensor.device.type != "cpu" or tensor.dtype != torch.float64:
         tensor = tensor.new_empty(0, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Objectives over the paths of a lattice, in the scores of its arcs; once differentiable."""
+"""Objectives over the paths of a lattice as functions of its arc scores; once differentiable."""
 
 import warnings
 from collections.abc import Sequence
@@ -41,16 +41,16 @@ def lattice_softmax_margin(
     Parameters
     ----------
     scores : (A,) floating point, or a sequence of B such tensors
-        Log-weights of the arcs; those of `lattice` are not used.  Scores in the order in which the
-        arcs were given to the lattice, or one for each hypothesis of an n-best list, become scores
-        of its arcs by `lattice.scatter(scores)`.
+        Log-weights of the arcs; those of `lattice` are not used.  If scores are in the order in
+        which the arcs were given to the lattice, or belong to the hypotheses of an n-best list,
+        `lattice.scatter(scores)` converts them to scores of the arcs.
     lattice : Lattice, or a sequence of B
-        It decides whether there is a batch.
+        A sequence means that there is a batch.
     gold : sequence or (l,) integer tensor, or B of them
         A string of the lattice.  In tensors, -100 is padding.
     loss : Loss, LatticeLoss, a sequence of B LatticeLoss, or None
-        A loss is compiled by `lattice.compile(loss, gold)`, once as long as the lattice is in use.
-        None: L = 0, and the value is -log p(gold).
+        A loss is compiled by `lattice.compile(loss, gold)`, only once during the lifetime of the
+        lattice.  None: L = 0, and the value is -log p(gold).
     reduction : {"mean", "sum", "none"}
         Over the items of a batch.
     cap : float, optional
@@ -60,7 +60,7 @@ def lattice_softmax_margin(
     method : {"exact", "sampled", "auto"}
         "auto" samples the items whose loss would need more than 50,000 states.
     sampling : Sampling, optional
-        How to sample; `sampling.last` has the interval and the reliability of every item.
+        Settings of sampling; `sampling.last` has the interval and the reliability of every item.
 
     Examples
     --------
@@ -101,10 +101,10 @@ def lattice_risk(
 ) -> torch.Tensor:
     """Return E[L] in nats over the paths of a lattice: minimum-risk training, exact unless sampled.
 
-    Parameters as in `lattice_softmax_margin`, but a loss is needed; with one that
-    `lattice.compile(loss, target)` gave, `gold` may be left out.
+    Parameters as in `lattice_softmax_margin`, but a loss is required.  `gold` may be omitted if the
+    loss is the result of `lattice.compile(loss, target)`.
     """
-    if _holds_losses(gold):  # up to version 0.1 the loss came first
+    if _holds_losses(gold):  # in versions up to 0.1, the loss came before gold
         warnings.warn(
             "lattice_risk takes scores, lattice, gold, loss in this order; name them: "
             "lattice_risk(scores, lattice, loss=loss, gold=gold)",
@@ -119,7 +119,7 @@ def lattice_risk(
 
 
 def _holds_losses(given: Any) -> bool:
-    """Whether an argument is a loss, or a sequence of compiled ones."""
+    """Whether an argument is a loss or a sequence of compiled losses."""
     if isinstance(given, list | tuple) and given:
         given = given[0]
     return isinstance(given, Loss | LatticeLoss)
@@ -134,7 +134,7 @@ def _evaluated(
     reduction: Reduction,
     options: Options,
 ) -> torch.Tensor:
-    """Put the arguments, of which `given` are gold and the loss, into a batch and evaluate."""
+    """Convert the arguments (`given` : gold and the loss) to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
     one_of("method", options.method, METHODS)
     instance("sampling", options.sampling, Sampling | None, "a Sampling, or None")
@@ -164,7 +164,7 @@ def _evaluated(
 
 
 def _as_array(name: str, gold: Any) -> Any:
-    """Return a string; a tensor of ids as an array, without its padding."""
+    """Return a string unchanged, and a tensor of ids as an array without padding."""
     if not isinstance(gold, torch.Tensor):
         return gold
     ids = arguments.integers(name, gold).detach().cpu().numpy()

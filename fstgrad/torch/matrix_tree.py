@@ -1,9 +1,10 @@
-"""Distributions over trees as custom operators, which autograd, torch.func and torch.compile know.
+"""Distributions over trees as custom operators for autograd, torch.func and torch.compile.
 
-log Z with the marginals mu, the product Cov v, and its derivative along a table u form a chain in
-which each is the derivative of the one before.  Values come from `fstgrad.trees`; on a GPU, and for
-the last link, from tensor operations (`dense_trees`) where these can be trusted, else from the
-eliminations of `fstgrad.trees` again.  Arcs are (B, n+1, n+1) float64, lengths (B,) int64.
+log Z with the marginals mu, the product Cov v, and its derivative along a table u form a chain:
+each is the derivative of the one before.  Values come from `fstgrad.trees`.  On a GPU, and for the
+third of these, they come from tensor operations (`dense_trees`) if these can be trusted, otherwise
+from `fstgrad.trees` (the third from its eliminations).  Arcs are (B, n+1, n+1) float64, lengths
+(B,) int64.
 """
 
 import warnings
@@ -27,7 +28,7 @@ from fstgrad.trees.spanning import SpanningTrees
 def _on_device(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> Dense | None:
-    """Return what a GPU found, None where the CPU has to."""
+    """Return the solution of tensor operations on a GPU, None if the CPU must be used."""
     if projective or not functions.on_gpu(arcs):
         return None
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
@@ -72,7 +73,8 @@ def _product(
 ) -> torch.Tensor:
     """Return Cov v, like the arcs.
 
-    v counts where a marginal is above zero: it may hold scores, among them masks of any size.
+    v is used only on arcs whose marginal is above zero, so it may be a table of scores with masks
+    of any size.
     """
     if len(arcs) == 0:
         return torch.empty_like(arcs)
@@ -89,7 +91,7 @@ def _product(
 
 
 def _used(trees: TreeDistribution, v: torch.Tensor) -> FloatArray:
-    """Return a table as an array, 0 on arcs whose marginal is 0."""
+    """Return a table as an array with 0 on arcs whose marginal is 0."""
     return np.where(trees.marginals() > 0, to_numpy(v), 0.0)
 
 
@@ -108,7 +110,7 @@ def _third(
             "projective trees have no third derivative of log Z here, nor the second of entropies "
             "and risks; differentiate once less, or use projective=False"
         )
-    if arcs.shape[1] == 1 or len(arcs) == 0:  # no words, no sentences
+    if arcs.shape[1] == 1 or len(arcs) == 0:  # no words or no sentences
         return torch.zeros_like(arcs)
     dense = dense_trees.solve(arcs, lengths, single_root=single_root)
     result = dense.third(*(torch.where(dense.marginals > 0, x, 0.0) for x in (v, u)))
@@ -144,7 +146,7 @@ def _entropy(
 def _divergence(
     p: torch.Tensor, q: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> torch.Tensor:
-    """Return KL(p || q) (B,) in nats, +inf where q forbids an arc that p allows."""
+    """Return KL(p || q) (B,) in nats, +inf if q forbids an arc that p allows."""
     if len(p) == 0:
         return p.new_empty(0)
     of_p, of_q = (_on_device(x, lengths, single_root, projective) for x in (p, q))
@@ -185,8 +187,8 @@ def _(p: torch.Tensor, q: Any, lengths: Any, single_root: bool, projective: bool
 class _Operator(torch.autograd.Function):
     """An operator with its derivative, for autograd and for the transforms of torch.func.
 
-    The same derivative is registered with the operator, for torch.compile: neither of the two ways
-    serves both.
+    The same derivative is also registered with the custom operator for torch.compile, because
+    neither of the two mechanisms serves both.
     """
 
     @staticmethod
@@ -223,7 +225,7 @@ class _Solve(_Operator):
 
 
 class _PlainSolve(torch.autograd.Function):
-    """The same where nothing but autograd looks at the operator, for half of the overhead."""
+    """The same if only autograd observes the operator, with half of the overhead."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Any:
@@ -323,7 +325,7 @@ def _call(function: type[_Operator], *inputs: Any) -> Any:
 
 
 def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return log Z (B,) and marginals of arcs; then lengths, single_root, projective."""
+    """Return log Z (B,) and marginals; inputs : arcs, lengths, single_root, projective."""
     if is_plain(*inputs[:2]) and not has_tangent(inputs[0]):
         found: tuple[torch.Tensor, torch.Tensor] = _PlainSolve.apply(*inputs)  # type: ignore[no-untyped-call]
         return found
@@ -332,25 +334,25 @@ def solve(*inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def product(*inputs: Any) -> torch.Tensor:
-    """Return Cov v of arcs, v; then lengths, single_root, projective."""
+    """Return Cov v; inputs : arcs, v, lengths, single_root, projective."""
     result: torch.Tensor = _call(_Product, *inputs)
     return result
 
 
 def third(*inputs: Any) -> torch.Tensor:
-    """Return the derivative of Cov v along u of arcs, v, u; then lengths, single_root, ..."""
+    """Return the derivative of Cov v along u; inputs : arcs, v, u, lengths, and the two flags."""
     result: torch.Tensor = _call(_Third, *inputs)
     return result
 
 
 def entropy(*inputs: Any) -> torch.Tensor:
-    """Return entropies (B,) of arcs; then lengths, single_root, projective."""
+    """Return entropies (B,); inputs : arcs, lengths, single_root, projective."""
     result: torch.Tensor = _call(_Entropy, *inputs)
     return result
 
 
 def divergence(*inputs: Any) -> torch.Tensor:
-    """Return KL(p || q) (B,) of arcs p and q; then lengths, single_root, projective."""
+    """Return KL(p || q) (B,); inputs : arcs p, arcs q, lengths, single_root, projective."""
     result: torch.Tensor = _call(_Divergence, *inputs)
     return result
 

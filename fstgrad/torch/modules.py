@@ -1,7 +1,7 @@
-"""The objectives as modules, for those who put a loss into a network's definition.
+"""The objectives as modules, for networks that define their loss as a module.
 
-A module keeps what does not change from step to step (the loss, the graph, the reduction, all other
-options) and calls the function that it is made of.  None has parameters: a `state_dict` is empty.
+A module stores the settings that do not change between steps (the loss, the graph, the reduction
+and all other options) and calls its function.  Modules have no parameters: a `state_dict` is empty.
 """
 
 import inspect
@@ -20,9 +20,9 @@ from fstgrad.torch.reductions import REDUCTIONS, reduced
 class ObjectiveModule(torch.nn.Module):
     """A function of this package with its settings.
 
-    The settings are the function's `loss` or `graph` and all its keyword-only parameters but
-    tensors (`lengths`, `start`, `end`), under the same names, with the same defaults, beside
-    `reduction`; `forward` has the other parameters in the same order, keyword-only ones last.
+    The settings are `reduction`, the function's `loss` or `graph`, and all its keyword-only
+    parameters except tensors (`lengths`, `start`, `end`), with the same names and defaults.
+    `forward` has the other parameters in the same order, keyword-only ones last.
     """
 
     function: ClassVar[Callable[..., torch.Tensor]]
@@ -38,14 +38,14 @@ class ObjectiveModule(torch.nn.Module):
         for name, value in bound.arguments.items():
             setattr(self, name, value)
         options = bound.arguments.get("options", {})
-        if "rng" in options:  # a seed is that of the first step, not of every one
+        if "rng" in options:  # a seed is used for the first step, not again for every step
             self.options = options | {"rng": generator(options["rng"])}
         if bound.arguments.get("sampling", self) is None:
             self.sampling = Sampling()
 
     @property
     def last(self) -> tuple[Estimate, ...]:
-        """The interval and reliability of each item of the last batch, for strings."""
+        """The interval and reliability of each item of the last batch, if the module can sample."""
         if not hasattr(self, "sampling"):
             raise NotSupportedError(f"{type(self).__name__} is always exact and keeps no estimates")
         return self.sampling.last
@@ -86,7 +86,7 @@ def _module(name: str, function: Callable[..., torch.Tensor]) -> type[ObjectiveM
     settings = [p.replace(kind=positional) if p.name in ("loss", "graph") else p for p in settings]
     first = [p for p in settings if p.kind is positional]
     others = [p for p in settings if p.kind is not positional and p.name != "reduction"]
-    # `reduction` may follow the loss or the graph without its name
+    # `reduction` may be given by position after the loss or the graph
     reduction = inspect.Parameter("reduction", positional, default="mean")
     attributes = {
         "function": staticmethod(function),

@@ -36,27 +36,27 @@ def mrf_nll(
 ) -> torch.Tensor:
     """Return -log p(gold), or a surrogate of it, in nats, averaged over a batch.
 
-    "exact", "bp" and "trw" are differentiable twice (the latter two where they converge, and not on
-    a GPU), the others once: a second derivative is an error.
+    "exact", "bp" and "trw" are twice differentiable (the latter two if they converge, and not on a
+    GPU).  The others are once differentiable; a second derivative is an error.
 
     Parameters
     ----------
     node_scores : (I, C), (B, I, C), or images (B, C, H, W) floating point
         Log-weights; -inf forbids.
     edge_scores : (C, C), (E, C, C) or (B, E, C, C)
-        Shared by the edges, one table for each edge, or one for each edge of each item.
+        One table for all edges, one for each edge, or one for each edge of each item.
     gold : (I,), (B, I), or images (B, H, W) integer
         The labelings; nodes are pixels row by row.
     graph : PairwiseMRF
-        A model on the graph: its edges, label counts and grid are used, its scores are not.
+        A model on the graph: its edges, numbers of labels and grid are used, its scores are not.
     method : "exact", "bp", "trw", "mean_field", "pseudolikelihood", "cd" or "cd1"
         As in `PairwiseMRF.nll`, with its options.
-        Contrastive divergence: `rng` serves all items in turn, `persistent` is
+        Contrastive divergence: `rng` is used for all items one after the other; `persistent` is
         `PersistentChains(model, chains, items=B)`.
     reduction : {"mean", "sum", "none"}
     ignore_index : int
-        A gold label that is not known: the loss is -log p(the known labels), for "exact", "bp",
-        "trw" and "mean_field".
+        Marks unknown gold labels: the loss is -log p(the known labels), for "exact", "bp", "trw"
+        and "mean_field".
 
     Examples
     --------
@@ -103,11 +103,11 @@ def mrf_log_partition(
     method: str = "exact",
     **options: Any,
 ) -> torch.Tensor:
-    """Return log Z () or (B,) in nats, or what `method` gives for it: the Bethe estimate ("bp"), an
-    upper bound ("trw"), a lower one ("mean_field").
+    """Return log Z () or (B,) in nats, or the value of `method` for it: the Bethe estimate ("bp"),
+    an upper bound ("trw"), a lower bound ("mean_field").
 
-    Its gradient is the method's marginals.  Shapes and options as in `mrf_nll`; "exact", "bp" and
-    "trw" are differentiable twice.
+    The gradient is the marginals of the method.  Shapes and options as in `mrf_nll`; "exact", "bp"
+    and "trw" are twice differentiable.
     """  # noqa: D205
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
@@ -125,11 +125,12 @@ def mrf_marginals(
     method: str = "exact",
     **options: Any,
 ) -> Marginals:
-    """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), a layer of a network.
+    """Return the marginals of nodes (..., I, C) and edges (..., E, C, C), as a layer of a network.
 
-    Differentiable by methods "exact", whose backward pass is a product with the covariances, and
-    "bp" and "trw", whose pseudo-marginals are differentiated implicitly at the fixed point
-    (`fstgrad.mrf.messages.linear_response`).  Shapes and options as in `mrf_nll`.
+    They are differentiable with the methods "exact", "bp" and "trw".  The backward pass of "exact"
+    is a product with the covariances.  The pseudo-marginals of "bp" and "trw" are differentiated
+    implicitly at the fixed point (`fstgrad.mrf.messages.linear_response`).  Shapes and options as
+    in `mrf_nll`.
     """
     _check(node_scores, edge_scores, graph)
     single = node_scores.ndim == 2
@@ -143,7 +144,7 @@ def mrf_marginals(
 
 
 def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
-    """InvalidInputError unless scores are tensors and there is a graph."""
+    """Raise InvalidInputError unless scores are tensors and `graph` is a PairwiseMRF."""
     arguments.floating("node_scores", node_scores)
     arguments.floating("edge_scores", edge_scores)
     instance("graph", graph, PairwiseMRF, "a PairwiseMRF")
@@ -154,7 +155,7 @@ def _check(node_scores: Any, edge_scores: Any, graph: Any) -> None:
 
 
 def _no_labels(nodes: torch.Tensor) -> torch.Tensor:
-    """Return labels (B, I) of which none is known."""
+    """Return labels (B, I), all unknown."""
     return torch.full(nodes.shape[:2], UNKNOWN)
 
 
@@ -176,7 +177,7 @@ def _per_item(edge_scores: torch.Tensor, items: int) -> torch.Tensor:
 
 
 class _Once(torch.autograd.Function):
-    """Bethe losses of B items on their device, differentiable once."""
+    """Bethe losses of B items on their device, once differentiable."""
 
     @staticmethod
     def forward(
@@ -208,7 +209,7 @@ class _Once(torch.autograd.Function):
 
 
 def _runs_on_device(nodes: torch.Tensor, edges: torch.Tensor, golds: torch.Tensor) -> bool:
-    """Whether belief propagation runs where the tensors are: finite scores, all labels known."""
+    """Whether to run belief propagation on a GPU: finite scores and all labels known."""
     if not functions.on_gpu(nodes):
         return False
     if not (torch.isfinite(nodes).all() and torch.isfinite(edges).all()):
@@ -229,9 +230,9 @@ def bethe_nll(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return Bethe log Z - score(gold) (B,) and its gradients, by flooding in tensor operations.
 
-    All scores finite, edges (B, C, C) or (B, E, C, C).  Messages (B, 2E, C) are logarithms with
-    maximum 0; arc a and arc a + E are the two directions of edge a.  O(B E C^2) an iteration.
-    Warns where messages still move by more than `tol` nats after `max_iter` iterations.
+    All scores must be finite; edges are (B, C, C) or (B, E, C, C).  Messages (B, 2E, C) are
+    logarithms with maximum 0; arc a and arc a + E are the two directions of edge a.  O(B E C^2) per
+    iteration.  Warns if messages still change by more than `tol` nats after `max_iter` iterations.
     """
     ends = torch.as_tensor(np.array(graph.graph.edges), device=nodes.device)
     size = len(ends)
@@ -274,7 +275,7 @@ def _bethe_values(
     node: torch.Tensor,
     joint: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return the Bethe free energy less the score of gold, and marginals less the parts of gold."""
+    """Return Bethe log Z minus the score of gold, and marginals minus the parts of gold."""
     items, pixels = torch.meshgrid(
         *(torch.arange(size, device=nodes.device) for size in golds.shape), indexing="ij"
     )

@@ -1,4 +1,4 @@
-"""Minimum risk over n-best lists: the hypotheses of a beam search, their scores, any loss."""
+"""Minimum risk over n-best lists: hypotheses of a beam search with scores, and any loss."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,22 +32,23 @@ def nbest_risk(
 ) -> torch.Tensor:
     """Return sum_j p_j L(hypothesis_j, reference) in nats with p = softmax(log_probs).
 
-    Minimum word error rate training: the log-probabilities of a beam are renormalised over the
-    list, and the gradient is p_j (L_j - risk), exact.  Twice differentiable.
+    This is minimum word error rate training.  The log-probabilities of a beam are renormalised over
+    the list, and the exact gradient is p_j (L_j - risk).  Twice differentiable.
 
     Parameters
     ----------
     log_probs : (B, N), or (N,) for one list; floating point
-        Log-weights of the hypotheses; -inf leaves one out.  Not normalised.
+        Log-weights of the hypotheses; -inf excludes a hypothesis.  They need not be normalised.
     hypotheses : (B, N, L) integer tensor, or B lists of up to N sequences
-        Without a batch axis for one list.  Entries of a tensor that are `ignore_index` are left
-        out; a hypothesis may be empty.
+        One list has no batch axis.  Entries of a tensor equal to `ignore_index` are left out; a
+        hypothesis may be empty.
     references : (B, L') integer tensor, or B sequences
     loss : Loss
-        Any: its value for every hypothesis comes from the compiled kernels.  Hypotheses of
-        infinite loss are left out of the softmax.
+        Any loss: the compiled kernels compute its value for every hypothesis.  Hypotheses of
+        infinite loss are excluded from the softmax.
     lengths : (B,), optional
-        Numbers of hypotheses; later entries of a list are ignored.  Lists know their own.
+        Numbers of hypotheses of the lists; later entries are ignored.  Not needed if `hypotheses`
+        are lists.
     reduction : {"mean", "sum", "none"}
         Over the lists.
     ignore_index : int
@@ -55,7 +56,9 @@ def nbest_risk(
     Raises
     ------
     InvalidInputError
-        Shapes do not fit, or no hypothesis of a list has a finite loss.
+        If shapes do not fit.
+    InfeasibleError
+        If no hypothesis of a list has both a log-weight above -inf and a finite loss.
 
     Notes
     -----
@@ -116,7 +119,7 @@ def _one(given: Any) -> Any:
 def _as_table(
     hypotheses: Hypotheses, loss: Loss, log_probs: torch.Tensor, ignore_index: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ids (B, N, L), `IGNORED` where there is nothing, and numbers of hypotheses (B,)."""
+    """Return ids (B, N, L), `IGNORED` at unused positions, and numbers of hypotheses (B,)."""
     if isinstance(hypotheses, torch.Tensor):
         arguments.integers("hypotheses", hypotheses)
         if hypotheses.shape[:2] != log_probs.shape or hypotheses.ndim != 3:

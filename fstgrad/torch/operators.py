@@ -1,22 +1,22 @@
-"""The one bridge between the array passes and autograd: a custom operator for all objectives.
+"""The bridge between the array passes and autograd: one custom operator for all objectives.
 
-An objective is a Python object that turns numpy arrays into B values and their exact gradients.
+An objective is a Python object that computes B values and their exact gradients from numpy arrays.
 `values` evaluates it on tensors:
 
-- `float32` and `float64` are handed over as they are; `bfloat16` and `float16`, and what autocast
-  makes of them, as `float32`, in which the values come back too, so that a scaled loss neither
-  overflows nor loses its small gradients.  Gradients reach the scores in their own dtype.
-- Tensors of another device are copied through pinned memory to the CPU and back.
+- `float32` and `float64` scores are passed on unchanged.  `bfloat16` and `float16` scores, also
+  those that autocast produces, are converted to `float32`, and so are the values, so that a scaled
+  loss neither overflows nor loses its small gradients.  Gradients have the dtype of the scores.
+- Tensors on another device are copied through pinned memory to the CPU and back.
 - `torch.compile` keeps the operator in its graph: shapes come from fake kernels.  An objective is
-  not a tensor, so that the graph holds its key, a string: `keep` makes it, once in a process.
+  not a tensor, so the graph holds its key, a string, which `keep` creates once per process.
 - `torch.vmap` adds its axis to the batch.  The other transforms of `torch.func` need a rule for
-  every order of derivative and get an error that names what works.
+  every order of derivative, so they raise an error that names the supported functions.
 - A second derivative is the objective's Hessian product, or its `NotSupportedError`.
 
 Objectives are classes of `fstgrad.objectives`.  Call `values(keep(Class, settings), scores,
-constants)` where the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
-scores, constants)` where every batch brings its own objects (lattices); the latter breaks a
-compiled graph.
+constants)` if the settings are few (a loss, a graph, numbers, strings), or `values(Class(...),
+scores, constants)` if every batch has its own objects (lattices); the latter breaks a compiled
+graph.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _NUMPY = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float
 _KEPT: dict[str, Objective] = {}
 _LENT: WeakValueDictionary[str, Objective] = WeakValueDictionary()
 _numbers = count()
-# whether the graph of this backward pass serves another one; True where PyTorch does not tell
+# whether this backward pass keeps its graph for another pass; True if PyTorch has no such function
 _keeps_graph: Callable[[], bool] = getattr(
     torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True
 )
@@ -45,17 +45,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def aside(function: Function) -> Function:
-    """Let torch.compile step aside for a function: it ends a graph, and nothing in it is traced."""
+    """Exclude a function from torch.compile: it breaks the graph, and its body is not traced."""
     return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
 
 
 def keep(make: Callable[..., Objective], *settings: Any) -> str:
-    """Return the key of `make(*settings)`, which is made once and lives as long as the process.
+    """Return the key of `make(*settings)`, which is created once and lives as long as the process.
 
-    Settings are the same if their fingerprints are, or, for what has none, their values if they are
-    numbers, strings and None, or the objects themselves.
+    Settings are equal if their fingerprints are equal.  Settings without a fingerprint are compared
+    by value if they are numbers, strings or None, otherwise by identity.
     """
-    if torch.compiler.is_compiling():  # a new number is a new graph
+    if torch.compiler.is_compiling():  # a new number requires a new graph
         guarded = torch.fx.experimental.symbolic_shapes.guard_scalar
         settings = tuple(guarded(s) if isinstance(s, int | float) else s for s in settings)
     key: str = _kept(make, *settings)
@@ -88,12 +88,12 @@ def values(
     alone : bool
         Return the value () of a batch of one.
     axis : bool
-        Whether scores and constants have the axis of a batch; without it they are one item's, and
-        the value is ().
+        Whether scores and constants have a batch axis.  If not, they belong to one item, and the
+        value is ().
 
     Returns
     -------
-    (B,), or () : the dtype of scores[0], `float32` for the half-precision ones.
+    (B,), or () : in the dtype of scores[0], or `float32` if that is half precision.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def gradients(
     scores: Sequence[torch.Tensor],
     constants: Sequence[torch.Tensor] = (),
 ) -> list[torch.Tensor]:
-    """Return the gradients of the values, like the scores: marginals, differentiable once more.
+    """Return the gradients of the values, like the scores: marginals, once more differentiable.
 
     Parameters and errors as in `values`; gradients of half-precision scores are `float32`.
     """
@@ -143,18 +143,18 @@ def _outputs(
 
 
 def measured(objective: str, like: torch.Tensor, constants: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the table of an objective's `measure`, float64, of the shape and device of `like`."""
+    """Return an objective's `measure`: a float64 table of the shape and on the device of `like`."""
     found: torch.Tensor = _measured(like.detach(), [c.detach() for c in constants], objective)
     return found
 
 
 def widened(scores: torch.Tensor) -> torch.Tensor:
-    """Return half-precision scores as `float32`, others as they are."""
+    """Return half-precision scores as `float32`, others unchanged."""
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself on the CPU, else a copy of it in pinned memory."""
+    """Return a CPU tensor itself, and a copy in pinned memory of a tensor on another device."""
     if tensor.device.type == "cpu":
         return tensor.detach() if tensor.requires_grad else tensor
     buffer = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
@@ -162,7 +162,7 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def from_host(array: Array, like: torch.Tensor) -> torch.Tensor:
-    """Return an array in the dtype and on the device of `like`, in memory of its own."""
+    """Return an array in the dtype and on the device of `like`; writable memory may be shared."""
     if like.device.type == "cpu":
         if _NUMPY.get(array.dtype) is like.dtype and array.flags.writeable:
             return torch.from_numpy(array if array.flags.c_contiguous else array.copy())
@@ -175,14 +175,14 @@ def from_host(array: Array, like: torch.Tensor) -> torch.Tensor:
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """Return a C-contiguous array of a tensor on any device; bfloat16 as float32."""
+    """Return a tensor on any device as a C-contiguous array; half precision as float32."""
     return np.ascontiguousarray(widened(on_host(tensor)).numpy())
 
 
 @aside
 def _lend(objective: Objective) -> str:
-    """Return the key of an objective that lives as long as its caller, or a graph, holds it."""
-    if torch._C._get_tracing_state() is not None:  # of torch.jit.trace
+    """Return the key of an objective that lives only as long as its caller or a graph holds it."""
+    if torch._C._get_tracing_state() is not None:  # within torch.jit.trace
         raise NotSupportedError(
             "torch.jit.trace cannot hold lattices, random fields or compiled automata; trace the "
             "network without its objective, or use torch.compile"
@@ -211,7 +211,7 @@ def _objective(key: str) -> Objective:
     return found
 
 
-# the operators of all objectives: these differ in the key alone
+# the operators are the same for all objectives, which differ only in the key
 
 
 @torch.library.custom_op(
@@ -281,7 +281,7 @@ def _(
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
     scores, constants, ctx.key = inputs
     ctx.sizes, ctx.axis, ctx.scaled = (len(scores), len(constants)), True, scaled
-    ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # what was lent lives with the graph
+    ctx.objective = _KEPT.get(ctx.key) or _LENT.get(ctx.key)  # keeps a lent objective alive
     ctx.save_for_backward(*scores, *constants, *output[1:])
     ctx.set_materialize_grads(False)
 
@@ -289,8 +289,8 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> 
 def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
     """Scale the gradients of the values; differentiate the gradients by the Hessian product.
 
-    The gradients are outputs of the operator, so that a backward pass with `create_graph=True`
-    leads here a second time, with an upstream of the gradients.
+    The gradients are outputs of the operator.  After a backward pass with `create_graph=True`, a
+    second one calls this function again, with an upstream gradient of the gradients.
     """
     many, fixed = ctx.sizes
     saved = ctx.saved_tensors
@@ -313,12 +313,12 @@ def _backward(ctx: Any, upstream: Sequence[torch.Tensor | None]) -> tuple[Any, .
 
 
 def scaled(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return gradients times weights (B,) or ()."""
+    """Return gradients multiplied by weights (B,) or ()."""
     return [_per_item(weights, table) * table for table in tables]
 
 
 def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Return `scaled`, in the memory of the tables in the last backward pass through a graph."""
+    """Return `scaled`; in the last backward pass through a graph, the tables are overwritten."""
     if torch.is_grad_enabled() or _keeps_graph() or not is_plain(weights):
         return scaled(weights, tables)
     own = [table.detach() for table in tables]
@@ -326,7 +326,7 @@ def scaled_in_place(weights: torch.Tensor, tables: Sequence[torch.Tensor]) -> li
         if weights.ndim or weights.item() != 1.0:
             for table in own:
                 table.mul_(_per_item(weights, table))
-    except RuntimeError:  # many upstreams at once: is_grads_batched, or a vmap
+    except RuntimeError:  # several upstream gradients at once: is_grads_batched, or a vmap
         return scaled(weights, tables)
     return own
 
@@ -335,16 +335,16 @@ _values.register_autograd(_backward, setup_context=_remember)
 
 
 class _Plain(torch.autograd.Function):
-    """The same operator where nothing but autograd looks at it, for a fraction of the overhead.
+    """The same operator if only autograd observes it, with a fraction of the overhead.
 
-    It gets the objective itself, and also one item without the axis of a batch.
+    It takes the objective itself instead of its key, and accepts one item without a batch axis.
     """
 
     @staticmethod
     def forward(
         ctx: Any, objective: Objective, many: int, alone: bool, axis: bool, *tensors: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Evaluate the objective at the first `many` tensors, the others constant."""
+        """Evaluate the objective at the first `many` tensors; the others are constants."""
         arrays = [to_numpy(t) for t in tensors] if axis else [to_numpy(t)[None] for t in tensors]
         found, tables = objective.evaluate(arrays[:many], arrays[many:], team())
         gradients = [
@@ -359,7 +359,7 @@ class _Plain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
-        """Scale the gradients, or differentiate them."""
+        """Scale the gradients, or differentiate them (see `_backward`)."""
         ctx.key = _lend(ctx.objective) if any(d is not None for d in upstream[1:]) else ""
         total, none, _ = _backward(ctx, upstream)
         return (None, None, None, None, *total, *none)
@@ -373,7 +373,7 @@ _hessian_product.register_autograd(_no_third_derivative)
 
 
 def _joined(info: Any, tensors: Sequence[torch.Tensor], axes: Sequence[int | None]) -> list[Any]:
-    """Return tensors whose axis of `torch.vmap` has become a part of their batch."""
+    """Return tensors with the axis of `torch.vmap` merged into their batch axis."""
     size = info.batch_size
     moved = [
         t.expand(size, *t.shape) if axis is None else t.movedim(axis, 0)

@@ -1,8 +1,8 @@
-"""What a trained network predicts: the best structures, the k best, samples, least expected loss.
+"""Predictions of a trained network: best structures, k best, samples, least expected loss.
 
-One class for each family, made from the tensors of its objectives.  Nothing here is differentiable.
-Results are integer tensors on the device of the scores, -100 where there is nothing, so that they
-can be compared with padded gold; log-probabilities are in nats.
+Each family has one class, created from the same tensors as its objectives.  Predictions are not
+differentiable.  Results are integer tensors on the device of the scores, padded with -100 so that
+they can be compared with padded gold; log-probabilities are in nats.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,26 +33,26 @@ Ranked = list[tuple[IntArray, float]]
 class Predictions:
     """Structures of B items, each from its distribution in `_all`."""
 
-    _all: Sequence[Any]  # with the methods mode, kbest and sample
+    _all: Sequence[Any]  # distributions with the methods mode, kbest and sample
 
     def __init__(
         self, items: int, device: torch.device, shape: tuple[int, ...] | None = None
     ) -> None:
-        """Keep what all families need; shape: of a padded structure, None for the longest found."""
+        """Store the arguments; shape : of a padded structure, None to pad to the longest one."""
         if items == 0:
             raise InvalidInputError("scores have no items; give a batch of at least one")
         self.items, self.device, self.shape = items, device, shape
 
     @aside
     def decode(self) -> torch.Tensor:
-        """Return the structure of the highest probability of each item (B, ...)."""
+        """Return the most probable structure of each item (B, ...)."""
         return self._padded(self._each(self._best))
 
     @aside
     def nbest(self, k: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the k best structures (B, k, ...) and log p (B, k), best first.
 
-        Where an item has fewer, log p is -inf and the structures are -100.
+        If an item has fewer, the remaining log p are -inf and the structures are -100.
         """
         k = positive_integer("k", k)
         lists = self._each(lambda i: self._ranked(i, k))
@@ -91,7 +91,7 @@ class Predictions:
         return list(self._all[i].sample(k, rng))
 
     def _padded(self, found: Sequence[Any], k: int | None = None) -> torch.Tensor:
-        """Return arrays, or up to k for each item, in one tensor."""
+        """Return arrays, one for each item or up to k for each item, as one padded tensor."""
         lists = [[own] for own in found] if k is None else found
         every = [structure for own in lists for structure in own]
         shape = self.shape or np.array([structure.shape for structure in every]).max(axis=0)
@@ -100,7 +100,7 @@ class Predictions:
 
 
 def _sizes(lengths: Lengths, items: int, most: int) -> list[int]:
-    """Return lengths as integers, all positions where none are given."""
+    """Return lengths as integers; without lengths, all items have `most` positions."""
     if lengths is None:
         return [most] * items
     known = arguments.numbers("lengths", lengths, items)
@@ -138,7 +138,7 @@ class Strings(Predictions):
     ) -> torch.Tensor:
         """Return the string with the least expected loss among the k best of each item (B, L).
 
-        The expectation is the mean over `samples` strings that are drawn.
+        The expectation is estimated by the mean over `samples` drawn strings.
         """
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
@@ -177,7 +177,7 @@ class LatticeStrings(Predictions):
 
     @aside
     def mbr(self, loss: Loss, *, candidates: int = 10) -> torch.Tensor:
-        """Return the string with the least expected loss, exact, among the k best of each item."""
+        """Return the string with the least (exact) expected loss among the k best of each item."""
         candidates = positive_integer("candidates", candidates)
         instance("loss", loss, Loss, "a Loss")
         return self._padded(self._each(lambda i: best_of_lattice(self._all[i], loss, candidates)))
@@ -217,7 +217,7 @@ class Trees(Predictions):
 
     @aside
     def mbr(self) -> torch.Tensor:
-        """Return the trees with the largest expected number of right arcs (and labels)."""
+        """Return the trees with the largest expected number of correct arcs (and labels)."""
         return self._padded(self._each(lambda i: most_attached(self._all[i])))
 
 
@@ -268,7 +268,7 @@ class RandomFields(Predictions):
 
     @aside
     def mbr(self, method: str = "exact", **options: Any) -> torch.Tensor:
-        """Return the labels with the fewest expected errors: the largest marginal of each node."""
+        """Return the labels with the fewest expected errors: those with largest marginals."""
 
         def chosen(i: int) -> IntArray:
             labels: IntArray = self._all[i].infer(method, **options).node.argmax(axis=1)

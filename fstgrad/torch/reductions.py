@@ -17,7 +17,7 @@ def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
     Raises
     ------
     InvalidInputError
-        There is no value, so no mean.
+        If the mean of no values is requested.
     """
     if one_of("reduction", reduction, REDUCTIONS) == "none":
         return values

@@ -1,8 +1,8 @@
 """The Hessian of the risk of one string times a direction, by autograd through log Z.
 
-log Z(w, s) is the log-sum of exp(s L + w.Psi) over strings; the risk is its derivative in s at 0.
-The compiled passes carry one tangent, and the Hessian of the risk needs three derivatives, so that
-this one is taken in tensor operations: one product with exp(scores) and one scatter for a level.
+log Z(w, s) is the log of the sum of exp(s L + w.Psi) over strings; the risk is its derivative in s
+at 0.  The Hessian of the risk thus needs three derivatives.  The compiled passes carry only one
+tangent, so this pass uses tensor operations: a product with exp(scores) and a scatter per level.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ def product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> Floa
     Raises
     ------
     NotSupportedError
-        Strings of order 3 and higher, and scores that span more than the range of floats.
+        For strings of order 3 and higher, and for scores that span more than the range of floats.
     """
     hindrance = None
     if scores.ndim > 3:
@@ -38,7 +38,7 @@ def product(scores: FloatArray, b: LossAutomaton, direction: FloatArray) -> Floa
             f"risk with {hindrance} has no second derivative here; differentiate softmax_margin "
             "or crf_nll twice, or use first derivatives only"
         )
-    # within an operator PyTorch records nothing; a thread of its own is outside of it
+    # PyTorch records no operations within an operator, but it does so in another thread
     with ThreadPoolExecutor(1) as outside:
         return outside.submit(_product, scores, b, direction).result()
 

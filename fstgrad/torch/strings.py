@@ -1,4 +1,4 @@
-"""String objectives on tensors: batches, lengths, and automata that are compiled once."""
+"""String objectives on tensors, with batches, lengths and automata that are compiled once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,29 +48,29 @@ def softmax_margin(
     scores : (l, n), (l, n+1, n), ... or (B, L, n), (B, L, n+1, n), ... floating point
         Log-weights; index n of a context axis means "before the start".
     gold : (l,) or (B, L) integer tensor, or one or B sequences
-        The targets; they decide whether there is a batch axis.  A list of str is one sequence if
-        its first item is a symbol of the alphabet, else B sequences.  Entries beyond a length are
-        ignored.
+        The targets; they determine whether there is a batch axis.  A list of str is one sequence if
+        its first item is a symbol of the alphabet, otherwise B sequences.  Entries beyond a length
+        are ignored.
     loss : Loss, LossAutomaton, a sequence of B automata, or None
-        A loss is compiled against every target, once as long as it is in use.  None: L = 0.
+        A loss is compiled against every target, only once during its lifetime.  None: L = 0.
     lengths : (B,), optional
         Lengths of the items; positions beyond them get no gradient.
     reduction : {"mean", "sum", "none"}
         Over the items.
     ignore_index : int
-        Positions of a gold tensor that hold it are left out of the string: padding, or the pieces
-        of a word after the first one.  Their scores get the gradient 0.
+        Positions where a gold tensor is `ignore_index` are left out of the string: padding, or the
+        pieces of a word after the first one.  Their scores get the gradient 0.
     cap : float, optional
-        Replaces L by min(L, cap), in nats: the automaton of a long string stays small, and the
-        value is a lower bound.
+        Replaces L by min(L, cap), in nats.  The automaton of a long string then stays small, and
+        the value is a lower bound.
     band : int, optional
-        Replaces L by the least cost of the alignments within a band: an upper bound.
+        Replaces L by the least cost of the alignments within a band; the value is an upper bound.
     method : {"exact", "sampled", "auto"}
         "auto" samples the items whose automaton would have more than 50,000 states, or more than
-        the budget of `sampling` allows; cap and band are then those of the proposal.  Sampled
-        values have first derivatives only.
+        the budget of `sampling` allows; cap and band then apply to the proposal.  Sampled values
+        have first derivatives only.
     sampling : Sampling, optional
-        How to sample; `sampling.last` has the interval and the reliability of every item.
+        Settings of sampling; `sampling.last` has the interval and the reliability of every item.
 
     Examples
     --------
@@ -116,8 +116,8 @@ def risk(
 ) -> torch.Tensor:
     """Return E[L(y, gold)] under exp(w.Psi(y)) / Z in nats, exact.
 
-    Twice differentiable for orders 1 and 2 where exp(scores) is within the range of floats, else
-    once.  Parameters as in `softmax_margin`, but a loss is needed.
+    Twice differentiable for orders 1 and 2 if exp(scores) is within the range of floats, otherwise
+    once.  Parameters as in `softmax_margin`, but a loss is required.
     """
     given = (scores, gold, lengths, ignore_index)
     if loss is None:
@@ -126,7 +126,7 @@ def risk(
 
 
 class TensorObjective(StringObjective):
-    """With second derivatives of risks, which are taken in tensor operations."""
+    """A string objective with second derivatives of risks, computed by tensor operations."""
 
     risk_product = staticmethod(risk_hessian.product)
 
@@ -138,7 +138,7 @@ _Arguments = tuple[torch.Tensor, Gold, Lengths, int]
 def _evaluated(
     kind: Kind, given: _Arguments, loss: LossLike, reduction: Reduction, options: Options
 ) -> torch.Tensor:
-    """Put the arguments into the form of a batch and evaluate."""
+    """Convert the arguments to a batch and evaluate the objective."""
     one_of("reduction", reduction, REDUCTIONS)
     one_of("method", options.method, METHODS)
     scores, gold, lengths, ignore_index = given
@@ -174,20 +174,20 @@ def _evaluated(
 
 
 def as_ids(gold: Gold, loss: LossLike, ignore_index: int, *, is_batch: bool) -> torch.Tensor:
-    """Return gold as ids (l,) or (B, L'), `IGNORED` where a position is left out."""
+    """Return gold as ids (l,) or (B, L'), `IGNORED` at positions that are left out."""
     if isinstance(gold, torch.Tensor):
         return _marked("gold", gold, ignore_index)
     return _listed(gold, loss, ignore_index, is_batch=is_batch)
 
 
 def _marked(name: str, ids: torch.Tensor, ignore_index: int) -> torch.Tensor:
-    """Return ids, `IGNORED` where they are `ignore_index`."""
+    """Return ids with `ignore_index` replaced by `IGNORED`."""
     arguments.integers(name, ids)
     ignore_index = arguments.whole("ignore_index", ignore_index)
     if is_plain(ids) and ids.device.type == "cpu":
         known = ids.detach().numpy()
         marked = known == ignore_index
-        own = known.astype(np.int64)  # a copy, which the caller cannot change
+        own = known.astype(np.int64)  # a copy, so later changes by the caller have no effect
         if marked.any():
             own[marked] = IGNORED
         return torch.from_numpy(own)
@@ -216,7 +216,7 @@ def _listed(gold: Any, loss: LossLike, ignore_index: int, *, is_batch: bool) -> 
 
 
 def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> None:
-    """InvalidInputError unless gold fits the scores (B, L, ...), or (L, ...) without an axis."""
+    """Raise InvalidInputError unless gold fits the scores (B, L, ...), or (L, ...) without axis."""
     if scores.ndim < 2 + axis:
         shape = tuple(scores.shape) if axis else (1, *scores.shape)
         raise InvalidInputError(
@@ -232,7 +232,7 @@ def _check_shapes(scores: torch.Tensor, ids: torch.Tensor, *, axis: bool) -> Non
 
 
 def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) -> torch.Tensor:
-    """Return lengths (B,) as a tensor, 1 to the width of the ids."""
+    """Return lengths (B,) as a tensor, checked to be from 1 to the width of the ids."""
     known = arguments.numbers("lengths", lengths, len(ids))
     if torch.compiler.is_compiling():
         return known
@@ -245,7 +245,7 @@ def checked_lengths(lengths: torch.Tensor | Sequence[int], ids: torch.Tensor) ->
 
 
 def _is_batch(gold: Gold, loss: LossLike) -> bool:
-    """Whether `gold` holds sequences rather than symbols or ids.
+    """Whether `gold` contains sequences instead of symbols or ids.
 
     A list of str is one sequence if its first item is a symbol of the alphabet.
     """

@@ -1,4 +1,4 @@
-"""Who looks at tensors: autograd alone, or torch.compile, torch.func, torch.vmap, forward mode."""
+"""Detect what observes tensors: only autograd, or torch.compile, torch.func or forward mode."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from fstgrad.errors import NotSupportedError
 
 
 def is_plain(*tensors: torch.Tensor) -> bool:
-    """Whether no compiler, no transform, no mode and no subclass of tensors looks at operators."""
+    """Whether no compiler, transform, dispatch mode or tensor subclass observes the operators."""
     return not (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()
@@ -20,7 +20,7 @@ def is_plain(*tensors: torch.Tensor) -> bool:
 
 
 def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
-    """NotSupportedError within the transforms of torch.func that differentiate, and forward AD."""
+    """Raise NotSupportedError within differentiating transforms of torch.func and forward mode."""
     if any(
         torch._C._functorch.is_gradtrackingtensor(tensor) or has_tangent(tensor)
         for tensor in scores
@@ -33,13 +33,13 @@ def refuse_transforms(scores: Sequence[torch.Tensor]) -> None:
 
 
 def has_tangent(tensor: torch.Tensor) -> bool:
-    """Whether forward mode carries a derivative along."""
+    """Whether the tensor carries a forward-mode derivative."""
     tangent = forward_ad.unpack_dual(tensor).tangent  # type: ignore[no-untyped-call]
     return tangent is not None
 
 
 def no_vmap(tensors: Sequence[torch.Tensor]) -> None:
-    """NotSupportedError within torch.vmap."""
+    """Raise NotSupportedError within torch.vmap."""
     if not torch.compiler.is_compiling() and not knows_values(*tensors):
         raise NotSupportedError(
             "torch.vmap does not support this objective; merge its axis into the batch, as in "
@@ -48,12 +48,12 @@ def no_vmap(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def knows_values(*tensors: torch.Tensor) -> bool:
-    """Whether one may look at the numbers in tensors: not in torch.compile, nor in torch.vmap."""
+    """Whether the numbers in tensors can be read: not within torch.compile or torch.vmap."""
     return not torch.compiler.is_compiling() and not any(map(_is_batched, tensors))
 
 
 def _is_batched(tensor: torch.Tensor) -> bool:
-    """Whether torch.vmap has wrapped a tensor, below what other transforms have wrapped."""
+    """Whether torch.vmap has wrapped a tensor, possibly below the wrappers of other transforms."""
     wrapped = torch._C._functorch
     while wrapped.is_functorch_wrapped_tensor(tensor):
         if wrapped.is_batchedtensor(tensor):

@@ -1,4 +1,4 @@
-"""Distributions over trees of tensors, as arrays; a large batch in slices, one in each thread."""
+"""Distributions over trees from tensors; a large batch is sliced, one slice per thread."""
 
 from collections.abc import Callable
 
@@ -12,26 +12,26 @@ from fstgrad.trees.base import TreeDistribution
 from fstgrad.trees.projective import ProjectiveTrees
 from fstgrad.trees.spanning import SpanningTrees
 
-LARGE = 2**25  # operations of a batch, about, below which a thread costs more than it saves
+LARGE = 2**25  # with about fewer operations in a batch, a thread costs more than it saves
 
 
 def array_trees(
     arcs: torch.Tensor, lengths: torch.Tensor, single_root: bool, projective: bool
 ) -> TreeDistribution:
-    """Return the trees of unlabeled arcs as arrays."""
+    """Return the distribution over trees of unlabeled arcs, given as tensors."""
     return family_of(to_numpy(arcs), lengths.cpu().numpy(), single_root, projective)
 
 
 def family_of(
     arcs: FloatArray, lengths: IntArray | None, single_root: bool, projective: bool
 ) -> TreeDistribution:
-    """Return the trees of unlabeled arcs."""
+    """Return the distribution over trees of unlabeled arcs, given as arrays."""
     family = ProjectiveTrees if projective else SpanningTrees
     return family(arcs, single_root=single_root, lengths=lengths, labeled=False)
 
 
 def is_large(arcs: torch.Tensor) -> bool:
-    """Whether a batch (B, n+1, n+1) takes several threads; one table does not."""
+    """Whether a batch (B, n+1, n+1) is worth several threads; False for one table."""
     return arcs.ndim == 3 and arcs.numel() * arcs.shape[1] > LARGE
 
 
@@ -41,7 +41,7 @@ def fill_slices(
     lengths: torch.Tensor,
     *family: bool,
 ) -> None:
-    """Call fill(trees, place) for slices of the batch, in threads where the tables are large."""
+    """Call fill(trees, place) for slices of the batch, in threads if the batch is large."""
     table, sizes = to_numpy(arcs), lengths.cpu().numpy()
 
     def run(low: int, high: int) -> None:
@@ -52,7 +52,7 @@ def fill_slices(
         try:
             team().slices(len(table), run)
         except FstgradError:
-            pass  # the whole batch knows the item by its number
+            pass  # run the whole batch, so that the error names the item by its number
         else:
             return
     run(0, len(table))

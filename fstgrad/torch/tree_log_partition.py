@@ -1,4 +1,4 @@
-"""log Z of trees: a short way where nothing but autograd looks at tensors, else an operator."""
+"""log Z of trees: a fast path if only autograd observes the tensors, otherwise an operator."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from fstgrad.torch.tree_arrays import family_of, is_large
 
 
 def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool) -> torch.Tensor:
-    """Return log Z (B,) of arcs, or () of one table; all of them have n dependents without lengths.
+    """Return log Z (B,) of arcs, or () of one table.
 
-    which : single_root, projective
+    Without lengths, all tables have n dependents.  which : single_root, projective.
     """
     if is_plain(arcs) and not has_tangent(arcs) and not functions.on_gpu(arcs):
         value: torch.Tensor = _LogPartition.apply(arcs, lengths, *which)  # type: ignore[no-untyped-call]
@@ -25,9 +25,9 @@ def log_partition(arcs: torch.Tensor, lengths: torch.Tensor | None, *which: bool
 
 
 class _LogPartition(torch.autograd.Function):
-    """log Z where nothing but autograd looks at it: marginals are no output, unless one asks twice.
+    """log Z if only autograd observes it; marginals are solved again for a second derivative.
 
-    Arcs are (B, n+1, n+1), or one table (n+1, n+1); without lengths all have n dependents.
+    Arcs are (B, n+1, n+1), or one table (n+1, n+1); without lengths, all have n dependents.
     """
 
     @staticmethod
@@ -45,7 +45,7 @@ class _LogPartition(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[Any, ...]:
         arcs, lengths, mu = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: marginals that can be differentiated
+        if torch.is_grad_enabled():  # create_graph=True requires differentiable marginals
             mu = _batched(arcs, lengths, *ctx.which)[1].reshape(arcs.shape)
         return *scaled_in_place(upstream[0], [mu]), *[None] * (1 + len(ctx.which))
 

@@ -1,17 +1,17 @@
-"""Spanning-tree quantities on tensors: log Z, marginals and what is made of them.
+"""Spanning-tree quantities on tensors: log Z, marginals and quantities computed from them.
 
-All functions take `single_root`, and alike:
+All functions take `single_root` and the following parameters:
 
 lengths : (B,) integer, optional
-    Numbers of dependents; n for all by default.
+    Numbers of dependents; default n for all items.
 labeled : bool
     Whether the last axis of the scores holds labels.
 projective : bool
-    Only trees without crossing arcs.  Their log Z and marginals can be differentiated once less:
-    third derivatives of log Z are not there.
+    Whether to allow only trees without crossing arcs.  Their log Z and marginals have one
+    derivative less: third derivatives of log Z do not exist.
 
-Scores may have any floating dtype; everything is computed in float64, and values of half-precision
-scores are float32.
+Scores may have any floating-point dtype.  All computations are in float64, and values of
+half-precision scores are float32.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ def spanning_tree_log_partition(
 
     Parameters
     ----------
-    scores : (n+1, n+1) or (B, n+1, n+1), and (y,) more with `labeled`
-        score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids.
+    scores : (n+1, n+1) or (B, n+1, n+1), with a further axis (y,) if `labeled`
+        score[head, dependent(, label)], log-weights; index 0 is the root; -inf forbids an arc.
     single_root : bool
         Whether exactly one arc leaves the root.
     lengths : (B,), optional
@@ -55,7 +55,7 @@ def spanning_tree_log_partition(
     labeled : bool
         Whether the last axis holds labels.
     projective : bool
-        Only trees without crossing arcs.
+        Whether to allow only trees without crossing arcs.
 
     Examples
     --------
@@ -89,8 +89,8 @@ def spanning_tree_nll(
     Raises
     ------
     InvalidInputError
-        Gold is not a tree, has several roots with single_root=True or crossing arcs with
-        projective=True.
+        If gold is not a tree, has several root arcs with single_root=True, or has crossing arcs
+        with projective=True.
 
     Examples
     --------
@@ -117,14 +117,14 @@ def spanning_tree_partial_nll(
     labeled: bool = False,
     projective: bool = False,
 ) -> torch.Tensor:
-    """Return -log of the probability of all trees within `allowed`, () or (B,), in nats.
+    """Return -log of the probability of the trees that `allowed` permits, () or (B,), in nats.
 
     allowed : bool like the scores, or integer trees as in `spanning_tree_nll` with -1 for an
         unknown head (or label).
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     if arguments.tensor("allowed", allowed).dtype != torch.bool:
-        allowed = arguments.integers("allowed", allowed).long()  # -1 is no byte
+        allowed = arguments.integers("allowed", allowed).long()  # uint8 cannot hold -1
     given = allowed if scores.ndim == table.batch.ndim else allowed[None]
     if given.dtype == torch.bool:
         mask = arguments.shaped("allowed", given, table.batch.shape)
@@ -150,7 +150,7 @@ def spanning_tree_marginals(
 ) -> torch.Tensor:
     """Return the probability of every arc (and label), like the scores; twice differentiable.
 
-    Parameters as in `spanning_tree_log_partition`; projective once differentiable.
+    Parameters as in `spanning_tree_log_partition`; once differentiable if projective.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     return table.marginals().to(widened(scores).dtype).reshape(scores.shape)
@@ -215,7 +215,8 @@ def spanning_tree_risk(
     """Return E[sum of the costs of the arcs], () or (B,); twice differentiable.
 
     costs : like the scores; their gradient is the marginals.
-    With costs 1 for every arc but the gold ones it is n minus the expected attachments.
+    With cost 1 for every arc except the gold ones, the value is n minus the expected number of
+    correct attachments.
     """
     table = _Table(scores, lengths, labeled, single_root, projective)
     wide = arguments.shaped("costs", arguments.finite("costs", costs), scores.shape).reshape(
@@ -234,7 +235,7 @@ def spanning_tree_generalized_expectation(
     labeled: bool = False,
     projective: bool = False,
 ) -> torch.Tensor:
-    """Return 1/2 |E f - target|^2, () or (B,): one Hessian-vector product to differentiate.
+    """Return 1/2 |E f - target|^2, () or (B,); its gradient takes one Hessian-vector product.
 
     features : scores.shape + (F,); target : (F,) or (B, F).
     """
@@ -251,7 +252,7 @@ def spanning_tree_generalized_expectation(
 
 
 class _Table:
-    """Scores as a batch of float64, their arcs with labels summed out, and which trees there are.
+    """Scores as a batch of float64, their arcs with labels summed out, and the family of trees.
 
     family : the lengths (B,), single_root, projective: the last arguments of the operators.
     wide : the scores as float64.
@@ -299,7 +300,7 @@ class _Table:
         return value.to(widened(self.given).dtype)
 
     def label_logs(self) -> torch.Tensor:
-        """Return the log-probability of each label given its arc, -inf where it is forbidden."""
+        """Return the log-probability of each label given its arc, -inf for forbidden labels."""
         allowed = self.batch > -torch.inf
         logs = torch.where(allowed, self.batch, 0.0) - finite(self.arcs)[..., None]
         return torch.where(allowed, logs, -torch.inf)
@@ -311,7 +312,7 @@ class _Table:
 
 
 def _within(gold: torch.Tensor, shape: tuple[int, ...], labeled: bool) -> torch.Tensor:
-    """Return the arcs (and labels) that partial trees allow; -1 allows all."""
+    """Return a mask of the arcs (and labels) that partial trees allow; -1 allows all."""
     heads = gold[..., 0] if labeled else gold
     nodes = torch.arange(shape[1], device=gold.device)
     known = torch.nn.functional.pad(heads, (1, 0), value=PADDING)[:, None, :]
@@ -332,7 +333,7 @@ def gold_parts(
     projective: bool,
     labeled: bool,
 ) -> torch.Tensor:
-    """Return which entries of the scores the gold trees use; an error if they are no trees."""
+    """Return a mask of the scores that the gold trees use; raise if gold is not a tree."""
     if len(scores) == 0:
         return torch.empty_like(scores, dtype=torch.bool)
     family = ProjectiveTrees if projective else SpanningTrees
@@ -354,7 +355,7 @@ gold_parts.register_vmap(vectorized(gold_parts))
 
 
 def _summed_labels(scores: torch.Tensor) -> torch.Tensor:
-    """Return log-sum-exp over labels, with the gradient 0 where all are -inf."""
+    """Return log-sum-exp over labels; the gradient is 0 if all labels of an arc are -inf."""
     largest = finite(scores.detach().amax(dim=-1))
     allowed = scores > -torch.inf
     terms = torch.where(allowed, scores - largest[..., None], 0.0).exp() * allowed

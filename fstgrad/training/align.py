@@ -1,4 +1,4 @@
-"""Alignments of pairs by expectation maximization: which symbols of x produce which of y.
+"""Alignments of pairs by expectation maximization: which symbols of x produce which symbols of y.
 
 A pair (x, y) is divided into links (u, v), where u has up to `max_x` symbols of x and v up to
 `max_y` symbols of y; one of them may be empty.  The probability of an alignment is the product of
@@ -83,7 +83,7 @@ class _Corpus:
 
     @property
     def links(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """What the kernels walk along."""
+        """The source, the goal and the first link and node of each pair, for the kernels."""
         return self.first_link, self.first_node, self.source, self.goal
 
 
@@ -93,15 +93,16 @@ class Aligner:
     Parameters
     ----------
     max_x, max_y : int
-        Most symbols on either side of a link.
+        The largest number of symbols on either side of a link.
     empty_x, empty_y : bool
         Whether a link may have no symbols of x (an insertion), or of y (a deletion).
     longest : mapping of symbols of x to int, optional
-        For each of these symbols, the number of symbols of y on a link, instead of `max_y`.
+        For each of these symbols, the largest number of symbols of y on a link, instead of `max_y`.
     normalization : {"joint", "conditional"}
-        p(u, v), which sums to one over all links, or p(v | u), over the v of each u.
+        p(u, v), which sums to one over all links, or p(v | u), which does so for each u.
     iterations : int
-        At most; the fit stops when the mean log-likelihood of a pair rises by less than 1e-5 nats.
+        The largest number of iterations.  The fit stops earlier when the mean log-likelihood per
+        pair rises by less than 1e-5 nats.
     start : callable (u, v) -> float, optional
         The initial advantage of a link in nats.  With a few nats for equal symbols, affixes are not
         spread over a stem that both sides share.
@@ -161,9 +162,9 @@ class Aligner:
         Raises
         ------
         InvalidInputError
-            There are no pairs.
+            If there are no pairs.
         InfeasibleError
-            A pair has no alignment: one side is too long for the other.
+            If a pair has no alignment: one side is too long for the other.
         """
         read = _read(pairs)
         most_y = max([self.max_y, *self.longest.values()])
@@ -218,14 +219,14 @@ class Aligner:
         Raises
         ------
         InfeasibleError
-            A pair has no alignment of links that were seen in the data.
+            If a pair has no alignment with links that occur in the data.
         """
         pairs = _read(pairs)
         self._check_fitted()
         corpus = self._corpus(pairs, grow=False)
-        log_p = np.append(self.log_p_, -np.inf)  # the last number: a link that was never seen
+        log_p = np.append(self.log_p_, -np.inf)  # the last number is that of unknown links
         weight = log_p[corpus.kind]
-        own = np.arange(len(weight))  # each link is a kind of its own: counts are posteriors
+        own = np.arange(len(weight))  # each link has its own kind, so counts are posteriors
         chosen = kernels.alignments.best_links(*corpus.links, own, weight)
         posterior, log_z = np.zeros(len(weight)), np.empty(corpus.pairs)
         kernels.alignments.expected_links(*corpus.links, own, weight, posterior, log_z)
@@ -270,7 +271,7 @@ class Aligner:
         return log_p
 
     def _corpus(self, pairs: list[Pair], *, grow: bool) -> _Corpus:
-        """Return the links of pairs; unknown kinds get new numbers, or the number K."""
+        """Return the links of pairs; unknown kinds get new numbers if `grow`, otherwise K."""
         if not pairs:
             raise InvalidInputError("pairs is empty; give at least one pair")
         xs, x_first = self._x.numbered([x for x, _ in pairs], grow=grow)
@@ -284,7 +285,7 @@ class Aligner:
         )
         width = int(v.max(initial=0)) + 2
         u += 1
-        u *= width  # in place: links are many
+        u *= width  # in place, because there are many links
         u += v
         u += 1
         del v
@@ -306,7 +307,7 @@ class Aligner:
 
 
 def _distinct(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Return what `np.unique` does with `return_inverse`, by a table if the numbers are small."""
+    """Return `np.unique(keys, return_inverse=True)`, by a table if the numbers are small."""
     largest = int(keys.max(initial=-1)) + 1
     if largest > max(keys.size, 2**16):
         found, kind = np.unique(keys, return_inverse=True)
@@ -369,7 +370,7 @@ def per_symbol(links: Sequence[Link]) -> list[Symbols]:
     """Return one string of y for each symbol of x.
 
     A link with several symbols of x gives its string to the first of them.  A link without symbols
-    of x gives it to the symbol before the link, or else to the first symbol.
+    of x gives its string to the symbol before the link, or to the first symbol if there is none.
     """
     for link in items("links", links):
         instance("a link", link, Link, "a Link")

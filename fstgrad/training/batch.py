@@ -35,10 +35,10 @@ from fstgrad.training.sums import Outcome as Outcome
 from fstgrad.training.sums import Sums as Sums
 from fstgrad.training.sums import outcome_of
 
-MOST_JOBS = 1024  # processes; more would only fill the tables of the system
-_GROWTH = 2  # bytes a process may take for each byte of its cache
-_TASK = 4  # chunks that travel to a process together
-_AHEAD = 4  # tasks on the way for each process: more even out the pairs that take long
+MOST_JOBS = 1024  # processes; more would only use up resources of the system
+_GROWTH = 2  # bytes by which a process may grow per byte of its cache
+_TASK = 4  # chunks that are sent to a process together
+_AHEAD = 4  # tasks in progress per process; more of them balance the pairs that take long
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Batch:
     __repr__ = short_repr
 
     def __post_init__(self) -> None:
-        """Check the numbers and make the cache of a single process."""
+        """Check the numbers and create the cache of a single process."""
         instance("objective", self.objective, PairObjective, "a PairObjective")
         self.jobs = positive_integer("jobs", self.jobs)
         if self.jobs > MOST_JOBS:
@@ -116,7 +116,7 @@ class Batch:
             Called with the outcome of every pair that failed, in order; the pass then continues.
             Without it, the first error is raised.
         progress : callable
-            Called with the number of pairs of every chunk that is done.
+            Called with the number of pairs of every finished chunk.
         """
         for name, function in (("on_error", on_error), ("progress", progress)):
             if function is not None and not callable(function):
@@ -142,8 +142,8 @@ class Batch:
         Parameters
         ----------
         first : int
-            The index of the first pair.  Chunks end at 1, so that the first result is available at
-            once, and at multiples of 16.
+            The index of the first pair.  Chunks end at 1, so that the first result is available
+            soon, and at multiples of 16.
         """
         return self.numbered(w, _chunked(pairs, first))
 
@@ -177,7 +177,7 @@ class Batch:
             yield waiting.popleft().take()
 
     def _processes(self) -> list[Any]:
-        """Return one executor of one process for each job, started on first use; none for one job.
+        """Return one executor of one process per job, started on first use; none for one job.
 
         If none can be started, for example without a writable /dev/shm, this process does the work.
         """
@@ -212,7 +212,7 @@ class Batch:
 
 @dataclass
 class _Line:
-    """The chunks of one process; results come back in the order in which chunks were given."""
+    """The chunks of one process; results are returned in the order in which chunks were given."""
 
     executor: Any
     weights: FloatArray
@@ -222,16 +222,16 @@ class _Line:
 
     @property
     def undone(self) -> list[tuple[Any, int]]:
-        """The tasks that are not finished, and their numbers of chunks."""
+        """The unfinished tasks, each with its number of chunks."""
         return [(task, size) for task, size in self._tasks if not task.done()]
 
     @property
     def load(self) -> int:
-        """Number of chunks that are not done."""
+        """Number of unfinished chunks."""
         return len(self._collected) + sum(size for _, size in self.undone)
 
     def give(self, chunk: tuple[int, Sequence[Item]]) -> None:
-        """Send a chunk to the process, together with the next ones."""
+        """Collect a chunk; send the collected chunks if they fill a task."""
         self._collected.append(chunk)
         if len(self._collected) == _TASK:
             self.send()
@@ -244,7 +244,7 @@ class _Line:
             self._collected = []
 
     def take(self) -> Chunk:
-        """Return the result of the chunk that was given longest ago."""
+        """Return the result of the earliest chunk not yet taken."""
         if not self._back:
             if not self._tasks:
                 self.send()
@@ -253,7 +253,7 @@ class _Line:
 
 
 def _least_busy(lines: Sequence[_Line]) -> int:
-    """Return the number of the line with the least work, once that is less than two tasks.
+    """Return the index of the line with the least work, after waiting for less than two tasks.
 
     A chunk is assigned late, because some pairs take a thousand times as long as others.
     """
@@ -288,7 +288,7 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 
 
 def _numbers(numbered: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Yield chunks (index of the first pair, pairs); an item of another form raises."""
+    """Yield chunks (index of the first pair, pairs); raise for items of another form."""
     instance("numbered", numbered, Iterable, "chunks (index of the first pair, pairs)")
     for chunk in numbered:
         ((index, pairs),) = fields("numbered", [chunk], 2)
@@ -302,7 +302,7 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
         iterator = iter(pairs)
         if issparse(pairs):
             raise TypeError("a sparse matrix has no pairs")
-    except Exception as error:  # whatever __iter__ of a stranger raises
+    except Exception as error:  # __iter__ of a foreign object may raise anything
         raise InvalidInputError(f"pairs is {pairs!r}; give pairs (x, y)") from error
     while chunk := list(islice(iterator, CHUNK - first % CHUNK if first else 1)):
         for index, pair in enumerate(chunk, start=first):
@@ -312,7 +312,7 @@ def _chunked(pairs: Iterable[Item], first: int) -> Iterator[tuple[int, list[Item
         first += len(chunk)
 
 
-# A worker process holds one objective with its cache: set when it starts, never in the parent.
+# The objective of a worker process, with its cache: set when it starts, never in the parent.
 _objective: PairObjective
 
 
@@ -320,9 +320,9 @@ def _start(objective: PairObjective, cache_bytes: int, directory: str | None) ->
     global _objective
     from joblib.externals.loky import process_executor
 
-    # A worker that grows by 300 MB counts as leaking and is ended, with all the automata it keeps.
+    # loky ends a worker that grows by 300 MB as leaking, and all its automata would be lost.
     process_executor._MAX_MEMORY_LEAK_SIZE += _GROWTH * cache_bytes
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interruption is the parent's to handle
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interruptions
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _objective = replace(objective, cache=AutomatonCache(cache_bytes, directory))
@@ -334,7 +334,7 @@ def _nothing() -> None:
 
 @contextmanager
 def _uninterrupted_starts() -> Iterator[None]:
-    """Start processes that a keyboard interrupt reaches only after `_start`."""
+    """Block keyboard interrupts in processes started here until `_start` runs."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -343,7 +343,7 @@ def _uninterrupted_starts() -> Iterator[None]:
     from joblib.externals.loky.backend import resource_tracker as of_loky
 
     for tracker in (resource_tracker, of_loky):
-        tracker.ensure_running()  # would let signals through when a process starts it
+        tracker.ensure_running()  # if a process started it later, it would unblock signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,9 +1,9 @@
-"""Chunks of pairs whose scores are emissions and transitions: one walk over all of their features.
+"""Chunks of pairs whose scores are emissions and transitions: one loop over all of their features.
 
 This is for `TemplateFeatures` of order 2.  The emissions of all pairs of a chunk are computed in
 one loop over the active names.  Likelihoods are those of a batch of chains; margins and risks need
-the passes along the loss automaton of each pair.  The gradient has only the weights that the chunk
-touches.
+the passes along the loss automaton of each pair.  The gradient contains only the weights that the
+chunk uses.
 """
 
 import time
@@ -23,21 +23,21 @@ from fstgrad.training.sums import Chunk, Item, Outcome, Sums
 from fstgrad.training.template_features import TemplateFeatures
 
 _KINDS = ("softmax-margin", "risk", "crf")
-Found = dict[int, tuple[Any, ...]]  # by place, what follows place and seconds in `Outcome`
+Found = dict[int, tuple[Any, ...]]  # place -> the fields of `Outcome` after place and seconds
 
 
 class Coded(NamedTuple):
     """The readable pairs of a chunk, as numbers.
 
     pairs : the items of the chunk
-    places : of the readable pairs, in the chunk
-    errors : of the others, by place
+    places : the places of the readable pairs in the chunk
+    errors : the errors of the other pairs, by place
     emissions : the names of all positions, one output after another, or packed
     gold : (positions,) int64, the symbols of y
-    before : (positions,) the symbol before each, n at the start
-    ends : (k + 1,) int64, where the outputs begin, one after another
-    packed : where they lie if the longest come first and equal positions lie together
-    support : the weights that the chunk touches, those of pairs with names first
+    before : (positions,) the symbol before each symbol of y, n at the start
+    ends : (k + 1,) int64, where each output begins if they are stored one after another
+    packed : the layout in which the longest outputs come first and equal positions are adjacent
+    support : the indices of the weights that the chunk uses, those of pairs with names first
     """
 
     pairs: list[Item]
@@ -52,7 +52,7 @@ class Coded(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Readable pairs: places in the chunk, inputs with lengths, and symbols of y."""
+    """Readable pairs: places in the chunk, inputs with lengths, symbols of y; and the errors."""
 
     places: list[int]
     inputs: list[tuple[Any, int]]
@@ -61,7 +61,7 @@ class _Read(NamedTuple):
 
 
 def applies(objective: PairObjective) -> bool:
-    """Whether the chunks of an objective can be computed here."""
+    """Whether this module can compute the chunks of an objective."""
     features = objective.features
     return (
         isinstance(features, TemplateFeatures)
@@ -95,24 +95,24 @@ def work(objective: PairObjective, w: FloatArray, first: int, pairs: Sequence[It
 
 
 def _coded(features: TemplateFeatures, first: int, pairs: list[Item], *, is_packed: bool) -> Coded:
-    """Return the pairs as numbers, kept from one pass to the next."""
+    """Return the pairs as numbers; they are kept between passes."""
     kept: _Kept | None = features.chunks.get(first)
     if kept is not None and kept.is_of(pairs, is_packed=is_packed):
         return kept.restored(features)
     coded = _code(features, pairs, is_packed=is_packed)
     made = _Kept.of(coded)
     total = features.chunk_bytes + made.nbytes - (0 if kept is None else kept.nbytes)
-    if total <= features.chunk_limit:  # passes are cyclic: what is full keeps what it has
+    if total <= features.chunk_limit:  # a full store keeps its chunks, because passes are cyclic
         features.chunks[first], features.chunk_bytes = made, total
     return coded
 
 
 class _Kept(NamedTuple):
-    """A chunk without the parts that can be recomputed: small places, and pairs without symbols.
+    """A chunk without the parts that can be recomputed.
 
-    coded : without support and symbols
-    places : of the weights of its pairs
-    nbytes : of its arrays
+    coded : the chunk without support and symbols of pairs
+    places : the indices of the weights of its pairs, int32 if possible
+    nbytes : the size of its arrays in bytes
     """
 
     coded: Coded
@@ -134,7 +134,7 @@ class _Kept(NamedTuple):
         return cls(small, places, sum(array.nbytes for array in arrays))
 
     def is_of(self, pairs: list[Item], *, is_packed: bool) -> bool:
-        """Whether it is the chunk of these pairs."""
+        """Whether this is the chunk of these pairs."""
         return self.coded.pairs == pairs and is_packed == (self.coded.packed is not None)
 
     def restored(self, features: TemplateFeatures) -> Coded:
@@ -213,7 +213,7 @@ def _likelihoods(scores: Bigrams, coded: Coded) -> tuple[Found, Bigrams]:
 def _with_losses(
     objective: PairObjective, scores: Bigrams, coded: Coded, change: Bigrams
 ) -> tuple[Found, dict[int, FstgradError]]:
-    """Return the margins or risks, and the errors; write the derivatives by the scores."""
+    """Return the margins or risks, and the errors; write the derivatives in the scores."""
     found: Found = {}
     errors = dict(coded.errors)
     for k, place in enumerate(coded.places):
@@ -229,7 +229,7 @@ def _with_losses(
 def _with_loss(
     objective: PairObjective, scores: Bigrams, ids: IntArray, change: Bigrams, part: slice
 ) -> Outcome:
-    """Return the margin or the risk of one pair, and write its derivatives by the scores."""
+    """Return the margin or the risk of one pair, and write its derivatives in the scores."""
     b = cast(LossAutomaton, objective.automaton(ids))
     if objective.kind == "risk":
         log_z, value, terms = risk_of_bigrams(scores, b)
@@ -248,7 +248,7 @@ def _with_loss(
 
 
 def _gradient(coded: Coded, change: Bigrams) -> FloatArray:
-    """Return the gradient of the weights that the chunk touches."""
+    """Return the gradient in the weights that the chunk uses."""
     size = len(coded.emissions.pairs.symbol)
     gradient = np.zeros(len(coded.support))
     coded.emissions.adjoint(change.emissions, gradient[:size])

@@ -28,7 +28,7 @@ class Comparison(NamedTuple):
     word_error : the share of predictions that differ from their target, for both.
     symbol_error : the sum of edit distances divided by the symbols of the targets, for both.
     word_difference, symbol_difference : second minus first; negative if the second is better.
-    p_word, p_symbol : two-sided p-values of no difference.
+    p_word, p_symbol : two-sided p-values for the hypothesis of no difference.
     """
 
     pairs: int
@@ -59,7 +59,7 @@ def compare(
     Raises
     ------
     InvalidInputError
-        There are no targets, or the number of predictions differs.
+        If there are no targets, or the number of predictions differs.
 
     Examples
     --------
@@ -92,25 +92,25 @@ def compare(
 
 
 def _draws(pairs: int, resamples: int, rng: Seed) -> FloatArray:
-    """Return how often each pair is drawn, (resamples + 1, pairs); row 0 has each pair once."""
+    """Return the number of draws of each pair, (resamples + 1, pairs); row 0 has each pair once."""
     numbers = generator(rng).multinomial(pairs, np.full(pairs, 1 / pairs), size=resamples)
     return np.vstack([np.ones(pairs), numbers])
 
 
 def _rates(errors: FloatArray, sizes: FloatArray, draws: FloatArray) -> FloatArray:
-    """Return the rates (2, resamples + 1): errors over sizes in each draw."""
+    """Return the error rates (2, resamples + 1): errors divided by sizes, for each resample."""
     total: FloatArray = errors @ draws.T / np.maximum(draws @ sizes, 1.0)
     return total
 
 
 def _interval(values: FloatArray) -> Interval:
-    """Return the first of the values, and the percentiles of the others."""
+    """Return the first value, with percentiles of the other values as bounds."""
     lower, upper = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(values[0]), float(lower), float(upper))
 
 
 def _p_value(differences: FloatArray) -> float:
-    """Return the two-sided p-value of no difference: how often a draw has the other sign."""
+    """Return the two-sided p-value of no difference: twice the share of draws of other sign."""
     drawn = differences[1:]
     if not differences.any():
         return 1.0

@@ -18,9 +18,9 @@ def check_name(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidInputError
-        It does not end in .png, .svg or .json.
+        If it does not end in .png, .svg or .json.
     MissingDependencyError
-        A picture needs matplotlib, which is not installed.
+        If a picture needs matplotlib and this is not installed.
     """
     if pathlib.Path(path).suffix not in (".png", ".svg", ".json"):
         raise InvalidInputError(
@@ -38,7 +38,7 @@ def write_curves(history: Sequence[Epoch], path: str | os.PathLike[str]) -> None
     Raises
     ------
     InvalidInputError
-        The name does not end in .png, .svg or .json.
+        If the name does not end in .png, .svg or .json.
     """
     target = pathlib.Path(path)
     check_name(target)

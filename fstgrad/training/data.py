@@ -1,4 +1,4 @@
-"""The data of a fit: pairs of sequences, and a loss by name."""
+"""The data of a fit: pairs of sequences, and losses by name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def paired(X: Sequences, Y: Sequences) -> list[XY]:
     Raises
     ------
     InvalidInputError
-        The numbers of inputs and targets differ, there are none, or a target is empty.
+        If the numbers of inputs and targets differ, there are none, or a target is empty.
     """
     X, Y = items("X", X), [as_input(y) for y in items("Y", Y)]
     if len(X) != len(Y):
@@ -50,7 +50,7 @@ def two_sequences(name: str, given: Any) -> tuple[list[Any], list[Any]]:
     Raises
     ------
     InvalidInputError
-        Not two sequences.
+        If these are not two sequences.
     """
     both = items(name, given)
     if len(both) != 2:

@@ -1,7 +1,7 @@
 """The emissions of a chunk: frequent names have a row of a table, others have a list.
 
-A row costs n + 1 additions, several of which the processor does at a time.  A list costs one
-addition for each of its pairs with a symbol, one by one.
+A row costs n + 1 additions, which the processor vectorizes.  A list costs one addition for each
+pair of the name and a symbol, one after another.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.training import kernels
 from fstgrad.training.template_features import Encoded, Pairs, TemplateFeatures
 
-_OCCURRENCES = 2  # of a name that has a row, at least
-_SYMBOLS = 6  # a name that has a row is paired with at least one of so many symbols
+_OCCURRENCES = 2  # the least number of occurrences of a name with a row
+_SYMBOLS = 6  # a name with a row is paired with at least 1 / _SYMBOLS of the symbols
 
 
 class Emissions(NamedTuple):
@@ -35,7 +35,7 @@ class Emissions(NamedTuple):
 
     @classmethod
     def of(cls, features: TemplateFeatures, encoded: Encoded) -> tuple["Emissions", IntArray]:
-        """Return the emissions of a chunk and the indices of its weights, those of q-grams last."""
+        """Return the emissions of a chunk and the indices of its weights, with q-grams last."""
         n = len(features.alphabet)
         names, own, counts = np.unique(encoded.ids, return_inverse=True, return_counts=True)
         first = features.pairs.first
@@ -50,7 +50,7 @@ class Emissions(NamedTuple):
         return cls(often, _only(encoded, ids, ids >= rows), pairs, rows, n), support
 
     def scores(self, w: FloatArray) -> FloatArray:
-        """Return the emissions (positions, n) by the weights of the pairs."""
+        """Return the emissions (positions, n) for weights w of the pairs."""
         single = np.empty((len(self.often.copies), self.n))
         kernels.templates.gather(*self.seldom, *self.pairs, w, single)
         if self.rows:
@@ -60,7 +60,7 @@ class Emissions(NamedTuple):
         return single
 
     def adjoint(self, change: FloatArray, out: FloatArray) -> None:
-        """Write the adjoint of `scores`, of changes (positions, n), to zeros like w."""
+        """Write the adjoint of `scores`, applied to (positions, n), to `out`: zeros like w."""
         kernels.templates.scatter(*self.seldom, *self.pairs, change, out)
         if self.rows:
             table = np.zeros((self.rows, self.n + 1))
@@ -77,6 +77,6 @@ def permuted(encoded: Encoded, order: IntArray) -> Encoded:
 
 
 def _only(encoded: Encoded, ids: IntArray, kept: np.ndarray) -> Encoded:
-    """Return some of the names of the positions."""
+    """Return the positions with only those names that are marked in `kept`."""
     before = np.concatenate([[0], np.cumsum(kept)])
     return Encoded(before[encoded.starts], ids[kept], encoded.copies)

@@ -21,7 +21,7 @@ class Estimator:
         Raises
         ------
         InvalidInputError
-            No setting has this name.
+            If no setting has this name.
         """
         known = self._settings()
         for name, value in settings.items():
@@ -31,7 +31,7 @@ class Estimator:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags that scikit-learn reads before a search or a validation: strings."""
+        """Return the tags that scikit-learn reads before a search or a validation of strings."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
         return Tags(

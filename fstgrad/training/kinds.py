@@ -1,4 +1,4 @@
-"""The objectives of one pair: value, gradient by the scores and log Z, from one automaton."""
+"""The objectives of one pair: value, gradient in the scores and log Z, from one automaton."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,12 +14,12 @@ from fstgrad.strings.tangents import tangent
 
 Kind = Literal["softmax-margin", "risk", "crf", "hinge", "raml", "direct"]
 KINDS: tuple[Kind, ...] = ("softmax-margin", "risk", "crf", "hinge", "raml", "direct")
-ESTIMATED: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")  # also by samples, caps with bounds
+ESTIMATED: tuple[Kind, ...] = ("softmax-margin", "risk", "crf")  # with samples and bounded caps
 
 
 @dataclass(frozen=True)
 class Constants:
-    """The constants of the kinds that have one: `temperature` of "raml", `epsilon` of "direct"."""
+    """The constants of kinds: `temperature` of "raml", `epsilon` of "direct"."""
 
     temperature: float = 1.0
     epsilon: float = 1.0
@@ -32,7 +32,7 @@ class Evaluated(NamedTuple):
     """value, in nats; table, its gradient, like the scores; log_partition, in nats.
 
     log_partition is log Z of the distribution whose marginals are in the gradient; nan if the
-    gradient is made of best strings.
+    gradient is computed from best strings.
     """
 
     value: float

@@ -23,25 +23,25 @@ from fstgrad.training.align import Aligner, per_symbol
 from fstgrad.training.templates import Tagged, symbols_of
 
 START, END = "<s>", "</s>"  # slots are <s3> <s2> <s1> and </s1> </s2> </s3>
-LONGEST = 16  # symbols of y before and behind x, more only where a pair needs them
-SLOTS = 16  # at most, on either side
-FAVOUR = 5.0  # nats by which copies are favoured before the first iteration
+LONGEST = 16  # symbols of y before and after x; more only for a pair that needs them
+SLOTS = 16  # the most slots on either side
+FAVOUR = 5.0  # initial advantage of copies in nats
 _SLOT = re.compile(r"</?s\d+>")
-MOST_LINKS = 10**7  # of one pair: places in x and its slots, times those in y
-RARE = 2.0  # expected count below which a string of several symbols is a last resort
-FEWEST, UNRELATED = 50, 0.1  # pairs of which at most this share is left out
+MOST_LINKS = 10**7  # of one pair: (symbols of x and slots) times (symbols of y)
+RARE = 2.0  # strings of several symbols with a lower expected count are avoided
+FEWEST, UNRELATED = 50, 0.1  # from FEWEST pairs on, at most the share UNRELATED is left out
 Alignment = Literal["auto", "em", "given"] | None
 Symbols = tuple[str, ...]
 Pair = tuple[Symbols, Symbols]
 
 
 def is_latent(alignment: Alignment, pairs: Sequence[tuple[Any, Any]]) -> bool:
-    """Whether pairs (x, y) are to be aligned; checks the lengths if they are said to be equal.
+    """Whether pairs (x, y) must be aligned; "given" also checks that their lengths are equal.
 
     Raises
     ------
     InvalidInputError
-        `alignment` is "given" and x and y of a pair differ in length, or it is no known alignment.
+        If `alignment` is "given" and x and y of a pair differ in length, or if it is unknown.
     """
     if alignment is None:
         return False
@@ -56,7 +56,7 @@ def check_aligned(pairs: Sequence[tuple[Any, Any]]) -> None:
     for i, (x, y) in enumerate(fields("pairs", pairs, 2)):
         for name, side in (("x", x), ("y", y)):
             instance(f"{name} of pair {i}", side, Sized, "a sequence")
-            items(f"{name} of pair {i}", side)  # a tensor of no dimensions has a length, too
+            items(f"{name} of pair {i}", side)  # a tensor without dimensions also has __len__
         if len(x) != len(y):
             raise InvalidInputError(
                 f"pair {i} has {len(x)} input and {len(y)} output symbols, which are not aligned; "
@@ -98,7 +98,7 @@ class LatentOutputs:
         Raises
         ------
         InvalidInputError
-            An input has a symbol that is the name of a boundary.
+            If an input has a symbol that is the name of a slot.
         """
         for i, (x, _) in enumerate(pairs):
             if any(_SLOT.fullmatch(symbol) for symbol in symbols_of(x)):
@@ -133,12 +133,12 @@ class LatentOutputs:
 
     @cached_property
     def symbols(self) -> Alphabet:
-        """The latent symbols: the strings as text."""
+        """The alphabet of latent symbols: the strings as text."""
         return Alphabet(repr(list(string)) for string in self.strings)
 
     @cached_property
     def copies(self) -> dict[str, int]:
-        """The latent symbols that spell one symbol of y, by that symbol."""
+        """The ids of the latent symbols that spell one symbol of y, by that symbol."""
         return {string[0]: i for i, string in enumerate(self.strings) if len(string) == 1}
 
     def loss(self, loss: Loss | None) -> Loss | None:
@@ -152,7 +152,7 @@ class LatentOutputs:
         return sum((self.strings[i] for i in ids), ())
 
     def nbest(self, best: Sequence[tuple[Any, float]], k: int) -> list[tuple[Symbols, float]]:
-        """Return the k best (y, log p) of latent strings (ids, log p), added up by y."""
+        """Return the k best (y, log p) from latent strings (ids, log p), summed for each y."""
         total: dict[Symbols, float] = {}
         for z, p in best:
             y = self.read(z)
@@ -172,10 +172,10 @@ def _start(u: Symbols, v: Symbols) -> float:
 
 
 def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
-    """Return an aligner of pairs, the pairs with x between slots, and how many on either side.
+    """Return an aligner of pairs, the pairs with x between slots, and the slots on either side.
 
-    Symbols of y before or after x are drawn one by one.  A string of them costs as much as its
-    symbols, so that no pair is explained by leaving out all of x.
+    Each slot produces at most one symbol of y.  A string before or after x therefore costs as much
+    as its symbols, so that no pair is explained by slots alone.
     """
     beside = [max(LONGEST, len(y) - 2 * len(x)) for x, y in pairs]
     cut = [(_between(x, k, k), y) for (x, y), k in zip(pairs, beside, strict=True)]
@@ -191,9 +191,11 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
 
 
 def _related(pairs: list[Pair], log_p: FloatArray) -> list[int]:
-    """Return the indices of the pairs with p(y | x) above the product of frequencies in y.
+    """Return the indices of the pairs, without those with p(y | x) below the frequencies in y.
 
-    Each y ends with one more symbol, so that both are distributions over strings of any length.
+    These are the products of the frequencies of the symbols of y and of an end symbol, so that both
+    are distributions over strings of any length.  At most the share UNRELATED of the pairs, the
+    worst, is left out, and none of fewer than FEWEST pairs.
     """
     if len(pairs) < FEWEST:
         return list(range(len(pairs)))
@@ -225,19 +227,19 @@ def _kept(found: Sequence[Sequence[Symbols]], most: int) -> set[Symbols]:
 
 
 def _slots(strings: Sequence[Symbols]) -> int:
-    """Return how many slots 99 percent of the strings need, at least one."""
+    """Return the number of slots that suffices for 99 percent of the strings, 1 to SLOTS."""
     needed = np.quantile([len(string) for string in strings], 0.99, method="higher")
     return int(min(max(needed, 1), SLOTS))
 
 
 def _before(string: Symbols, slots: int) -> tuple[Symbols, ...]:
-    """Return a string in its slots, ending in the last one; the first slot has the excess."""
+    """Return a string in its slots, right-aligned; the first slot has the excess."""
     own = [(symbol,) for symbol in string[max(0, len(string) - slots + 1) :]]
     rest = string[: max(0, len(string) - slots + 1)]
     return (*((),) * (slots - 1 - len(own)), rest, *own)
 
 
 def _behind(string: Symbols, slots: int) -> tuple[Symbols, ...]:
-    """Return a string in its slots, from the first one on; the last slot has the excess."""
+    """Return a string in its slots, left-aligned; the last slot has the excess."""
     own = [(symbol,) for symbol in string[: slots - 1]]
     return (*own, *((),) * (slots - 1 - len(own)), string[slots - 1 :])

@@ -45,7 +45,7 @@ METHODS: tuple[Method, ...] = ("exact", "capped", "sampled", "auto")
 
 
 class _Compiled(NamedTuple):
-    """The method for one pair, its automaton unless it is "sampled", and the choice of its cap."""
+    """The method for one pair, its automaton (None if "sampled"), and the choice of its cap."""
 
     method: Method
     automaton: LossAutomaton | None = None
@@ -229,7 +229,7 @@ class PairObjective:
         Raises
         ------
         InvalidInputError
-            There are no pairs.
+            If there are no pairs.
         """
         value, gradient, count = 0.0, np.zeros(self.features.shape), 0
         for x, y in checked_pairs(pairs):
@@ -271,7 +271,7 @@ class PairObjective:
         return compiled(y, len(y), cap=cap, engine=self.engine, max_states=self.max_states)
 
     def _raised(self, ids: IntArray, scores: FloatArray) -> CapChoice:
-        """Return the cap that is raised until the bounds meet, or the limit is reached."""
+        """Return the cap, raised until the bounds meet or the limit is reached."""
         return choose_cap(
             scores,
             cast(Loss, self.loss),
@@ -368,7 +368,7 @@ class PairObjective:
 
 
 def checked_pairs(pairs: Iterable[tuple[Any, SequenceLike]]) -> Iterator[tuple[Any, SequenceLike]]:
-    """Yield the pairs; InvalidInputError if an item is not a pair."""
+    """Yield the pairs; raise InvalidInputError if an item is not a pair."""
     for pair in items("pairs", pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInputError(f"pairs has {pair!r}; give pairs (x, y)")

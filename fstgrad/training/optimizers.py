@@ -1,8 +1,8 @@
-"""Optimizers of minibatches: the change of the weights by the gradient of each step.
+"""Optimizers for minibatches: the updates of the weights by the gradient of each step.
 
-The learning rate of both falls linearly to zero over the steps of the training, and both apply the
-penalty l2/2 |w|^2 in every step.  "sgd" visits only the weights that the gradient touches; "adam"
-visits all of them, because its moments and its penalty move every weight.
+The learning rate of both optimizers falls linearly to zero over the steps of the training, and both
+apply the penalty l2/2 |w|^2 in every step.  "sgd" updates only the weights in the gradient; "adam"
+updates all weights, because its moments and its penalty change every weight.
 """
 
 import math
@@ -17,7 +17,7 @@ from fstgrad.training.batch import Sums
 
 Optimizer = Literal["adam", "sgd", "lbfgs"]
 OPTIMIZERS: tuple[Optimizer, ...] = ("adam", "sgd", "lbfgs")
-_DECAY = (0.9, 0.999)  # of the two moments of Adam
+_DECAY = (0.9, 0.999)  # decays of the two moments of Adam
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Steps:
     taken: int
 
     def __post_init__(self) -> None:
-        """Start with all penalties applied."""
+        """Mark all penalties so far as applied."""
         self._paid = np.zeros_like(self.w)
         self._all = np.arange(len(self.w))
         self._so_far = 0.0
@@ -64,7 +64,7 @@ class Steps:
             kernels.steps.sgd(self.w, self._paid, places, gradient, own)
 
     def catch_up(self) -> None:
-        """Apply the penalties of all weights, at the end of the epoch."""
+        """Apply the outstanding penalties of all weights, at the end of the epoch."""
         if self.optimizer == "sgd":
             kernels.steps.sgd_catch_up(self.w, self._paid, self._so_far)
 

@@ -1,4 +1,4 @@
-"""What one pair adds to an objective, and the warning if its estimate is unreliable."""
+"""The contribution of one pair to an objective, and the warning about unreliable estimates."""
 
 from typing import Literal, NamedTuple
 
@@ -13,18 +13,18 @@ REMEDY = (
 
 
 class PairGradient(NamedTuple):
-    """What one pair adds to the objective.
+    """The contribution of one pair to the objective.
 
     value : float, nats; the objective of the pair.
-    gradient : like w; the gradient of `value` by w, or the array to which it was added.
+    gradient : like w; the gradient of `value` in w, or the array to which it was added.
     log_partition : float, nats; log Z of the distribution whose marginals are in the gradient.
     states : int; states of the loss automaton, 0 without one.
-    method : "exact", "capped" or "sampled"; what was computed.
+    method : "exact", "capped" or "sampled"; the method that was used.
     standard_error : float, nats; of `value`, 0 unless sampled.
     effective_samples : float; nan unless sampled.
     cap : float, nats; nan without one.
     lower, upper : float, nats; if the cap was chosen, bounds of the value under the uncapped loss,
-        of which the lower one is `value`; if sampled, a 95 percent interval; else nan.
+        of which the lower one is `value`; if sampled, a 95 percent interval; otherwise nan.
     reason : why a cap was not raised further, as in `CapChoice`, or why "auto" did not compute
         exactly; "" if nothing was chosen.
     proposal : the distribution from which strings were drawn; "" unless sampled.

@@ -10,7 +10,7 @@ from fstgrad.strings import StringDistribution
 from fstgrad.strings.linear_chain import LinearChains
 from fstgrad.training.template_features import TemplateFeatures
 
-BLOCK = 64  # outputs of one call; they are sorted by length, so that few positions are padded
+BLOCK = 64  # outputs per call; they are sorted by length, so that few positions are padded
 
 
 def best(

@@ -25,7 +25,7 @@ _OF_PAIRS = (
     "cap", "max_states", "method", "samples", "proposal", "seconds", "seed", "tolerance",
     "temperature", "epsilon",
 )  # fmt: skip
-_FEWEST = 50  # pairs of which some are held out
+_FEWEST = 50  # with fewer pairs, none are held out
 
 
 class Recipe(NamedTuple):
@@ -57,7 +57,7 @@ def settings_of(model: Any) -> Settings:
 
 
 def objective_of(model: Any) -> PairObjective:
-    """Return the objective of a model whose features are made."""
+    """Return the objective of a model that already has its features."""
     return PairObjective(
         model.features_,
         model.loss_ if model.latent_ is None else model.latent_.loss(model.loss_),
@@ -80,16 +80,16 @@ def for_lengths(settings: Settings, l2: float | None, Y: Sequence[Sized]) -> Set
 def split(
     model: Any, pairs: list[XY], given: list[tuple[Any, Any]]
 ) -> tuple[list[XY], tuple[list[Any], list[Any]] | None]:
-    """Return the pairs to train on, and (X, Y) of those held out; None if there are fewer than 50.
+    """Return the training pairs, and (X, Y) of those held out; None if there are fewer than 50.
 
     Parameters
     ----------
-    pairs, given : the pairs in the form that training needs, and as they were given
+    pairs, given : the pairs in the form that training needs, and in their original form
 
     Raises
     ------
     InvalidInputError
-        The share that is held out is not in [0, 1).
+        If the share that is held out is not in [0, 1).
     """
     share = real_number("held_out", model.held_out)
     if not 0 <= share < 1:

@@ -57,7 +57,7 @@ class SequenceModel(Estimator):
         "em": each symbol of x produces a string of symbols of y, often one, sometimes none, found
         by `LatentOutputs`.  Outputs have any length; the model is over latent strings, and the loss
         compares the strings that they spell.  "given": y_s belongs to x_s, so |x| = |y|. None: y
-        has the median length for |x|. "auto": "given" if all pairs have |x| = |y|, else "em".
+        has the median length for |x|. "auto": "given" if all pairs have |x| = |y|, otherwise "em".
     order : int
         q >= 1; the cost of a pair grows with n^q.
     objective : {"softmax-margin", "risk", "crf", "hinge", "raml", "direct", "crf-then-risk"}
@@ -115,7 +115,7 @@ class SequenceModel(Estimator):
     ['zxy']
     """
 
-    _joins = True  # pairs that were held out, in the end: not before another objective follows
+    _joins = True  # whether to train on held-out pairs at the end; not if another objective follows
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class SequenceModel(Estimator):
         Raises
         ------
         InvalidInputError
-            There are no pairs, a target is empty, or "aligned" pairs differ in length.
+            If there are no pairs, a target is empty, or "aligned" pairs differ in length.
         """
         settings, X, Y = settings_of(self), items("X", X), items("Y", Y)
         if validation is not None:
@@ -237,7 +237,7 @@ class SequenceModel(Estimator):
         pairs: Sequence[XY] = (),
         latent: LatentOutputs | None = None,
     ) -> None:
-        """Make the loss and the features, from their names and pairs or from the data."""
+        """Create the loss and the features, from known names and pairs or from the data."""
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         checks.optional("latent", latent, LatentOutputs, "LatentOutputs")
         read = [(x, cast(Sequence[str], y)) for x, y in checks.fields("pairs", pairs, 2)]
@@ -266,7 +266,7 @@ class SequenceModel(Estimator):
         return Window(self.window, self.span)
 
     def _copies(self) -> dict[str, int]:
-        """Return which output is the copy of a symbol of x, if they are aligned."""
+        """Return the outputs that are copies of symbols of x, if x and y are aligned."""
         if self.latent_ is not None:
             return self.latent_.copies
         if self.features == "aligned" or self.alignment is not None:
@@ -274,13 +274,13 @@ class SequenceModel(Estimator):
         return {}
 
     def start_from(self, other: "SequenceModel") -> None:
-        """Take the weights, the features and the alphabet of a trained model, for `warm_start`."""
+        """Copy the weights, the features and the alphabet of a trained model, for `warm_start`."""
         storage.check_trained(other)
         for name in ("coef_", "features_", "alphabet_", "latent_"):
             setattr(self, name, getattr(other, name))
 
     def _start(self, pairs: list[XY], Y: Sequences) -> tuple[FloatArray, list[XY], list[int]]:
-        """Make loss and features; return the start, aligned pairs, and their indices among all."""
+        """Create loss and features; return initial weights, aligned pairs, and their indices."""
         goes_on = self.warm_start and hasattr(self, "coef_")
         alphabet = self.alphabet_ if goes_on else self.alphabet or Alphabet.from_sequences(Y)
         places, latent = list(range(len(pairs))), None
@@ -322,10 +322,10 @@ class SequenceModel(Estimator):
         return self.latent_.padded(read), len(read) + sum(self.latent_.slots)
 
     def predict(self, X: Sequences) -> list[Any]:
-        """Return the most probable y of every x: a str if the targets were, else a list.
+        """Return the most probable y of every x: a str if the targets were str, otherwise a list.
 
-        With an alignment, it is the y of the most probable latent string.  An empty x has an empty
-        y.
+        With an alignment, it is the y of the most probable latent string.  The y of an empty x is
+        empty.
         """
         xs = [as_input(x) for x in items("X", X)]
         read = [self._input(x) for x in xs]

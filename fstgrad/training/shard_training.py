@@ -79,7 +79,7 @@ def train_shards(
     Parameters
     ----------
     start : like w, optional
-        The initial weights; zeros by default.
+        The initial weights; default zeros.
     saving : Saving, optional
         The state is written after every epoch of "adam" and "sgd", every 20 iterations of "lbfgs",
         and at the end.  A run that continues from this file ends with the same weights, to the last
@@ -94,7 +94,7 @@ def train_shards(
     Raises
     ------
     InvalidInputError
-        The checkpoint belongs to other files, settings or features, or no pair can be computed.
+        If the checkpoint belongs to other files, settings or features, or no pair can be computed.
     """
     instance("shards", shards, Shards, "Shards")
     instance("settings", settings, Settings, "Settings")
@@ -132,9 +132,9 @@ def fit_shards(
     Raises
     ------
     InvalidInputError
-        The model is not trained.
+        If the model is not trained.
     NotSupportedError
-        Its outputs are aligned by EM, or it trains in two stages.
+        If its outputs are aligned by EM, or if it trains in two stages.
     """
     storage.check_trained(model)
     if model.latent_ is not None:
@@ -168,7 +168,7 @@ def _reading(shards: Shards) -> tuple[Any, ...]:
 def _fingerprint(
     objective: PairObjective, shards: Shards, settings: Settings, start: FloatArray
 ) -> str:
-    """Return a digest of all that determines the weights, with the names and sizes of files."""
+    """Return a digest of everything that determines the weights, with names and sizes of files."""
     try:
         sizes = [os.path.getsize(path) for path in shards.paths]
     except OSError as error:

@@ -22,8 +22,8 @@ from fstgrad.training.objective import PairObjective
 from fstgrad.training.sums import Item
 from fstgrad.training.template_features import TemplateFeatures
 
-_CACHE = 2**26  # bytes of losses that a worker keeps in memory: few targets come twice
-_SPARSE = 0.5  # a gradient with a smaller share of numbers that are not zero is sent as places
+_CACHE = 2**26  # bytes of losses that a worker keeps in memory; few targets are repeated
+_SPARSE = 0.5  # a gradient with a smaller share of nonzero numbers is sent in sparse form
 OnError = Callable[[str, Outcome], object]
 
 
@@ -91,9 +91,9 @@ def shard_sums(
     Raises
     ------
     InvalidInputError
-        There are no shards.
+        If there are no shards.
     FstgradError
-        A row or a pair failed, and there is no `on_error`.
+        If a row or a pair fails, and there is no `on_error`.
     """
     import joblib
 
@@ -153,7 +153,7 @@ def _forgetful(objective: PairObjective) -> PairObjective:
 
 
 def _items(path: str, shards: Shards) -> Iterator[Item]:
-    """Yield the pairs of a file, errors in place of rows that cannot be read."""
+    """Yield the pairs of a file, and errors instead of rows that cannot be read."""
     for row in read_table(path):
         try:
             with located(row):
@@ -169,7 +169,7 @@ def _unordered(tasks: Iterable[Any]) -> Iterator[_Block]:
 
     try:
         parallel = joblib.Parallel(return_as="generator_unordered")
-    except ValueError:  # a backend that returns everything at the end
+    except ValueError:  # the backend can only return all results at the end
         parallel = joblib.Parallel()
     yield from parallel(tasks)
 
@@ -177,8 +177,8 @@ def _unordered(tasks: Iterable[Any]) -> Iterator[_Block]:
 class _Tree:
     """Sums over numbered leaves: each node is the sum of its two children.
 
-    A node without a right neighbour is its own parent.  Only nodes whose sibling has not arrived
-    are kept: about as many as there are levels and workers.
+    A node without a sibling is its own parent.  Only nodes whose sibling has not arrived are kept:
+    about as many as there are levels and workers.
     """
 
     def __init__(self, leaves: int, size: int) -> None:
@@ -204,7 +204,7 @@ class _Tree:
         return root
 
     def _added(self, one: Sums, other: Sums) -> Sums:
-        """Return both sums in the memory of one of them; a + b and b + a have the same bits."""
+        """Return the total in the memory of one argument; a + b and b + a have the same bits."""
         if one.places is not None and other.places is None:
             one, other = other, one
         one = _dense(one, self._size)
@@ -214,7 +214,7 @@ class _Tree:
 
 def _packed(sums: Sums) -> Sums:
     """Return sums with a flat gradient, only its nonzero entries if these are few."""
-    flat = sums.gradient.reshape(-1) + 0.0  # without -0.0, so that a zero has the same bits
+    flat = sums.gradient.reshape(-1) + 0.0  # turns -0.0 into 0.0, so that zeros have equal bits
     places = np.flatnonzero(flat)
     sums.gradient = flat
     if len(places) < _SPARSE * len(flat):
@@ -229,6 +229,6 @@ def _dense(sums: Sums, size: int) -> Sums:
         gradient = np.zeros(size)
         gradient[sums.places] = sums.gradient
         return replace(sums, gradient=gradient, places=None)
-    if not sums.gradient.flags.writeable:  # it lies in memory that workers share
+    if not sums.gradient.flags.writeable:  # it is in memory shared by workers
         return replace(sums, gradient=sums.gradient.copy())
     return sums

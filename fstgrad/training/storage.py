@@ -26,7 +26,7 @@ FORMAT = "fstgrad.models 3"
 WHAT = "a model that SequenceModel.save wrote"
 _NO_PART_OF_THE_RESULT = ("n_jobs", "warm_start", "cache_bytes", "callbacks", "checkpoint")
 _LEFT_OUT = ("callbacks", "checkpoint")
-_LONGEST = 2**17  # symbols of an output, or a thousand for each one of the input
+_LONGEST = 2**17  # symbols of an output, or a thousand per symbol of the input
 _ARRAYS = {
     "text": Field("text"),
     "coef": Field("float", (None,)),
@@ -63,7 +63,7 @@ def check_trained(model: Any) -> None:
 
 
 def save(model: Any, path: Path) -> None:
-    """Write a fitted `SequenceModel`; what JSON cannot hold is saved as null."""
+    """Write a fitted `SequenceModel`; settings that JSON cannot hold are saved as null."""
     check_trained(model)
     settings = {k: v for k, v in model.get_params().items() if k not in _LEFT_OUT}
     own = [name for name, value in settings.items() if not _is_plain(value)]
@@ -94,7 +94,7 @@ def save(model: Any, path: Path) -> None:
 
 
 def fingerprint(model: Any, *data: object) -> str:
-    """Return a digest of settings, loss, alphabet and data: of all that determines the weights."""
+    """Return a digest of settings, loss, alphabet and data, which determine the weights."""
     settings = {k: v for k, v in model.get_params().items() if k not in _NO_PART_OF_THE_RESULT}
     settings["loss"] = model.loss_ and model.loss_.fingerprint
     if not isinstance(model.features, str):
@@ -140,7 +140,7 @@ def load(kind: Any, path: Path, given: dict[str, Any]) -> Any:
 
 @contextmanager
 def _blamed_on(path: Path) -> Iterator[None]:
-    """Name the file in the errors raised inside."""
+    """Add the name of the file to the errors raised inside."""
     try:
         yield
     except InvalidInputError as error:
@@ -160,7 +160,7 @@ def _check(text: dict[str, Any]) -> None:
 def _latent(
     strings: list[Any] | None, slots: list[Any], alphabet: Alphabet
 ) -> LatentOutputs | None:
-    """Return the latent outputs of a file: strings of symbols of the alphabet."""
+    """Return the latent outputs of a file, whose strings have symbols of the alphabet."""
     if strings is None:
         return None
     for string in strings:

@@ -12,7 +12,7 @@ from fstgrad.summary import short_repr
 from fstgrad.training import kernels
 from fstgrad.training.pair_gradient import NAN, Method, PairGradient
 
-CHUNK = 16  # pairs; part of the result, as it fixes the order of summation
+CHUNK = 16  # pairs; affects the result, because it fixes the order of summation
 
 XY = tuple[Any, SequenceLike]
 Item = XY | FstgradError  # an error replaces a pair that could not be read
@@ -50,9 +50,9 @@ class Sums:
     """Sums over the pairs so far, in the order of the input.
 
     gradient : like w; value : nats; done, failed : numbers of pairs; variance : of the value, from
-    sampling; gap : if a cap was chosen, how far the value under the uncapped loss may lie above.
-    places : (k,) the weights whose gradient is in `gradient` (k,), each once, where all others are
-    zero; None where `gradient` has all weights.
+    sampling; gap : if a cap was chosen, the most by which the value under the uncapped loss may be
+    higher.  places : (k,) the indices of the weights in `gradient` (k,), each once, if the gradient
+    of all others is zero; None if `gradient` has all weights.
     """
 
     gradient: FloatArray
@@ -98,7 +98,7 @@ class Sums:
         Raises
         ------
         InvalidInputError
-            There is no pair without an error.
+            If there is no pair without an error.
         """
         if not self.done:
             failed = f"all {self.failed:,} pairs failed" if self.failed else "pairs is empty"

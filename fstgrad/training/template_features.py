@@ -27,7 +27,7 @@ from fstgrad.training.features import Features, context_shape
 from fstgrad.training.templates import Tagged, Template, symbols_of
 from fstgrad.training.vocabulary import Names, Vocabulary, WindowNames, read_inputs, vocabulary_of
 
-_CHUNKS = 2**29  # bytes that training keeps of its pairs
+_CHUNKS = 2**29  # bytes of data that training keeps of its pairs
 _KEPT = 2**16  # inputs whose names are remembered
 
 
@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     first : (F + 1,) int64, name f has the weights first[f] .. first[f + 1] - 1
-    symbol : (P,) int64, the symbol of each pair; n stands for the copy of the symbol of x
+    symbol : (P,) int64, the symbol of each pair; n means the copy of the symbol of x
     """
 
     first: IntArray
@@ -52,12 +52,12 @@ class Pairs(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Outputs for features: the active names of all positions, one output after another.
+    """Encoded inputs: the active names of all positions, one output after another.
 
     Attributes
     ----------
     starts, ids : as in `Active`
-    copies : (positions,) int64, the symbol of y that is the copy of the symbol of x, -1 if none is
+    copies : (positions,) int64, the symbol of y that is the copy of the symbol of x, -1 if none
     """
 
     starts: IntArray
@@ -152,7 +152,7 @@ class TemplateFeatures(Features):
         Raises
         ------
         InvalidInputError
-            No name is left.
+            If no name is left.
         """
         return cls(alphabet, order, template, vocabulary_of(template, inputs, min_count))
 
@@ -175,7 +175,7 @@ class TemplateFeatures(Features):
         Raises
         ------
         InvalidInputError
-            No name is left.
+            If no name is left.
         """
         instance("alphabet", alphabet, Alphabet, "an Alphabet")
         data = [(x, tuple(items("y", y))) for x, y in fields("data", data, 2)]
@@ -214,7 +214,7 @@ class TemplateFeatures(Features):
         return table
 
     def parts(self, w: npt.ArrayLike, x: Any, length: int) -> tuple[FloatArray, list[FloatArray]]:
-        """Return the scores of single symbols (l, n), and V_2, ..., V_q, whose sum is the table."""
+        """Return the scores of single symbols (l, n) and V_2, ..., V_q, whose sum is the table."""
         encoded = self._encoded(x, positive_integer("length", length))
         return self.emissions(w, encoded), self.grams(self._weights(w))
 
@@ -231,7 +231,7 @@ class TemplateFeatures(Features):
         return [w[start:end].reshape(block) for start, end, block in parts]
 
     def accumulate(self, table: FloatArray, x: Any, out: FloatArray) -> None:
-        """Add the adjoint; only the weights of the active names and the q-grams are touched."""
+        """Add the adjoint; only the weights of the active names and the q-grams change."""
         table = real_array("table", table, (None, *context_shape(self.alphabet, self.order)))
         single = table.sum(axis=tuple(range(1, self.order)))
         self.accumulate_emissions(single, self._encoded(x, len(table)), out)
@@ -269,7 +269,7 @@ class TemplateFeatures(Features):
         return Encoded(*active, np.concatenate([self._copies(x, length) for x, length in inputs]))
 
     def chosen(self, names: IntArray) -> tuple[Pairs, IntArray]:
-        """Return the pairs of some names, numbered anew, and the indices of their weights in w.
+        """Return the pairs of some names, renumbered, and the indices of their weights in w.
 
         The indices of the weights of the q-grams follow those of the pairs.
         """
@@ -327,7 +327,7 @@ class TemplateFeatures(Features):
 
 
 def _copied(copies: Mapping[str, int] | None, n: int) -> dict[str, int]:
-    """Return which symbol of y, 0 .. n - 1, is the copy of a symbol of x."""
+    """Return the symbol of y, 0 .. n - 1, that is the copy of each symbol of x."""
     if copies is None:
         return {}
     instance("copies", copies, Mapping, "a mapping of symbols of x to ids of y")

@@ -49,7 +49,7 @@ def as_input(x: Sequence[str] | Tagged) -> Any:
     Raises
     ------
     InvalidInputError
-        It is neither.
+        If it is neither.
     """
     if isinstance(x, Tagged):
         return x

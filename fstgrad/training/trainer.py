@@ -30,7 +30,7 @@ from fstgrad.io import Field, json_object, read_arrays, write_arrays
 from fstgrad.training.batch import CHUNK, Chunk, Sums
 from fstgrad.training.optimizers import OPTIMIZERS, Optimizer, Steps
 
-BLOCK = 64  # pairs of a chunk, if minibatches have as many; part of the result, as `CHUNK` is
+BLOCK = 64  # pairs per chunk, at most `batch_size`; affects the result, like `CHUNK`
 ROUND = 20  # iterations of L-BFGS between two checkpoints
 
 
@@ -56,7 +56,7 @@ Callback = Callable[[Epoch], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; `SequenceModel` documents each number."""
+    """Settings of the training; `SequenceModel` documents each of them."""
 
     optimizer: Optimizer = "adam"
     epochs: int = 10
@@ -135,7 +135,7 @@ class State:
         Raises
         ------
         InvalidInputError
-            It is not a file of a state, or it belongs to other pairs or settings.
+            If it is not a file of a state, or if it belongs to other pairs or settings.
         """
         what = "a checkpoint of a training; remove it"
         arrays = read_arrays(path, _STATE, what=what)
@@ -186,7 +186,7 @@ class Trainer:
     save: Callable[[State], None] = lambda _state: None
 
     def __post_init__(self) -> None:
-        """Start with the flag unset that a callback ended the training."""
+        """Clear the flag that a callback has ended the training."""
         self._ended = False
 
     def run(self, state: State) -> None:
@@ -197,7 +197,7 @@ class Trainer:
             self.save(state)
 
     def join(self, state: State, pairs: Sequence[Any]) -> None:
-        """After `run`, train on all pairs from the best weights, for a quarter as many epochs.
+        """Train on all pairs after `run`, from the best weights and for a quarter as many epochs.
 
         The rate of "adam" and "sgd" falls to zero from a fifth of the initial rate.  If a callback
         ended the training, nothing is done.
@@ -242,7 +242,7 @@ class Trainer:
     def _minibatches(self) -> list[list[tuple[int, list[Any]]]]:
         """Return the chunks of each minibatch; the pairs are shuffled once for all epochs.
 
-        A chunk keeps its number, by which a process finds the automata that it compiled.
+        A chunk keeps its number, so that a process finds the automata that it has compiled.
         """
         order = np.random.default_rng(self.settings.seed).permutation(len(self.pairs))
         shuffled = [self.pairs[i] for i in order]
@@ -252,7 +252,7 @@ class Trainer:
         return [numbered[i : i + each] for i in range(0, len(numbered), each)]
 
     def _penalty(self, w: FloatArray) -> float:
-        with np.errstate(over="ignore"):  # a training that diverges: see `_record`
+        with np.errstate(over="ignore"):  # `_record` raises if the training diverges
             return 0.5 * self.settings.l2 * float(w @ w)
 
     def _iterations(self, state: State) -> None:
@@ -280,11 +280,11 @@ class Trainer:
 
         left = self.settings.epochs - len(state.history)
         options = {"maxiter": min(ROUND, left)}
-        # A start that is not altered: scipy may work in the array that it is given.
+        # A copy of the weights, because scipy may overwrite its start.
         result: Any = minimize(  # type: ignore[call-overload]
             objective, state.w.copy(), jac=True, method="L-BFGS-B", callback=done, options=options
         )
-        state.finished = state.finished or result.status != 1  # 1: the iterations are used up
+        state.finished = state.finished or result.status != 1  # 1: the limit of iterations
 
     def _record(self, state: State, objective: float, gradient: FloatArray, started: float) -> None:
         validation = None if self.validate is None else self.validate(state.w)

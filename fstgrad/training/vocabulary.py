@@ -1,7 +1,7 @@
 """Vocabularies: the names of features that have weights, and their numbers at each position.
 
-- `Names` : of any template, by text.
-- `WindowNames` : of `Window`, by numbers: all positions of all inputs in one compiled loop.
+- `Names` : the names of any template, as text.
+- `WindowNames` : the names of `Window`, as numbers: one compiled loop over all positions.
 """
 
 import itertools
@@ -27,7 +27,7 @@ from fstgrad.training import kernels
 from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
 
 _KEPT = 2**16  # training inputs whose names are kept as numbers
-_POSITION = 16  # bytes of the least that is kept of a position
+_POSITION = 16  # the least number of bytes kept per position
 _BOUNDARY, _FIRST = 1, 2  # digits of a key: 0 is no symbol, symbols follow the boundary
 
 
@@ -39,7 +39,7 @@ class Active(NamedTuple):
 
 
 class Names:
-    """The names that a template yields, by their text.
+    """The names that a template yields, as text.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Names:
         return len(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs, without the data kept of the training inputs."""
+        """Return the state for another process, without the data kept of the training inputs."""
         return {**self.__dict__, "_kept": {}}
 
     @classmethod
@@ -163,7 +163,7 @@ class WindowNames:
     def largest(self) -> int:
         """A bound on the keys."""
         width = self.template.width
-        span = min(self.template.span, 64)  # as large as is refused in any base
+        span = min(self.template.span, 64)  # 64 digits are too many in any base
         above = (2 * width + 2) * self.base**span
         bound: int = above + len(self.sides) * kernels.windows.KINDS * self.base**3
         return bound
@@ -175,7 +175,7 @@ class WindowNames:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names as text, those that the template yields."""
+        """The names as text, as the template yields them."""
         return tuple(self._text(key) for key in self.keys.tolist())
 
     def _keys(self, inputs: Sequence[tuple[Any, int]]) -> tuple[IntArray, IntArray]:
@@ -204,7 +204,7 @@ class WindowNames:
 
     @cached_property
     def _slots(self) -> IntArray:
-        """The keys by their hash."""
+        """The hash table of the keys."""
         slots = np.full(1 << (2 * len(self.keys) + 1).bit_length(), -1, dtype=np.int64)
         kernels.windows.hash_keys(self.keys, slots)
         return slots
@@ -226,7 +226,7 @@ class WindowNames:
         return f"{name}|{('', '0', 'end', '-2..0')[kind]} {spelled}"
 
     def _spelled(self, digits: int, most: int) -> list[str]:
-        """Return the symbols of the digits that are not 0, the boundary as the empty symbol."""
+        """Return the symbols of the nonzero digits, with the boundary as the empty symbol."""
         read = [digits // self.base**i % self.base for i in range(most - 1, -1, -1)]
         return ["" if d == _BOUNDARY else self.symbols[d - _FIRST] for d in read if d]
 
@@ -242,7 +242,7 @@ def vocabulary_of(
     Raises
     ------
     InvalidInputError
-        No name is left.
+        If no name is left.
     """
     min_count = positive_integer("min_count", min_count)
     if not callable(template):
@@ -255,7 +255,7 @@ def vocabulary_of(
 
 
 def read_inputs(inputs: Any) -> list[tuple[Any, int]]:
-    """Return inputs (x, l) whose x are symbols and whose l are >= 1."""
+    """Return inputs (x, l), checked: x consists of symbols and l >= 1."""
     rows = [
         (as_input(x), positive_integer("the length of y", length))
         for x, length in fields("inputs", inputs, 2)

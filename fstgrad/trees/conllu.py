@@ -1,4 +1,4 @@
-"""Trees written into CoNLL-U: heads, relations and confidences; everything else is unchanged."""
+"""Write trees into CoNLL-U files: heads, relations and confidences; all else is unchanged."""
 
 import pathlib
 from collections.abc import Iterator, Sequence

@@ -40,7 +40,7 @@ def sample_distinct(
 def _first_occurrences(
     table: ArcTable, solution: Solution, count: int, rng: np.random.Generator
 ) -> IntArray:
-    """Return the distinct trees (k, n, 2) among some independent draws, at most `count`.
+    """Return the distinct trees (k, n, 2) among independent draws, at most `count`.
 
     They cost no more than the same number of draws from the remaining trees: one step of a walk is
     counted as 8 of the n^4 / 12 multiplications of such a draw.  Blocks are drawn until there are

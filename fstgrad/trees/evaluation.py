@@ -69,7 +69,7 @@ def total(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for JSON, which has no infinity: null if the gold tree is impossible."""
+    """Return a row for JSON, which has no infinity: None if the gold tree is impossible."""
     return row | {
         "gold_log_prob": row["gold_log_prob"] if np.isfinite(row["gold_log_prob"]) else None
     }

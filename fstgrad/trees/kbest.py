@@ -22,7 +22,7 @@ def best_trees(table: ArcTable, count: int, find: Finder) -> list[tuple[IntArray
     """
     n = int(table.lengths[0])
     flat = table.flat[0] if table.labeled else table.flat[0][..., None]
-    # (-score, tie-breaker, tree (n, 2), the part's table, how many dependents are fixed in it)
+    # (-score, tie-breaker, tree (n, 2), the part's table, the number of dependents fixed in it)
     heap: list[tuple[float, int, IntArray, FloatArray, int]] = []
     found: list[tuple[IntArray, float]] = []
     ties = 0

@@ -116,9 +116,9 @@ def lift_masks(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> M
 
 
 def root_shift(scores: FloatArray) -> FloatArray:
-    """Return (b,) how far the root's arcs lie above the other arcs, 0 if the gap is small.
+    """Return the distance (b,) of the root's arcs above the other arcs, 0 if it is small.
 
-    The gap is a constant of all trees with exactly one root arc.  If it were not removed, a root
+    It is a constant of all trees with exactly one root arc.  If it were not removed, a root
     far above or below would make arcs look like masks.
     """
     top = scores[:, 1:].max(axis=1, initial=-np.inf)

@@ -7,7 +7,7 @@ from fstgrad.trees import kernels
 from fstgrad.trees.solution import Solution
 from fstgrad.trees.structures import PADDING
 
-# If Wilson's walks need more than this many n^2 steps a tree on average, Colbourn's method is used:
+# If Wilson's walks need on average more than this times n^2 steps per tree, Colbourn's method runs:
 # the first limit is for method "auto", the second for "wilson".
 AUTO_STEPS, WILSON_STEPS = 10, 1000
 
@@ -33,7 +33,7 @@ def _sample_item(
     chance = np.ascontiguousarray(solution.marginals[item, 0, : n + 1])
     steps = expected_steps(solution, item)
     if method != "colbourn" and steps < n * n * (AUTO_STEPS if method == "auto" else WILSON_STEPS):
-        most = int(count * max(100 * steps, 1000))  # no walk needs this many
+        most = int(count * max(100 * steps, 1000))  # far more steps than walks need
         if kernels.sampling.wilson(weights, chance, n, single, most, rng, heads):
             return heads
     state = rng.bit_generator.state

@@ -1,11 +1,11 @@
 """log Z, its gradient and Hessian-vector products for a batch of arc tables, stable for any scores.
 
-`kernels.matrix_tree` solves a batch by inverse Laplacians, and trusts an item if the gradient in
+`kernels.matrix_tree` solves a batch by inverse Laplacians.  It trusts an item if the gradient in
 the scaled weights is small (the differences B_jj - B_jh lose digits as it grows), no marginal is
-negative and every column of marginals sums to one.  The other items go to `kernels.stable`: the
-inverse in a better order, the normal form of the scores, and eliminations without subtractions, in
-floats and on logarithms.  Second-order quantities come from the gradient where that is small, else
-from the derivative of the elimination.
+negative and every column of marginals sums to one.  `kernels.stable` solves the other items: by the
+inverse in a better order, by the normal form of the scores, and by eliminations without
+subtractions, in floats and on logarithms.  Second-order quantities are computed from the gradient
+if it is small, otherwise by differentiating the elimination.
 """
 
 from typing import NamedTuple, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.trees import kernels
 
-# A mean number of entries into a component this near to 1 is 1 but for rounding.
+# A mean number of entries into a component this close to 1 equals 1 up to rounding.
 ROUNDING = 1e-13
 
 
@@ -24,7 +24,7 @@ class Solved(Protocol):
 
     @property
     def log_partition(self) -> FloatArray:
-        """Log Z of every item, -inf where no tree is allowed."""
+        """Log Z of every item, -inf for items without an allowed tree."""
 
     @property
     def marginals(self) -> FloatArray:
@@ -36,31 +36,32 @@ class Solved(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """The scores that were solved, those given but for a constant of all trees."""
+        """The scores that were solved; they differ from those given by a constant of all trees."""
 
     def covariance_product(self, v: FloatArray) -> FloatArray:
         """Return Cov v; the table v may be overwritten."""
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
 
     def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
 
-        marginals : those of trees that this distribution allows.
+        marginals : of trees that this distribution allows.
         """
 
 
 class Solution(NamedTuple):
-    """First-order quantities of a batch of b tables (b, m+1, m+1), and what the second needs.
+    """First-order quantities of b tables (b, m+1, m+1), and the input of the second-order ones.
 
     scores : (b, m+1, m+1), the scores that were solved: those given, or their normal form, in which
-        all trees that count are worse by the same constant (`kernels.normal`).
-    gradient : (b, m+1, m+1), of log Z in the weights; 0 where it left the range of float64.
+        the scores of all trees that are not negligible change by the same constant
+        (`kernels.normal`).
+    gradient : (b, m+1, m+1), of log Z in the weights; 0 if it leaves the range of float64.
     marginals : (b, m+1, m+1), the weights times the gradient; read-only.
-    tables : (2, b, m+1, m+1), the two of them.
-    log_partition : (b,) in nats, -inf where no tree is allowed.
-    relative : (b,) log Z of `scores` less the sum of their columns' largest.
+    tables : (2, b, m+1, m+1), the gradient and the marginals.
+    log_partition : (b,) in nats, -inf for items without an allowed tree.
+    relative : (b,) log Z of `scores` minus the sum of the largest scores of their columns.
     given : the scores as they were given.
     infeasible : the first item without a tree, -1 if all have one.
     """
@@ -82,7 +83,7 @@ class Solution(NamedTuple):
         return table
 
     def delicate(self) -> BoolArray:
-        """Return the items (b,) whose gradient is too large for products of it."""
+        """Return the items (b,) whose gradient is too large for exact products of two gradients."""
         items = np.empty(len(self.lengths), dtype=np.bool_)
         kernels.matrix_tree.find_delicate(self.tables, self.lengths, items)
         return items
@@ -102,7 +103,7 @@ class Solution(NamedTuple):
         return v
 
     def third_order(self, v: FloatArray, u: FloatArray) -> FloatArray:
-        """Return the derivative of Cov v along u, (b, m+1, m+1): O(n^3) logarithms an item."""
+        """Return the derivative of Cov v along u, (b, m+1, m+1): O(n^3) logarithms per item."""
         result = np.zeros_like(self.given)
         for item, n in enumerate(self.lengths.tolist()):
             if n > 0:
@@ -121,7 +122,7 @@ class Solution(NamedTuple):
         return table
 
     def entropies(self) -> tuple[FloatArray, FloatArray]:
-        """Return entropies (b,) and regrets: each dependent's largest score less the scores."""
+        """Return entropies (b,) and regrets: each dependent's largest score minus the scores."""
         regrets, values = np.empty_like(self.scores), np.empty(len(self.lengths))
         kernels.matrix_tree.entropies(
             self.scores, self.marginals, self.lengths, self.relative, regrets, values
@@ -131,7 +132,7 @@ class Solution(NamedTuple):
     def surprise(self, marginals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return constants (b,) and regrets with -E[log p(tree)] = constant + <marginals, regrets>.
 
-        marginals : those of trees that this distribution allows.
+        marginals : of trees that this distribution allows.
         """
         regrets = self.entropies()[1]
         constants = self.relative.copy()
@@ -144,7 +145,7 @@ class Solution(NamedTuple):
         return constants, regrets
 
     def _reduced_surprise(self, item: int, marginals: FloatArray) -> tuple[float, FloatArray]:
-        """Return `surprise` of an item in normal form, from the reduced scores before limits."""
+        """Return `surprise` of an item in normal form, from reduced scores without limits."""
         n = len(marginals) - 1
         given = np.empty((n + 1, n + 1))
         kernels.normal.raise_least(self.inner(self.given, item), given)
@@ -163,13 +164,13 @@ class Solution(NamedTuple):
         return float(value), np.where(reduced > -np.inf, regrets, 0.0)
 
     def inner(self, tables: FloatArray, item: int) -> FloatArray:
-        """Return an item's table, (n+1, n+1), without what lies beyond its length."""
+        """Return an item's table, (n+1, n+1), without its padding."""
         n = int(self.lengths[item])
         return tables[item, : n + 1, : n + 1]
 
 
 def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Solution:
-    """Solve a batch of tables (b, m+1, m+1) of log-weights for their first n+1 rows and columns."""
+    """Solve a batch of tables (b, m+1, m+1) of log-weights in their first n+1 rows and columns."""
     tables, log_partition = np.empty((2, *scores.shape)), np.empty(len(scores))
     relative = np.empty(len(scores))
     left = kernels.matrix_tree.solve_batch(
@@ -184,7 +185,7 @@ def solve(scores: FloatArray, lengths: IntArray, *, single_root: bool) -> Soluti
         without = np.flatnonzero(log_partition == -np.inf).tolist()
         infeasible = without[0] if without else -1
     marginals = tables[1]
-    marginals.setflags(False)  # not to be written
+    marginals.setflags(False)  # read-only
     return Solution(
         effective, lengths, single_root, tables, marginals, log_partition, relative, scores,
         infeasible,

@@ -23,14 +23,14 @@ DOUBLE, INT64 = np.dtype(np.float64), np.dtype(np.int64)
 def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArray:
     """Return the heads (..., n) of the best spanning tree of tables (..., n+1, n+1), unlabeled.
 
-    The tree of `SpanningTrees(scores, single_root=single_root).mode()`, in a third of its time for
-    short sentences: one table needs a single compiled call.  O(n^2) (Tarjan, 1977; single root:
-    Gabow and Tarjan, 1984).
+    The result equals `SpanningTrees(scores, single_root=single_root).mode()` and takes a third of
+    its time for short sentences: one table needs a single compiled call.  O(n^2) (Tarjan, 1977;
+    single root: Gabow and Tarjan, 1984).
 
     Raises
     ------
     InvalidInputError, InfeasibleError
-        As `SpanningTrees`.
+        As in `SpanningTrees`.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
     >>> fg.best_tree(scores, single_root=True)
     array([2, 0, 2])
     """
-    if type(scores) is not np.ndarray or scores.dtype is not DOUBLE:  # each 0.1 us counts here
+    if type(scores) is not np.ndarray or scores.dtype is not DOUBLE:  # saves 0.1 us
         scores = checks.float_array("scores", scores)
     if not isinstance(single_root, bool):
         checks.instance("single_root", single_root, TRUTH, "True or False")
@@ -52,11 +52,12 @@ def best_tree(scores: npt.ArrayLike, *, single_root: bool | np.bool_) -> IntArra
 
 
 class SpanningTrees(TreeDistribution):
-    """Trees over n dependents and a root, p(tree) = exp(sum of the scores of its arcs) / Z.
+    """Trees over n dependents and a root with p(tree) = exp(sum of the scores of its arcs) / Z.
 
-    Every dependent has one head, and following heads ends in the root.  By the matrix-tree theorem
-    Z is the determinant of the Laplacian L, L_jj the weight that enters j and L_ij = -w_ij, and
-    the marginals are w_ij (B_jj - B_ji) with B the inverse.  Leading axes of `scores` are a batch.
+    Every dependent has one head, and the path along the heads ends at the root.  By the matrix-tree
+    theorem, Z is the determinant of the Laplacian L, where L_jj is the total weight that enters j
+    and L_ij = -w_ij.  The marginals are w_ij (B_jj - B_ji), where B is the inverse of L.  Leading
+    axes of `scores` are a batch.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class SpanningTrees(TreeDistribution):
         Whether exactly one arc leaves the root, as in dependency trees, or at least one.
     lengths : (...) array_like of int, optional
         The number of dependents of each item of a batch that is padded to n; entries beyond it are
-        not read.  All n by default.
+        not read.  Default: n for all items.
     labeled : bool, optional
         Whether the last axis holds labels.  Inferred from the shape by default, which is impossible
         if the last three axes have equal lengths.
@@ -75,20 +76,20 @@ class SpanningTrees(TreeDistribution):
     Raises
     ------
     InvalidInputError
-        Tables that are not square, NaN, +inf, lengths that do not fit.
+        If a table is not square, if scores are NaN or +inf, or if the lengths do not fit.
     InfeasibleError
-        On first use, where no tree is allowed (Z = 0); the message names the item and the nodes.
+        On first use, if no tree is allowed (Z = 0); the message names the item and the nodes.
 
     Notes
     -----
-    log Z and marginals cost O(n^3) and hold to 1e-9 for scores of any range (see `solution`).
-    Trees are arrays of heads (see `structures`).  Zmigrod, Vieira and Cotterell, "Efficient
-    Computation of Expectations under Spanning Tree Distributions", TACL 2021; single root: Koo,
-    Globerson, Carreras and Collins, EMNLP 2007.
+    log Z and marginals cost O(n^3) and are accurate to 1e-9 for scores of any range (see
+    `solution`).  Trees are arrays of heads (see `structures`).  Zmigrod, Vieira and Cotterell,
+    "Efficient Computation of Expectations under Spanning Tree Distributions", TACL 2021; single
+    root: Koo, Globerson, Carreras and Collins, EMNLP 2007.
 
     Examples
     --------
-    Cayley: there are (n+1)^(n-1) trees of n dependents, n^(n-1) of them with a single root arc.
+    By Cayley's formula, n dependents have (n+1)^(n-1) trees, n^(n-1) of them with one root arc.
 
     >>> import numpy as np
     >>> trees = SpanningTrees(np.zeros((4, 4)), single_root=False)
@@ -104,10 +105,11 @@ class SpanningTrees(TreeDistribution):
         """Return k independent trees (k, ..., n) or (k, ..., n, 2), drawn exactly.
 
         method : {"auto", "wilson", "colbourn"}
-            Wilson (1996) walks from every dependent to the tree so far and erases loops; with a
-            single root its arc is drawn first (Zmigrod, Vieira and Cotterell, EMNLP 2021).  Its
-            expected number of steps is known beforehand; if it is too large, "auto" uses the
-            method of Colbourn, Day and Nel (1996), head by head given the previous heads.
+            "wilson" (1996) walks at random from every dependent to the tree built so far and
+            erases loops; a single root arc is drawn first (Zmigrod, Vieira and Cotterell, EMNLP
+            2021).  "colbourn" (Colbourn, Day and Nel, 1996) draws each head given the previous
+            heads.  The expected number of steps of the walks is known beforehand; "auto" uses
+            "colbourn" if it is too large.
         """
         from fstgrad.trees.sampling import sample_heads, sample_labels
 
@@ -121,10 +123,11 @@ class SpanningTrees(TreeDistribution):
     def sample_without_replacement(self, k: int, rng: Seed = None) -> list[Any]:
         """Return up to k different trees, as if drawn one after the other without replacement.
 
-        A list of (tree, log_prob) in the order of the draws, for a batch a list of lists; fewer
-        than k if there are fewer trees.  First occurrences among independent draws; if these repeat
-        themselves, draws from the exact probabilities of the remaining trees: O(n^3) per tree,
-        O(n^4 / 12) for peaked distributions.  Trees 10^5 nats below the best one are not drawn.
+        Returns a list of (tree, log_prob) in the order of the draws, and a list of lists for a
+        batch.  It has fewer than k entries if there are fewer trees.  The method takes the first
+        occurrences among independent draws; if these repeat themselves, it draws from the exact
+        probabilities of the remaining trees, in O(n^3) per tree, or O(n^4 / 12) for peaked
+        distributions.  Trees 10^5 nats below the best one are not drawn.
         """
         from fstgrad.trees.distinct import LIMIT, sample_distinct
 
@@ -139,10 +142,10 @@ class SpanningTrees(TreeDistribution):
         return near._listed(found)
 
     def with_column(self, dependent: int, scores: npt.ArrayLike) -> "SpanningTrees":
-        """Return the distribution with other scores (n+1,) into a dependent, solved in O(n^2).
+        """Return the distribution with new scores (n+1,) of the arcs into one dependent, in O(n^2).
 
-        One unlabeled table.  log Z and marginals are updated by a table of rank one; where that
-        would lose digits they are found anew, O(n^3).
+        Requires one unlabeled table.  log Z and marginals get an update of rank one; if this would
+        lose digits, they are recomputed in O(n^3).
         """
         if self.batch_shape or self.labeled:
             raise NotSupportedError(
@@ -159,7 +162,7 @@ class SpanningTrees(TreeDistribution):
         return changed
 
     def with_score(self, head: int, dependent: int, score: float) -> "SpanningTrees":
-        """Return the distribution with another score of one arc, solved as by `with_column`."""
+        """Return the distribution with a new score of one arc, solved as in `with_column`."""
         place = checks.index("head", head, len(self.scores))
         end = checks.index("dependent", dependent, len(self.scores), lower=1)
         column = self.scores[:, end].copy()
@@ -167,10 +170,10 @@ class SpanningTrees(TreeDistribution):
         return self.with_column(int(end), column)
 
     def third_order(self, v: npt.ArrayLike, u: npt.ArrayLike) -> FloatArray:
-        """Return the derivative of Cov v along u, the third derivative of log Z, unlabeled tables.
+        """Return the derivative of Cov v along u, the third derivative of log Z (unlabeled tables).
 
-        v, u : finite tables like `scores`.  Without subtractions of weights, on logarithms: right
-        for scores of any range, O(n^3) with a large constant.
+        v, u : finite tables like `scores`.  The computation is on logarithms and subtracts no
+        weights, so it is accurate for scores of any range; it costs O(n^3) with a large constant.
         """
         if self.labeled:
             raise NotSupportedError(
@@ -192,7 +195,7 @@ class SpanningTrees(TreeDistribution):
         ]
 
     def _centered(self) -> "SpanningTrees":
-        """Return the same distribution in normal form, with all trees that draws can meet."""
+        """Return the same distribution in normal form, with all trees that can be drawn."""
         from fstgrad.trees.distinct import LIMIT
 
         arcs = self._table.arcs
@@ -201,7 +204,7 @@ class SpanningTrees(TreeDistribution):
             raised, inner = np.empty((2, n + 1, n + 1))
             kernels.normal.raise_least(own[: n + 1, : n + 1], raised)
             closed, heads = np.zeros(n + 1, dtype=bool), np.empty(n, np.int64)
-            for limit in (LIMIT, 0.0):  # 0 where rounding hid the best tree by more than the limit
+            for limit in (LIMIT, 0.0):  # 0 if rounding hid the best tree by more than the limit
                 root = kernels.normal.normalise(raised, n, self.single_root, limit, inner, closed)
                 if root[1] > 0 and kernels.normal.best_checked(inner, self.single_root, heads):
                     out[: n + 1, : n + 1] = inner

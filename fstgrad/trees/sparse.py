@@ -13,13 +13,14 @@ from fstgrad.summary import short_repr
 from fstgrad.trees import kernels
 from fstgrad.trees.spanning import SpanningTrees
 
-# Graphs of so many dependents are solved, and sampled, as dense tables where they have to be.
+# The most dependents for which a graph is solved, or sampled, as a dense table if necessary.
 DENSE, DENSE_SAMPLES = 2000, 100
-# What marginals may miss, in such graphs and in larger ones: told from those of the arcs into a
-# dependent, which add up to 1, and from the numbers of whose differences they are made.
+# The largest error of marginals, in graphs of up to DENSE dependents and in larger ones.  It is
+# estimated from their sum over the arcs into a dependent, which is 1, and from the rounding errors
+# of the numbers whose differences they are.
 DENSE_TOLERANCE, TOLERANCE = 1e-11, 1e-8
 EPSILON = float(np.finfo(np.float64).eps)
-# Steps of Wilson's walks for each tree and arc, before they are given up.
+# The most steps of Wilson's walks per tree and arc.
 STEPS = 10_000
 
 
@@ -27,7 +28,7 @@ STEPS = 10_000
 class Elimination:
     """The elimination of all nodes in an order that keeps the fill small (`kernels.sparse`).
 
-    rank (n,) : the place of each node in the order.
+    rank (n,) : the position of each node in the order.
     """
 
     rank: IntArray
@@ -39,7 +40,7 @@ class Elimination:
 
 
 class SparseSpanningTrees:
-    """Arborescences over dependents 1 .. n and the root 0, of a list of arcs.
+    """Arborescences over dependents 1 .. n and the root 0, given as a list of arcs.
 
     p(tree) = exp(sum of the scores of its arcs) / Z; any number of arcs may leave the root.
 
@@ -48,31 +49,31 @@ class SparseSpanningTrees:
     arcs : (m, 2) array_like of int
         (head, dependent), each pair once; 0 is the root.
     scores : (m,) array_like
-        Log-weights in nats; -inf forbids.
+        Log-weights in nats; -inf forbids an arc.
     n : int
         The number of dependents.
 
     Raises
     ------
     InvalidInputError
-        Arcs that are not pairs of nodes, or repeated arcs.
+        If arcs are not pairs of nodes, or are repeated.
     InfeasibleError
-        On first use, where a node cannot be reached from the root.
+        On first use, if a node cannot be reached from the root.
     NotSupportedError
-        With more than 2,000 dependents: `marginals` and `entropy` where, into some dependent, they
-        miss a sum of 1 by 10^-8, because differences of the inverse Laplacian lost their digits
-        (arcs of a cycle that outweigh all that enter it by some 10^8); everything where a node's
-        weights, next to the largest arcs into each dependent, leave the range of float64.  Smaller
-        graphs are then solved as dense tables.  `sample` where walks are too long, with more than
-        100 dependents.
+        With more than 2,000 dependents, from `marginals` and `entropy` if the marginals into some
+        dependent may be off by 10^-8, because differences of the inverse Laplacian lost their
+        digits (the arcs of a cycle outweigh all arcs into it by about 10^8); and from all methods
+        if a node's weights, relative to the largest arcs into each dependent, leave the range of
+        float64.  Smaller graphs are then solved as dense tables.  With more than 100 dependents,
+        from `sample` if the walks are too long.
 
     Notes
     -----
     The Laplacian is eliminated in the minimum-degree order of scipy's sparse LU, without
-    subtractions: log Z is right to rounding.  Marginals come from the selected inverse, the entries
-    of the inverse on the pattern of the factors (Takahashi, Fagan and Chin, 1973).  Time and memory
-    are those of the fill, some n log n for grids and road networks; graphs without small separators
-    fill up to n^2.
+    subtractions, so log Z is exact up to rounding.  Marginals come from the selected inverse: the
+    entries of the inverse on the pattern of the factors (Takahashi, Fagan and Chin, 1973).  Time
+    and memory grow with the fill, about n log n for grids and road networks; graphs without small
+    separators fill up to n^2.
 
     Examples
     --------
@@ -124,7 +125,7 @@ class SparseSpanningTrees:
     def sample(self, k: int, rng: Seed = None) -> IntArray:
         """Return the heads (k, n) of k independent trees, by Wilson's walks (1996).
 
-        Where strong cycles make the walks too long, small graphs are sampled as dense tables.
+        If strong cycles make the walks too long, small graphs are sampled as dense tables.
         """
         count, generator = checks.positive_integer("k", k), checks.generator(rng)
         if self._elimination is None:
@@ -155,14 +156,14 @@ class SparseSpanningTrees:
 
     @cached_property
     def _dense(self) -> SpanningTrees:
-        """The same distribution as a table, of graphs of up to DENSE dependents."""
+        """The same distribution as a dense table, for graphs of up to DENSE dependents."""
         table = np.full((self.n + 1, self.n + 1), -np.inf)
         table[tuple(self.arcs.T)] = self.scores
         return SpanningTrees(table, single_root=False)
 
     @cached_property
     def _tops(self) -> FloatArray:
-        """Each dependent's largest score (n,), 0 where there is none."""
+        """Each dependent's largest score (n,), 0 if it has none."""
         top = np.full(self.n, -np.inf)
         np.maximum.at(top, self.arcs[:, 1] - 1, self.scores)
         return np.where(top > -np.inf, top, 0.0)
@@ -173,7 +174,7 @@ class SparseSpanningTrees:
 
     @cached_property
     def _elimination(self) -> Elimination | None:
-        """What was eliminated; None if a small graph's weights leave the range of floats."""
+        """The elimination; None if the weights of a small graph leave the range of floats."""
         heads, dependents = self.arcs.T - 1
         inner = heads >= 0
         rank = _rank(heads[inner], dependents[inner], self.n)
@@ -261,7 +262,7 @@ class SparseSpanningTrees:
 
 
 class SparseUndirectedTrees:
-    """Spanning trees, or rooted forests, of an undirected graph with few edges.
+    """Spanning trees or rooted forests of an undirected graph with few edges.
 
     Parameters
     ----------
@@ -272,12 +273,13 @@ class SparseUndirectedTrees:
     n : int
         The number of nodes.
     root_scores : (n,) array_like, optional
-        Log-weights of the nodes as roots; makes rooted forests of the trees, as in
+        Log-weights of the nodes as roots; the structures are then rooted forests, as in
         `UndirectedTrees`.
 
     Notes
     -----
-    All answers are those of `SparseSpanningTrees` away from node 0, or from a root above all.
+    All results come from `SparseSpanningTrees`, with node 0 as the root; for forests, the root is
+    an additional node with an arc to every node.
     """
 
     __repr__ = short_repr
@@ -324,13 +326,13 @@ class SparseUndirectedTrees:
         return total
 
     def effective_resistances(self) -> FloatArray:
-        """Return the effective resistance between the ends of every edge, (m,), of trees."""
+        """Return the effective resistance between the ends of every edge, (m,); for trees only."""
         if self.is_forest:
             raise InvalidInputError("effective resistances are those of trees; give no root_scores")
         return self.marginals() * np.exp(-self.scores)
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
-        """Return k trees (k, n-1, 2) as edges, or forests (k, n) as heads, -1 for roots."""
+        """Return k trees as edges (k, n-1, 2), or k forests as heads (k, n), -1 for roots."""
         heads = self.arborescences.sample(k, rng)
         if self.is_forest:
             return heads - 1
@@ -339,7 +341,7 @@ class SparseUndirectedTrees:
 
 
 def _rank(heads: IntArray, dependents: IntArray, n: int) -> IntArray:
-    """Return each node's place in the minimum-degree order of the graph."""
+    """Return each node's position in the minimum-degree order of the graph."""
     from scipy.sparse import csc_array, eye_array
     from scipy.sparse.linalg import splu
 

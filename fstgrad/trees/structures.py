@@ -1,7 +1,8 @@
-"""Trees as arrays of heads: checks, tables of parts, and why no tree is allowed.
+"""Trees as arrays of heads: checks, tables of parts, and errors for tables without a tree.
 
-A tree of n dependents is `heads`, (n,) int64: heads[d - 1] is the head of dependent d, 0 the root.
-A labeled tree is (n, 2): head and label.  In a ragged batch the rows past the length hold -1.
+A tree of n dependents is an array `heads` (n,) of int64: heads[d - 1] is the head of dependent d,
+and 0 is the root.  A labeled tree is (n, 2): head and label.  In a ragged batch, the rows past the
+length hold -1.
 """
 
 from collections.abc import Callable
@@ -13,13 +14,13 @@ from fstgrad.checks import BoolArray, FloatArray, IntArray
 from fstgrad.errors import InfeasibleError, InvalidInputError
 
 PADDING = -1
-Namer = Callable[[int], str]  # " of item 3" of a batch, for messages
+Namer = Callable[[int], str]  # returns the item's name for messages, as " of item 3"
 
 
 def check_heads(
     heads: npt.ArrayLike, lengths: IntArray, *, single_root: bool, name: str, item: Namer
 ) -> IntArray:
-    """Return `heads` (..., b, n) as int64 trees; a cycle, a bad head or two roots are errors."""
+    """Return `heads` (..., b, n) as int64 trees; raise for cycles, bad heads and extra roots."""
     array = np.asarray(heads)
     if array.dtype.kind not in "iu":
         raise InvalidInputError(f"{name} has dtype {array.dtype}; give integer heads, 0 the root")
@@ -47,7 +48,7 @@ def check_heads(
 
 
 def _check_cycles(heads: IntArray, real: BoolArray, name: str, item: Namer) -> None:
-    """Follow all heads at once, doubling the steps: whatever is not at the root then is stuck."""
+    """Raise if following the heads, with doubled steps, does not lead every node to the root."""
     ancestor = np.concatenate([np.zeros_like(heads[..., :1]), np.where(real, heads, 0)], axis=-1)
     for _ in range(int(heads.shape[-1]).bit_length()):
         ancestor = np.take_along_axis(ancestor, ancestor, axis=-1)
@@ -65,7 +66,7 @@ def _check_cycles(heads: IntArray, real: BoolArray, name: str, item: Namer) -> N
 
 
 def real_arcs(lengths: IntArray, size: int) -> BoolArray:
-    """Return the cells (b, size, size) that are arcs of items of these lengths."""
+    """Return a mask (b, size, size) of the cells that are arcs in items of these lengths."""
     real = np.arange(size) <= lengths[:, None]
     arcs: BoolArray = real[:, :, None] & real[:, None, :] & ~np.eye(size, dtype=bool)
     arcs[:, :, 0] = False
@@ -75,7 +76,8 @@ def real_arcs(lengths: IntArray, size: int) -> BoolArray:
 def crossing_arcs(heads: IntArray) -> IntArray:
     """Return the first two crossing arcs of each tree (..., n), (..., 2, 2) of (head, dependent).
 
-    -1 where none cross.  The root is leftmost; -1 in `heads` is no arc.  O(n^2) for each tree.
+    The result is -1 if none cross.  The root is leftmost; -1 in `heads` is no arc.  O(n^2) per
+    tree.
     """
     n = heads.shape[-1]
     dependents = np.arange(1, n + 1)
@@ -95,7 +97,7 @@ def crossing_arcs(heads: IntArray) -> IntArray:
 
 
 def arc_table(heads: IntArray, labels: IntArray | None, shape: tuple[int, ...]) -> FloatArray:
-    """Return the 0/1 table of arcs, `shape` + (n+1, n+1[, y]) behind the leading axes of heads."""
+    """Return the 0/1 table of arcs: the leading axes of `heads`, then (n+1, n+1[, y])."""
     table = np.zeros(shape)
     where = np.nonzero(heads >= 0)
     index = (*where[:-1], heads[where], where[-1] + 1)
@@ -104,7 +106,7 @@ def arc_table(heads: IntArray, labels: IntArray | None, shape: tuple[int, ...]) 
 
 
 def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> InfeasibleError:
-    """Return the error for a table (n+1, n+1) that allows no tree, naming the nodes to blame."""
+    """Return the error for a table (n+1, n+1) that allows no tree; it names the nodes concerned."""
     allowed = scores > -np.inf
     allowed[:, 0] = False
     np.fill_diagonal(allowed, False)
@@ -137,7 +139,7 @@ def explain_infeasible(scores: FloatArray, item: str, *, single_root: bool) -> I
 
 
 def _reached(allowed: BoolArray, sources: list[int]) -> BoolArray:
-    """Return which nodes the allowed arcs reach; the root is left out unless it is a source."""
+    """Return a mask of the nodes that allowed arcs reach; the root only if it is a source."""
     reached = np.zeros(len(allowed), dtype=bool)
     reached[sources] = True
     for _ in range(len(allowed)):

@@ -1,7 +1,7 @@
-"""Whether one distribution of trees allows a tree that another forbids.
+"""Check whether one distribution of trees allows a tree that another forbids.
 
-A tree counts if its probability is above zero in float64, so that a mask of -1e30 forbids as -inf
-does.
+A tree is allowed if its probability is above zero in float64; a mask of -1e30 therefore forbids
+like -inf.
 """
 
 import itertools
@@ -16,18 +16,18 @@ Finder = Callable[[FloatArray, IntArray], tuple[IntArray, int]]
 Arc = tuple[int, int]
 Partition = Callable[[FloatArray, IntArray], FloatArray]
 
-# A probability below this may be what rounding left of nothing.
+# A probability below this may be a rounding error of 0.
 DOUBTFUL = 1e-9
-# exp(-745) is the least float64.
+# exp(-745) is the smallest positive float64.
 LEAST = -745.0
 
 
 class Family(NamedTuple):
-    """Which trees a distribution is over, besides its arcs.
+    """The family of trees of a distribution, without its arcs.
 
-    find : the best heads of tables (b, m+1, m+1) and lengths (b,), -1 where there are none, and the
-        first such table.
-    log_partition : log Z of such tables.
+    find : returns the best heads of tables (b, m+1, m+1) with lengths (b,), -1 for tables without a
+        tree, and the first such table (-1 if there is none).
+    log_partition : returns log Z of such tables and lengths.
     """
 
     single_root: bool
@@ -43,7 +43,7 @@ def escapes(
     """Return the items (b,) with a tree of `own` that `other` forbids.
 
     scores, marginals : (b, m+1, m+1) of `own`.
-    forbidden : (b, m+1, m+1), arcs that the other forbids.
+    forbidden : (b, m+1, m+1), the arcs that `other` forbids.
     """
     used = marginals > 0
     table = np.where(used, scores, -np.inf)
@@ -83,7 +83,7 @@ def _crossing(arcs: list[Arc]) -> list[list[Arc]]:
 
 
 def _counts(table: FloatArray, n: int, own: Family, arcs: list[Arc]) -> bool:
-    """Whether a tree with all of the arcs is not negligible."""
+    """Whether some tree with all of the arcs has a probability above zero in float64."""
     fixed = table.copy()
     for head, dependent in arcs:
         column = fixed[head, dependent]

@@ -1,8 +1,8 @@
 """Treebanks in CoNLL-U and score tables in npz files.
 
-A file of scores holds a table for each sentence, (n+1, n+1) or (n+1, n+1, y), named as the user
-likes and in the order of the sentences; or one padded array `scores` (b, m+1, m+1) beside `lengths`
-(b,), (b, m+1, m+1, y) with labels.
+A file of scores holds either one table per sentence, (n+1, n+1) or (n+1, n+1, y), under any name
+and in the order of the sentences; or a padded array `scores`, (b, m+1, m+1) or (b, m+1, m+1, y)
+with labels, and an array `lengths` (b,).
 """
 
 import pathlib
@@ -21,9 +21,9 @@ from fstgrad.trees.conllu import read_blocks
 
 @dataclass(frozen=True)
 class Sentence:
-    """One tree of a treebank, words 1 .. n.
+    """One tree of a treebank with the words 1 .. n.
 
-    heads : (n,) int64, 0 the root; relations, forms and tags : n strings.
+    heads : (n,) int64, 0 is the root; relations, forms and tags : n strings each.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Sentence:
 
 
 def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
-    """Yield the sentences of a CoNLL-U file; multiword tokens and empty nodes are left out."""
+    """Yield the sentences of a CoNLL-U file without multiword tokens and empty nodes."""
     conllu = checks.extra("conllu", "trees", "reading CoNLL-U")
     for number, block in enumerate(read_blocks(path), start=1):
         try:
@@ -44,7 +44,7 @@ def read_conllu(path: str | pathlib.Path) -> Iterator[Sentence]:
             found = [_sentence(tokens, str(path), number) for tokens in sentences]
         except InvalidInputError:
             raise
-        except Exception as error:  # a file may rename its columns, which the parser obeys
+        except Exception as error:  # the parser accepts files that rename their columns
             said = str(error) or type(error).__name__
             raise InvalidInputError(f"{path}, sentence {block.name}: {said}") from error
         yield from found
@@ -74,7 +74,7 @@ def _sentence(tokens: object, path: str, number: int) -> Sentence:
 
 
 def read_scores(path: str | pathlib.Path) -> list[tuple[str, FloatArray]]:
-    """Return the names and tables of a file of scores, in its order."""
+    """Return the names and tables of a file of scores, in the order of the file."""
     try:
         arrays = load_arrays(path)
     except InvalidInputError as error:

@@ -14,11 +14,11 @@ from fstgrad.trees.spanning import SpanningTrees
 
 
 class UndirectedTrees:
-    """Spanning trees of an undirected graph, p(tree) = exp(sum of the scores of its edges) / Z.
+    """Spanning trees of an undirected graph with p(tree) = exp(sum of its edges' scores) / Z.
 
-    Every tree is one arborescence away from node 0, so that all answers are those of
-    `SpanningTrees` on symmetric scores.  With `root_scores` the structures are rooted forests: each
-    tree of the forest has one root, whose score is added.
+    Every tree corresponds to one arborescence with root 0, so all results come from `SpanningTrees`
+    on symmetric scores.  With `root_scores`, the structures are rooted forests: each tree of the
+    forest has one root, whose score is added.
 
     Parameters
     ----------
@@ -26,23 +26,24 @@ class UndirectedTrees:
         Symmetric log-weights in nats, -inf where there is no edge; the diagonal is ignored.
         exp(score) is the conductance of an edge in an electrical network.
     root_scores : (n,) array_like, optional
-        Log-weights of the nodes as roots, -inf forbids; makes forests of the trees.
+        Log-weights of the nodes as roots, -inf forbids; the structures are then rooted forests.
 
     Raises
     ------
     InvalidInputError
-        Scores that are not symmetric, NaN, +inf.
+        If scores are not symmetric, NaN or +inf.
     InfeasibleError
-        On first use, where the graph is not connected (a part of a forest has no root).
+        On first use, if the graph is not connected (for forests: if a component has no possible
+        root).
 
     Notes
     -----
-    O(n^3), right for scores of any range (`SpanningTrees`).  Kirchhoff (1847).
+    O(n^3), accurate for scores of any range (see `SpanningTrees`).  Kirchhoff (1847).
 
     Examples
     --------
-    Cayley: four nodes have 16 trees; two nodes at distance one in the complete graph of four have
-    the resistance 1/2.
+    By Cayley's formula, four nodes have 16 trees.  The resistance between two nodes of the complete
+    graph of four is 1/2.
 
     >>> import numpy as np
     >>> trees = UndirectedTrees(np.zeros((4, 4)))
@@ -83,21 +84,22 @@ class UndirectedTrees:
         return float(self.arborescences.entropy())
 
     def marginals(self) -> FloatArray:
-        """Return the probability of every edge, symmetric (n, n)."""
+        """Return the probability of every edge, a symmetric array (n, n)."""
         arcs = self._among_nodes(self.arborescences.marginals())
         return arcs + arcs.T
 
     def root_marginals(self) -> FloatArray:
-        """Return the probability of every node to be the root of a tree of the forest, (n,)."""
+        """Return the probability that each node is the root of a tree of the forest, (n,)."""
         if self.root_scores is None:
             raise InvalidInputError("root_scores is None; give it to have rooted forests")
         return self.arborescences.marginals()[0, 1:].copy()
 
     def effective_resistances(self) -> FloatArray:
-        """Return the effective resistance between all pairs of nodes, (n, n), of trees.
+        """Return the effective resistance between all pairs of nodes, (n, n); for trees only.
 
-        The derivative of log Z in the weight of an edge, whether it is there or not; for an edge it
-        is its marginal over its weight.
+        The resistance between i and j is the derivative of log Z in the weight of the edge i-j,
+        even if the graph lacks this edge.  For an edge of the graph, it is the marginal divided by
+        the weight.
         """
         if self.root_scores is not None:
             raise InvalidInputError("effective resistances are those of trees; give no root_scores")
@@ -107,14 +109,14 @@ class UndirectedTrees:
         return self._resistances.copy()
 
     def sample(self, k: int, rng: Seed = None) -> IntArray:
-        """Return k trees drawn exactly: (k, n-1, 2) edges, or the heads (k, n) of forests.
+        """Return k trees, drawn exactly: edges (k, n-1, 2), or heads (k, n) for forests.
 
-        heads[i] is the node before i on the way to its root, -1 for the root itself.
+        The head of i is the next node on the path from i to its root, -1 for the root itself.
         """
         return self._edges(self.arborescences.sample(k, rng))
 
     def mode(self) -> IntArray:
-        """Return the best tree, (n-1, 2) edges, or the heads (n,) of the best forest."""
+        """Return the edges (n-1, 2) of the best tree, or the heads (n,) of the best forest."""
         return self._edges(self.arborescences.mode())
 
     def _edges(self, heads: IntArray) -> IntArray:
@@ -128,9 +130,9 @@ class UndirectedTrees:
 
     @cached_property
     def _resistances(self) -> FloatArray:
-        """Return the gradient of log Z in the weights, on logarithms, where none can underflow."""
+        """Return the gradient of log Z in the weights, on logarithms to avoid underflow."""
         n = len(self.scores) - 1
-        _ = self.log_partition()  # there is a tree, or the error says why not
+        _ = self.log_partition()  # raises if there is no tree
         log_gradient, marginals = np.empty((2, n + 1, n + 1))
         kernels.elimination.solve_logs(
             self.scores, np.empty((0, n + 1, n + 1)), n, False, np.zeros(n + 1, dtype=bool),

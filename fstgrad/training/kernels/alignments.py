@@ -1,4 +1,4 @@
-"""Expectations and the best of the alignments of two sequences."""
+"""Alignments of two sequences: expected numbers of links, and the best alignment."""
 
 import math
 
@@ -19,18 +19,18 @@ def lay_links(
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
     """Return (source, goal, u, v, first_link, first_node) of the alignments of all pairs.
 
-    xs (places, max_x) and ys (places, max_y) hold the numbers of the substrings that start at each
-    place, most (places + 1,) the longest v of a u that starts there; an insertion has the longest v
-    of the place before it, or the last one where x is empty.  empties = (whether u may be empty,
-    whether v may be).
+    xs (positions, max_x) and ys (positions, max_y) hold the numbers of the substrings that start at
+    each position.  most (positions + 1,) is the greatest length of v for a u that starts there; for
+    an insertion, that of the position before it, or the last entry if x is empty.
+    empties = (whether u may be empty, whether v may be empty).
     """
     pairs = len(x_first) - 1
     first_link = np.zeros(pairs + 1, dtype=np.int64)
     first_node = np.zeros(pairs + 1, dtype=np.int64)
     most_x = xs.shape[1]
-    # the same walk twice: to count the links, then to write as many as were counted
-    # i + a <= size_x and j + b <= size_y, so goal < first_node[p + 1]; a and b start at a place of
-    # xs and ys where they are not 0
+    # two runs of the same loops: the first counts the links, the second writes them
+    # i + a <= size_x and j + b <= size_y, so goal < first_node[p + 1]; if a or b is not 0, there is
+    # an entry of xs or ys
     source = goal = u = v = np.zeros(0, dtype=np.int64)
     for writes in (False, True):
         if writes:
@@ -71,8 +71,9 @@ def expected_links(
 ) -> None:
     """Add the expected number of links of each kind to counts (K,); write log p of each pair.
 
-    Forward and backward over the links of a pair, on logarithms; a pair of probability zero adds
-    nothing.  Nodes of a pair are first_node[p] .. first_node[p + 1] - 1, the start first.
+    This runs a forward and a backward pass over the links of each pair, on logarithms; a pair of
+    probability zero adds nothing.  The nodes of pair p are first_node[p] .. first_node[p + 1] - 1,
+    the start first.
     """
     # base <= source < goal < base + size for the links of a pair, and kind < K
     for p in range(len(first_link) - 1):
@@ -103,8 +104,8 @@ def best_links(
     kind: IntArray,
     log_p: FloatArray,
 ) -> BoolArray:
-    """Return which links are on the most probable alignment of their pair, (links,)."""
-    # last holds links of the pair or -1, so that node goes down to the start, where it is -1
+    """Return a mask (links,) of the links on the most probable alignment of their pair."""
+    # last holds a link of the pair, or -1 at the start, so the loop over node ends at the start
     chosen = np.zeros(len(source), dtype=np.bool_)
     for p in range(len(first_link) - 1):
         base = first_node[p]

@@ -1,8 +1,7 @@
 """Steps of optimizers.
 
-The penalty l2/2 |w|^2 belongs to every step, also of weights that the gradient leaves alone.  `sgd`
-visits only the weights that the gradient touches: what a weight misses is made up for when it is
-touched again, or by `sgd_catch_up`.
+The penalty l2/2 |w|^2 applies to all weights in every step.  `sgd` visits only the weights in the
+gradient: the penalties that a weight misses are applied at its next visit, or by `sgd_catch_up`.
 """
 
 import math
@@ -19,10 +18,10 @@ def sgd(
     gradient: FloatArray,
     rates: tuple[float, float, float, float],
 ) -> None:
-    """Move the weights at `places` by one step of gradient descent.
+    """Update the weights at `places` by one step of gradient descent.
 
-    done : (d,) the sum of log(1 - rate l2) over the steps whose penalty each weight has paid
-    rates : the rate, l2, and that sum before and after this step
+    done : (d,) the sum of log(1 - rate l2) over the steps whose penalty each weight has received
+    rates : the rate, l2, and this sum over all steps before and after this step
     """
     rate, l2, before, after = rates
     for i in range(len(places)):
@@ -35,7 +34,7 @@ def sgd(
 
 @kernel
 def sgd_catch_up(w: FloatArray, done: FloatArray, after: float) -> None:
-    """Pay the penalty of all weights."""
+    """Apply the outstanding penalties of all weights."""
     for k in range(len(w)):
         if after != done[k]:
             w[k] *= math.exp(after - done[k])
@@ -50,7 +49,7 @@ def adam(
     gradient: FloatArray,
     rates: tuple[float, float, float, float, float, float],
 ) -> None:
-    """Move the weights and the moments (d,) by one step of Adam (Kingma and Ba 2015, alg. 1).
+    """Update the weights and the moments (d,) by one step of Adam (Kingma and Ba 2015, alg. 1).
 
     rates : the rate, the two decays, the two scales 1 - decay^t, l2
     """

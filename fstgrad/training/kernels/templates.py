@@ -1,9 +1,9 @@
-"""Weights of (name, symbol) pairs added up for each position, and the adjoint.
+"""Sums of the weights of (name, symbol) pairs at each position, and the adjoint.
 
-The active names of position s are `ids[starts[s] : starts[s + 1]]`; name f has the weights
-first[f] .. first[f + 1] - 1, of the symbols `symbol` there.  Symbol n stands for the copy of the
-symbol of x at the position, copies[s], -1 where no symbol of y is a copy of it.  In numpy these are
-`np.add.at`.
+The active names of position s are `ids[starts[s] : starts[s + 1]]`.  Name f has the weights
+e = first[f] .. first[f + 1] - 1, each for the symbol `symbol[e]`.  Symbol n means the copy of the
+symbol of x at the position, which is copies[s], or -1 if no symbol of y is a copy of it.  In numpy,
+these loops are `np.add.at`.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 
-unsigned = np.uintp  # spares the test for negative numbers
+unsigned = np.uintp  # saves the check for negative indices
 
 
 @kernel
@@ -24,7 +24,7 @@ def gather(
     w: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write the sum of the weights of the active names of each position to `out` (l, n)."""
+    """Write the sums of the weights of the active names of each position to `out` (l, n)."""
     n = out.shape[1]
     row = np.empty(n + 1)
     for s in range(len(out)):
@@ -67,7 +67,7 @@ def scatter(
 def count_pairs(
     starts: IntArray, ids: IntArray, copies: IntArray, gold: IntArray, n: int
 ) -> IntArray:
-    """Return f (n + 1) + b for every active name f and gold symbol b, and n where b is a copy."""
+    """Return f (n + 1) + b for every active name f and gold b, and f (n + 1) + n if b is a copy."""
     total = 0
     for s in range(len(gold)):
         total += (starts[s + 1] - starts[s]) * (2 if copies[s] == gold[s] else 1)
@@ -126,7 +126,7 @@ def scatter_rows(
 
 @kernel
 def spread(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) -> None:
-    """Write the weights of each name to the places of their symbols in a row of `table`."""
+    """Write the weights of each name to the columns of their symbols in its row of `table`."""
     for f in range(len(table)):
         for e in range(unsigned(first[f]), unsigned(first[f + 1])):
             table[f, unsigned(symbol[e])] = w[e]
@@ -134,7 +134,7 @@ def spread(first: IntArray, symbol: IntArray, w: FloatArray, table: FloatArray) 
 
 @kernel
 def collect(first: IntArray, symbol: IntArray, table: FloatArray, w: FloatArray) -> None:
-    """Write what `spread` read, from the table back to `w`."""
+    """Write the entries that `spread` writes from the table back to `w`."""
     for f in range(len(table)):
         for e in range(unsigned(first[f]), unsigned(first[f + 1])):
             w[e] = table[f, unsigned(symbol[e])]
@@ -142,6 +142,6 @@ def collect(first: IntArray, symbol: IntArray, table: FloatArray, w: FloatArray)
 
 @kernel
 def add_at(places: IntArray, values: FloatArray, out: FloatArray) -> None:
-    """Add the values to `out` at their places."""
+    """Add the values to `out` at the given places, which may repeat."""
     for i in range(len(places)):
         out[places[i]] += values[i]

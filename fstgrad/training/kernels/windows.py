@@ -1,7 +1,8 @@
-"""The features of windows as numbers: keys of the spans and side symbols, and their places.
+"""The features of windows as numbers: keys of spans and side symbols, and a hash table of keys.
 
-A key is a number in base `base`: the digits of a span are its symbols, 0 where there is none, 1 for
-the boundary, and the first digit is the offset.  Names with side symbols follow above all of those.
+A key is a number in base `base`.  The first digit of a span is its offset; the others are its
+symbols, with 1 for the boundary and 0 for unused digits.  The keys of names with side symbols are
+above all keys of spans.
 """
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from fstgrad.checks import IntArray
 from fstgrad.compiler import inner_kernel, kernel
 
-KINDS = 4  # of a side symbol: alone, with the centre, with the distance to the end, with the last 3
-NEAREST = 4  # distances to the end are told apart up to this
-_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio (Knuth, multiplicative hashing)
+KINDS = 4  # a side symbol alone, with the centre, with the distance to the end, with the last 3
+NEAREST = 4  # greater distances to the end are not distinguished
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth, multiplicative hashing)
 
 
 @kernel
@@ -25,9 +26,10 @@ def window_keys(
 ) -> tuple[IntArray, IntArray]:
     """Return (starts, keys) of all positions of the outputs of all inputs.
 
-    symbols : of all inputs, 2 and above, -1 not known; first : (N + 1,)
-    sides : the side symbols of all inputs, -1 not known; first_side : (N + 1,)
-    lengths : (N,) positions of each output
+    symbols : the symbols of all inputs, 2 and above, -1 if unknown
+    first : (N + 1,) where the symbols of each input begin
+    sides, first_side : the same for side symbols, 0 and above, -1 if unknown
+    lengths : (N,) number of positions of each output
     shape : width, span, base
     """
     width, span, base = shape
@@ -36,7 +38,8 @@ def window_keys(
         positions += lengths[i]
         own = (2 * width + 1) * span + 1 + KINDS * (first_side[i + 1] - first_side[i])
         most += lengths[i] * own
-    # a position has a bias, `span` keys from each of 2 width + 1 starts, KINDS for a side symbol
+    # at most, a position has a bias, `span` keys for each of 2 width + 1 starts, and KINDS keys for
+    # each side symbol
     starts, keys = np.zeros(positions + 1, dtype=np.int64), np.empty(most, dtype=np.int64)
     tail = 1
     for _ in range(span):
@@ -73,7 +76,7 @@ def window_keys(
 def _side_keys(
     x: IntArray, centre: int, side: int, above: int, base: int, keys: IntArray, k: int
 ) -> int:
-    """Write the keys of one side symbol at keys[k:]; return the place behind them."""
+    """Write the keys of one side symbol at keys[k:]; return the index after them."""
     unit = base * base * base
     keys[k] = above + (side * KINDS) * unit
     k += 1
@@ -93,7 +96,10 @@ def _side_keys(
 
 @kernel
 def hash_keys(keys: IntArray, slots: IntArray) -> None:
-    """Write the numbers of the keys to `slots` (a power of two, more than the keys; -1 is free)."""
+    """Write the numbers of the keys to `slots`, all -1 (free) at first.
+
+    The number of slots is a power of two and exceeds the number of keys.
+    """
     mask = np.uint64(len(slots) - 1)
     for number in range(len(keys)):
         place = _slot(keys[number], mask)
@@ -106,7 +112,7 @@ def hash_keys(keys: IntArray, slots: IntArray) -> None:
 def find_keys(
     starts: IntArray, wanted: IntArray, keys: IntArray, slots: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Return (starts, ids): the numbers of those of the wanted keys that are known."""
+    """Return (starts, ids): the numbers of the known keys among those wanted at each position."""
     mask = np.uint64(len(slots) - 1)
     known, ids = np.zeros_like(starts), np.empty_like(wanted)
     k = 0

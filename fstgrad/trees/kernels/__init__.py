@@ -1,6 +1,6 @@
 """Compiled loops of the tree families.
 
-A module is loaded when it is first named, as in `kernels.matrix_tree`: importing the families
+A module is loaded when it is first named, as in `kernels.matrix_tree`, so importing the families
 does not load the compiler.
 """
 

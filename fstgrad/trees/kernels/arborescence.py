@@ -1,18 +1,19 @@
-"""Maximum spanning arborescences of dense graphs in O(n^2), with a single root arc if asked.
+"""Maximum spanning arborescences of dense graphs in O(n^2), with a single root arc if requested.
 
-Tarjan (1977) for matrices: a path of components grows backward along best incoming arcs; where it
-meets itself the cycle is contracted, and the heads' best arcs into the new component are the
-maxima over its members of (score - score of the member's chosen arc).  Every contraction takes
-O(n) for each member, and there are fewer than 2n components.
+The algorithm is that of Tarjan (1977) for matrices.  A path of components grows backward along best
+incoming arcs.  When the path meets itself, the cycle is contracted; the best arc from each head
+into the new component is the maximum over the members of (score - score of the member's chosen
+arc).  A contraction takes O(n) per member, and there are fewer than 2n components.
 
-Single root: a component takes a root arc only if nothing else enters it.  The best tree then has
-the fewest root arcs possible and among those the highest score; this is the single-root optimum of
-Gabow and Tarjan (1984) without trying every root.
+Single root: a component takes a root arc only if no other arc enters it.  The best tree then has
+the fewest root arcs possible and, among such trees, the highest score.  This is the single-root
+optimum of Gabow and Tarjan (1984), found without trying every root.
 
-Layout of a search: components 1 .. n are the dependents, n+1 .. count-1 the contracted cycles;
-score (2n+1, n+1) the best arc from each head into each component, less the scores chosen inside;
-entry the dependent where that arc ends; chosen the head each component took, parent the component
-it went into or -1.  The scores that were chosen are a solution of the dual linear programme.
+Arrays of a search: components 1 .. n are the dependents, n+1 .. count-1 the contracted cycles.
+score (2n+1, n+1) is the score of the best arc from each head into each component, minus the scores
+chosen inside the component.  entry is the dependent at which this arc ends.  chosen is the head
+that each component took.  parent is the component into which it was contracted, or -1.  The chosen
+scores are a solution of the dual linear programme.
 """
 
 import numpy as np
@@ -31,7 +32,7 @@ def search(
     chosen: IntArray,
     parent: IntArray,
 ) -> int:
-    """Contract cycles until every component has an arc; return their number, 0 without a tree.
+    """Contract cycles until every component has an arc; return `count`, 0 without a tree.
 
     scores : (n+1, n+1) log-weights; -inf arcs are never used.  Ties go to the lower head.
     """
@@ -42,8 +43,8 @@ def search(
         score[d, d] = -np.inf
         entry[d] = d
     parent[:] = -1
-    # a contraction joins two components or more: fewer than n of them, count <= 2 n + 1
-    work = np.empty((4, 2 * n + 1), dtype=np.int64)  # one allocation: it counts where n is small
+    # each contraction joins at least two components, so there are fewer than n: count <= 2 n + 1
+    work = np.empty((4, 2 * n + 1), dtype=np.int64)  # a single allocation saves time for small n
     component, position, done, path = work[0, : n + 1], work[1], work[2], work[3]
     for h in range(n + 1):
         component[h] = h
@@ -106,7 +107,7 @@ def contract(
     component: IntArray,
     parent: IntArray,
 ) -> None:
-    """Make component `new` of the cycle `members`."""
+    """Contract the cycle `members` into the component `new`."""
     row, ends = score[new], entry[new]
     row[:] = -np.inf
     ends[:] = 0
@@ -128,9 +129,9 @@ def contract(
 def expand(
     count: int, n: int, chosen: IntArray, entry: IntArray, parent: IntArray, heads: IntArray
 ) -> int:
-    """Write heads from the chosen arcs, the youngest component first; return the root arcs.
+    """Write heads from the chosen arcs, last component first; return the number of root arcs.
 
-    The arc that enters a cycle takes the place of the one that its end had chosen.
+    The arc that enters a cycle replaces the arc chosen by the member at which it ends.
     """
     final = chosen.copy()
     for c in range(count - 1, n, -1):
@@ -148,7 +149,7 @@ def expand(
 
 @kernel
 def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> int:
-    """Write every dependent's best head; return the root arcs if that is a tree, else -1."""
+    """Write every dependent's best head; return the number of root arcs, -1 if it is no tree."""
     largest = np.full(n + 1, -np.inf)
     heads[:n] = -1
     for h in range(1 if single else 0, n + 1):
@@ -179,8 +180,8 @@ def greedy_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> i
 def best_heads(scores: FloatArray, n: int, single: bool, heads: IntArray) -> tuple[int, float]:
     """Write the heads (n,) of the best tree; return the number of root arcs, -1 without a tree.
 
-    Also return the largest score that a contracted cycle took, in absolute value: what is smaller
-    than a rounding error of it was not seen by the search.
+    Also return the largest absolute score that a contracted cycle took: the search cannot see
+    differences below the rounding error of this score.
     """
     roots = greedy_heads(scores, n, single, heads)
     if roots >= 0:

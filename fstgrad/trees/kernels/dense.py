@@ -1,8 +1,8 @@
-"""Inverses of small dense matrices, for loops that compilers turn into vectors.
+"""Inverses of small dense matrices, written as loops that compilers vectorize.
 
-Rows are padded to whole vectors and pivots are taken four at a time, so that a row is read and
-written once for four multiplications and additions of each entry: up to a few hundred rows that is
-quicker than LAPACK, whose calls and panels cost more than the arithmetic.
+Rows are padded to whole vectors, and pivots are taken four at a time, so a row is read and written
+once for four multiplications and additions of each entry.  Up to a few hundred rows, this is faster
+than LAPACK, whose calls and panels cost more than the arithmetic.
 """
 
 import numpy as np
@@ -10,13 +10,16 @@ import numpy as np
 from fstgrad.checks import FloatArray
 from fstgrad.compiler import fused_kernel
 
-# Four such pivots still have a product in the range of float64.
+# The product of four such pivots is within the range of float64.
 SMALLEST_PIVOT = 1e-70
 
 
 @fused_kernel
 def invert_corner(a: FloatArray, k: int, p: FloatArray) -> float:
-    """Write the inverse of the four rows and columns from k; return their determinant or 0."""
+    """Write the inverse of rows and columns k .. k+3 to p; return the determinant, 0 if it fails.
+
+    It fails if a pivot is not above SMALLEST_PIVOT.
+    """
     for i in range(4):
         for j in range(4):
             p[i, j] = a[k + i, k + j]
@@ -41,7 +44,7 @@ def invert_corner(a: FloatArray, k: int, p: FloatArray) -> float:
 
 @fused_kernel
 def solve_rows(a: FloatArray, k: int, p: FloatArray) -> None:
-    """Multiply the four rows from k by p, which takes the place of their corner."""
+    """Multiply the rows k .. k+3 by p; p also replaces their columns k .. k+3."""
     one, two, three, four = a[k], a[k + 1], a[k + 2], a[k + 3]
     p11, p12, p13, p14 = p[0, 0], p[0, 1], p[0, 2], p[0, 3]
     p21, p22, p23, p24 = p[1, 0], p[1, 1], p[1, 2], p[1, 3]
@@ -60,7 +63,7 @@ def solve_rows(a: FloatArray, k: int, p: FloatArray) -> None:
 
 @fused_kernel
 def clear_rows(a: FloatArray, k: int, i: int) -> None:
-    """Subtract multiples of the four rows from k from the rows i and i + 1."""
+    """Subtract multiples of the rows k .. k+3 from the rows i and i + 1."""
     one, two, three, four = a[k], a[k + 1], a[k + 2], a[k + 3]
     upper, lower = a[i], a[i + 1]
     p, q, r, s = upper[k], upper[k + 1], upper[k + 2], upper[k + 3]
@@ -76,10 +79,10 @@ def clear_rows(a: FloatArray, k: int, i: int) -> None:
 
 @fused_kernel
 def invert(a: FloatArray) -> float:
-    """Invert in place; return the log-determinant, -inf if a pivot is not positive or tiny.
+    """Invert in place; return the log-determinant, -inf if a pivot is tiny or not positive.
 
     Gauss-Jordan elimination without exchanges, for matrices whose columns are diagonally dominant.
-    The rows must be a multiple of four; columns past them are padding.
+    The number of rows must be a multiple of four; columns beyond this number are padding.
     """
     n = len(a)
     p = np.empty((4, 4))

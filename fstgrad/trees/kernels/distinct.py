@@ -1,12 +1,14 @@
-"""Draws without replacement: what is left after each draw, as parts that no draw has touched.
+"""Draws without replacement: the remaining trees are kept in parts without drawn trees.
 
-A tree is a path of n choices, each a pair (head, label): the dependents from the last to the first,
-with a single root its dependent first of all (`sampling.colbourn`).  The trees not yet drawn are
-those that share their first choices with a drawn tree, differ in the next one, and are free in the
-rest.  The probabilities of these parts are never differences of those of larger parts, so they keep
-their digits however little is left.  Each drawn tree holds those that leave its path below the
-point where it left the path of the one before: logs (n, options), -inf for what is not its own.
-The chances of heads come from `updates` where those keep their digits, else from eliminations.
+A tree is a path of n choices, each a pair (head, label), from the last dependent to the first; with
+a single root, the first choice is the root's dependent (`sampling.colbourn`).  A part is the set of
+trees that share their first choices with a drawn tree, differ in the next choice, and are free in
+the rest.  No probability of a part is computed as a difference of those of larger parts, so it
+keeps its digits even if little probability is left.  Each drawn tree was drawn from a part of an
+earlier tree, its owner.  The tree holds the parts that leave its path below the level where the
+path left that of the owner: logs (n, options), -inf for options that are not its own.
+The probabilities of heads come from `updates` if these keep their digits, otherwise from
+eliminations.
 """
 
 from typing import NamedTuple
@@ -23,10 +25,12 @@ class Parts(NamedTuple):
     """The distribution, and the parts that each drawn tree holds.
 
     w : (n+1, n+1) weights, or their logarithms if `is_log`.
-    children : (n+1,) log-probabilities of the single root's dependent; empty for many roots.
+    children : (n+1,) log-probabilities of the single root's dependent; empty without single root.
     label_logs : (n+1, n+1, y) log-probabilities of labels given arcs.
-    choices : (k, n) option of each level, head * y + label.  logs : (k, n, (n+1) * y).
-    totals : (k,) log-probability of what a drawn tree holds.  branch : (k,) the first level of it.
+    choices : (k, n) the option chosen at each level, head * y + label.
+    logs : (k, n, (n+1) * y) log-probabilities of the parts that each drawn tree holds.
+    totals : (k,) log-probability of all parts of a drawn tree.
+    branch : (k,) the level at which a drawn tree left its owner's path, -1 for the first tree.
     """
 
     w: FloatArray
@@ -59,7 +63,7 @@ def pick(logs: FloatArray, rng: np.random.Generator) -> int:
 
 @kernel
 def log_sum(logs: FloatArray) -> float:
-    """Return the logarithm of a sum of logarithms' values."""
+    """Return the logarithm of the sum of exp(logs)."""
     top = -np.inf
     for x in logs:
         top = max(top, x)
@@ -80,10 +84,11 @@ def write_options(
     before: float,
     out: FloatArray,
 ) -> None:
-    """Write log-probabilities of the options of a level whose heads have the given logs.
+    """Write log-probabilities of the options of a level, given those of the heads up to a constant.
 
-    names : the node that each head stands for; dependent : that whose head is chosen, or 0 where
-    the choice is the root's dependent.  before : the log-probability of the choices before.
+    column : (n+1,) the logs of the heads.  names : the node that each head stands for.
+    dependent : the node whose head is chosen, or 0 if the choice is the root's dependent.
+    before : the log-probability of the choices before.
     """
     labels = parts.label_logs.shape[2]
     total = log_sum(column)
@@ -98,9 +103,9 @@ def write_options(
 
 @kernel
 def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Generator) -> bool:
-    """Fill the path of a drawn tree and what it holds below `level`.
+    """Fill the path of a drawn tree and its parts below `level`; return whether pivots were safe.
 
-    given : how many of its choices are set; the others are drawn.  Whether all pivots were safe.
+    given : the number of choices that are already set; the others are drawn.
     """
     w, choices, logs = parts.w, parts.choices[tree], parts.logs[tree]
     n, labels = len(w) - 1, parts.label_logs.shape[2]
@@ -150,14 +155,14 @@ def follow(parts: Parts, tree: int, level: int, given: int, rng: np.random.Gener
 
 @kernel
 def remove(parts: Parts, tree: int, level: int, option: int) -> None:
-    """Take a part from the tree that holds it."""
+    """Remove a part from the tree that holds it."""
     parts.logs[tree, level, option] = -np.inf
     parts.totals[tree] = log_sum(parts.logs[tree].reshape(-1))
 
 
 @kernel
 def insert(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
-    """Add a tree whose choices are set to the `tree` trees before it; whether pivots were safe."""
+    """Add tree number `tree`, whose choices are set; return whether all pivots were safe."""
     n = parts.choices.shape[1]
     level, owner = -1, -1
     for other in range(tree):
@@ -175,9 +180,10 @@ def insert(parts: Parts, tree: int, rng: np.random.Generator) -> bool:
 
 @kernel
 def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
-    """Draw further trees, `known` of them having their choices set.
+    """Draw trees after the first `known` ones, whose choices are set.
 
-    Return how many there are, fewer than wanted if no more are allowed; -1 if a pivot was unsafe.
+    Return the number of trees: fewer than requested if no more are allowed, -1 if a pivot was
+    unsafe.
     """
     width = parts.logs.shape[2]
     for tree in range(known):
@@ -203,7 +209,7 @@ def draw_distinct(parts: Parts, known: int, rng: np.random.Generator) -> int:
 
 @kernel
 def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out: IntArray) -> None:
-    """Write the choices (k, n) of trees (k, n) with labels (k, n), `count` labels."""
+    """Write the choices (k, n) of trees (k, n) with labels (k, n); `count` : number of labels."""
     n = heads.shape[1]
     tree = np.empty(n, dtype=np.int64)
     label = np.empty(n, dtype=np.int64)
@@ -223,7 +229,7 @@ def to_choices(heads: IntArray, labels: IntArray, count: int, single: bool, out:
 def from_choices(
     choices: IntArray, count: int, single: bool, heads: IntArray, labels: IntArray
 ) -> None:
-    """Write the trees (k, n) and labels (k, n) of choices (k, n)."""
+    """Write the trees (k, n) and labels (k, n) of choices (k, n); `count` : number of labels."""
     n = choices.shape[1]
     for i in range(len(choices)):
         for j in range(n):

@@ -1,24 +1,25 @@
 """Subtraction-free marginals of spanning trees, and their derivatives along directions.
 
-Node elimination in the manner of Grassmann, Taksar and Heyman (1985): node k goes, each of its
-heads i takes the share p_ik = w_ik / s_k of its dependents, s_k the weight that enters k from the
-nodes left, and never a diagonal is subtracted from.  What is left for the last node j is
-Z / prod s_k.  The marginal of i -> j is w_ij e_ij, normalised over i, where e_ij is the chance
-that the walk from dependents to heads gets from i to the root before it meets j; e is found
-backward through the eliminations.  To make every node the last one, the range is halved: eliminate
-the left half and recurse into the right one, and the other way round, 7/9 n^3 + n^3/2
-multiplications in all.  Only sums, products and quotients of positive numbers occur, so every
-marginal is right to a few units in its last place however ill-conditioned the Laplacian is.
+Nodes are eliminated as by Grassmann, Taksar and Heyman (1985).  If node k is eliminated, each of
+its heads i takes over the share p_ik = w_ik / s_k of the arcs to k's dependents, where s_k is the
+total weight that enters k from the remaining nodes; nothing is subtracted from a diagonal.  The
+weight that enters the last node j is then Z / prod s_k.  The marginal of i -> j is w_ij e_ij,
+normalised over i, where e_ij is the probability that the walk from dependents to heads that starts
+at i reaches the root before j; e is computed backward through the eliminations.  To make every node
+the last one, the range of nodes is halved: the left half is eliminated and the right half is solved
+recursively, and vice versa, with 7/9 n^3 + n^3/2 multiplications in all.  Only sums, products and
+quotients of positive numbers occur, so every marginal is exact to a few units in its last place,
+however ill-conditioned the Laplacian is.
 
-Single root: the root's weights are first-order quantities rho; they stay out of the pivots, and the
-last node's factor is its rho.  Where a closed component (`normal`) is down to a node k that is not
-the last, k is the root's one dependent: its pivot is its rho, from then on k stands for the root,
-and the other root arcs, being of second order, are gone.  The root arc of the last node j then is
-in none of its trees (`elsewhere`).
+Single root: the root's weights rho are first-order (infinitesimal) quantities.  They stay out of
+the pivots, and the factor of the last node is its rho.  If a node k is the last remaining one of a
+closed component (`normal`) but not the last of all, k is the root's only dependent: its pivot is
+its rho, k then stands for the root, and the other root arcs are dropped because they are of second
+order.  In this case, no tree has the root arc of the last node j (`elsewhere`).
 
-Arrays have slots along axis 0: in floats a value and its derivative along a direction, 1 or 2; in
-logarithms those of `logarithms`, 1, 2 or 4.  x (slots, m+1, m) holds the weights [root and nodes,
-nodes] of the nodes left, e is (slots, n+1, n).
+Arrays have slots along axis 0.  In floats, the 1 or 2 slots are a value and its derivative along a
+direction; in logarithms, the 1, 2 or 4 slots are those of `logarithms`.  x (slots, m+1, m) holds
+the weights [root and nodes, nodes] of the remaining nodes; e is (slots, n+1, n).
 """
 
 import numpy as np
@@ -27,7 +28,7 @@ from fstgrad.checks import BoolArray, FloatArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels import logarithms
 
-# What fell below the least float64, 5e-324, does not count next to a pivot of this size.
+# Numbers that underflow (below 5e-324) are negligible next to a pivot of this size.
 SMALLEST_PIVOT = 1e-280
 
 
@@ -70,7 +71,7 @@ def substitute(
 ) -> None:
     """Add the sum over the nodes i in low .. high-1 of p_ik e_ij to e_kj, j in `columns`.
 
-    first : the node of e that is node 0 of x.  columns : the first last node of e, and the end.
+    first : the node of e that is node 0 of x.  columns : begin and end of the columns of e.
     """
     left, right = columns
     out = e[0, first + k + 1, left:right]
@@ -90,7 +91,7 @@ def substitute(
 
 @kernel
 def make_root(x: FloatArray, k: int, low: int, high: int, logs: bool) -> float:
-    """Let node k, the root's one dependent, stand for the root; return the log of its weight."""
+    """Let node k, the root's only dependent, replace the root; return the log of its weight."""
     weight = x[0, 0, k]
     for slot in range(len(x)):
         x[slot, 0, low:high] = x[slot, k + 1, low:high]
@@ -109,10 +110,10 @@ def remove_half(
     closed: BoolArray,
     z: FloatArray,
 ) -> tuple[float, int]:
-    """Eliminate half the nodes of x in y, put the others into z.
+    """Eliminate half of the nodes of x in y, and copy the others to z.
 
-    mode : whether the root's one dependent is still open, and whether x holds logarithms.
-    closed : (m,) which nodes of x are in a closed component.
+    mode : whether the root's only dependent is still unknown, and whether x holds logarithms.
+    closed : (m,) a mask of the nodes of x in a closed component.
     Return the sum of log s, or -inf, and the step that found the root's dependent, m if none did.
     """
     m, count = x.shape[2], z.shape[2]
@@ -150,7 +151,7 @@ def restore_half(
     elsewhere: BoolArray,
     e: FloatArray,
 ) -> None:
-    """Write e of the nodes that `remove_half` eliminated in y, the others being last in turn.
+    """Write e of the nodes that `remove_half` eliminated in y, for each of the others as last node.
 
     first : the node of e and `elsewhere` that is node 0 of y.
     """
@@ -179,9 +180,9 @@ def restore_half(
 def all_last(
     x: FloatArray, single: bool, logs: bool, closed: BoolArray, elsewhere: BoolArray, e: FloatArray
 ) -> float:
-    """Fill e and `elsewhere`; return the sum of log s with the last node's weight, or -inf.
+    """Fill e and `elsewhere`; return the sum of log s and of the last node's log-weight, or -inf.
 
-    The recursion is spelt out as a stack of frames: (x, y) of each depth lie in one buffer, and
+    The recursion is written as a stack of frames: (x, y) of each depth are in one buffer, and
     `stage` counts the halves that a frame has removed.
     """
     slots, _, n = x.shape
@@ -239,7 +240,7 @@ def first_order(
 ) -> float:
     """Write g and mu for one item; return log Z, -inf if it fails.
 
-    Tables are laid out as in `matrix_tree`, w scaled likewise; closed : (n+1,).
+    Tables have the layout of `matrix_tree`, and w is scaled as there; closed : (n+1,).
     """
     no_direction = np.zeros((1, 1))
     return solve(w, no_direction, n, single, closed, g, mu, no_direction)
@@ -258,7 +259,7 @@ def solve(
 ) -> float:
     """Write g, mu and, if v is a table, dmu = Cov v for one item; return log Z, -inf if it fails.
 
-    Tables are laid out as in `matrix_tree`, w scaled likewise; closed : (n+1,).
+    Tables have the layout of `matrix_tree`, and w is scaled as there; closed : (n+1,).
     """
     along = len(v) > 1
     slots = 2 if along else 1
@@ -291,7 +292,7 @@ def solve(
                 change = x[1, i, j] * e[0, i, j] + x[0, i, j] * e[1, i, j]
                 dmu[i, j + 1] = (change - part * tangent) / total
         g[j + 1, j + 1] = 0.0
-    # not finite: the root's first-order weights overflowed
+    # values that are not finite: the root's first-order weights overflowed
     finite = np.isfinite(mu.sum()) and np.isfinite(g.sum()) and np.isfinite(dmu.sum())
     return value if finite else -np.inf
 

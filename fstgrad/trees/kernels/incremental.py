@@ -1,7 +1,7 @@
-"""The change of all gradients with the weights into one dependent: a table of rank one.
+"""The change of the gradient if the weights into one dependent change: a table of rank one.
 
-Z is linear in the weights into a dependent d.  With the change D_k of w_kd, the ratio
-R = Z' / Z = sum_k w'_kd g_kd, and b as in `trees.quadratic`,
+Z is linear in the weights into a dependent d.  Let D_k be the change of w_kd, R the ratio
+Z' / Z = sum_k w'_kd g_kd, and b as in `trees.quadratic`.  Then
 
     g'_hj = g_hj - (sum_k D_k (g_kj - b_k g_dj)) (g_hd - b_h g_jd) / R.
 """
@@ -13,13 +13,14 @@ from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.matrix_tree import CONDITION_LIMIT, center
 from fstgrad.vectors import exponentiate
 
-# A new Z below this part of the old one has lost digits, and so have columns that miss 1 by this.
+# If Z' / Z is below LEAST_RATIO, or a column of marginals does not sum to 1 within TOLERANCE, the
+# result has lost digits.
 LEAST_RATIO, TOLERANCE = 1e-3, 1e-11
 
 
 @kernel
 def constant_of(scores: FloatArray, j: int, single: bool) -> float:
-    """Return what `center` takes from column j; 0 if no arc enters."""
+    """Return the constant that `center` subtracts from column j; 0 if no arc enters j."""
     top = -np.inf
     for i in range(1 if single else 0, len(scores)):
         top = max(top, scores[i, j]) if i != j else top
@@ -31,9 +32,9 @@ def constant_of(scores: FloatArray, j: int, single: bool) -> float:
 def change_column(
     old: FloatArray, new: FloatArray, d: int, single: bool, g: FloatArray, tables: FloatArray
 ) -> float:
-    """Write the new gradient and marginals (2, n+1, n+1); return R, NaN if that is not safe.
+    """Write the new gradient and marginals (2, n+1, n+1); return R, NaN if digits are lost.
 
-    old, new : scores that differ in column d.  g : the gradient at the old ones.
+    old, new : scores that differ in column d.  g : the gradient at the old scores.
     """
     size = len(old)
     centered, w = np.empty((size, size)), np.empty((size, size))

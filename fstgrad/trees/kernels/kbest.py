@@ -1,14 +1,15 @@
 """The k best spanning arborescences, O(n^2) for each, after Camerini, Fratta and Maffioli (1980).
 
-The trees not yet found are kept in sets: those with some arcs required and some forbidden.  In a
-search for the best tree (`arborescence`) each arc of that tree was chosen by one component c, the
-last it enters.  Without the arc, c takes its best other arc; that makes a tree if the head is no
-descendant of c in the best tree.  If all such heads are worse than others, a cycle closes, but then
-exchanging another arc of the cycle loses less.  So the second-best tree of a set differs from the
-best by the exchange of one arc of least loss, found in O(n) for each dependent, and it splits the
-set in two: with that arc forbidden, its best tree being the second-best of all, or required.
+The trees not yet found are kept in sets.  A set has some arcs required and some forbidden.  In the
+search for its best tree (`arborescence`), each arc of this tree was chosen by one component c, the
+largest that it enters.  Without the arc, c takes its best other arc; the result is a tree if the
+new head is no descendant of c in the best tree.  If all such heads are worse than others, a cycle
+closes, but then the exchange of another arc of the cycle loses less.  The second-best tree of a set
+therefore differs from the best one by the exchange of the one arc with the least loss, which is
+found in O(n) per dependent.  This arc splits the set in two: in one it is forbidden, and the best
+tree is the second-best of the whole set; in the other it is required.
 
-A label other than the best of an arc is one more way to exchange it.
+To replace the best label of an arc by another one is also an exchange.
 """
 
 from typing import NamedTuple
@@ -25,10 +26,11 @@ NONE = -1
 class Sets(NamedTuple):
     """Sets of trees, each a part of its parent, and their best trees.
 
-    kinds (s,) : 1 where the set requires its arc, 0 where it forbids it.  parents (s,).
+    kinds (s,) : 1 if the set requires its arc, 0 if it forbids it.  parents (s,).
     arcs (s, 3) : head, dependent, label.  best (s, n, 2) : heads and labels.
-    value (s,) : the best tree's score.  loss (s,) : what the second-best has less, +inf if none.
-    worst (s,) : the dependent whose arc the second-best exchanges.
+    value (s,) : the best tree's score.
+    loss (s,) : the best tree's score minus that of the second-best, +inf if there is none.
+    worst (s,) : the dependent whose arc the second-best tree exchanges.
     """
 
     kinds: IntArray
@@ -41,7 +43,7 @@ class Sets(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Work space: scores (n+1, n+1, y), best and second-best labels (n+1, n+1)."""
+    """Work space: scores (n+1, n+1, y), scores of the best and second-best labels (n+1, n+1)."""
 
     scores: FloatArray
     best: FloatArray
@@ -50,7 +52,7 @@ class Tables(NamedTuple):
 
 @kernel
 def descend_from(heads: IntArray, below: BoolArray) -> None:
-    """Set below[c, d], (n+1, n+1), where c is d or an ancestor of d."""
+    """Set below[c, d], (n+1, n+1), to whether c is d or an ancestor of d."""
     below[:] = False
     for d in range(1, len(heads) + 1):
         node = d
@@ -65,9 +67,10 @@ def least_loss(
 ) -> tuple[int, float, int]:
     """Find the best tree of a table and the arc whose exchange loses least.
 
-    table : (n+1, n+1) scores, -inf forbids.  second : each arc's second-best label, -inf if none.
-    Return the number of root arcs, -1 without a tree; the loss, +inf if there is one tree alone;
-    and the dependent of the arc.
+    table : (n+1, n+1) scores, -inf forbids an arc.
+    second : the score of each arc's second-best label, -inf if it has none.
+    Return the number of root arcs, -1 without a tree; the loss, +inf if there is only one tree; and
+    the dependent of the arc.
     """
     n = len(heads)
     score = np.empty((2 * n + 1, n + 1))
@@ -95,7 +98,7 @@ def least_loss(
         for h in range(n + 1):
             if h != head and not below[d, h] and not (single and h == 0):
                 gap = min(gap, best - score[c, h])
-        if c > n:  # the same head may enter c elsewhere
+        if c > n:  # the same head may enter c at another dependent
             gap = min(gap, best - same_head(table, score, chosen, parent, c, d))
         if gap < loss:
             loss, worst = gap, d
@@ -106,7 +109,7 @@ def least_loss(
 def same_head(
     table: FloatArray, score: FloatArray, chosen: IntArray, parent: IntArray, c: int, own: int
 ) -> float:
-    """Return the score of the best arc from c's chosen head into c, but for that to `own`."""
+    """Return the score of the best arc from c's chosen head into c, except the arc to `own`."""
     head = chosen[c]
     best = -np.inf
     for d in range(1, len(table)):
@@ -124,7 +127,7 @@ def same_head(
 
 @kernel
 def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> None:
-    """Write the tables of a set, from the arcs on its way back to the first set."""
+    """Write the tables of a set from its arc and those of its ancestors."""
     work = tables.scores
     work[:] = scores
     at = member
@@ -153,7 +156,7 @@ def constrain(scores: FloatArray, sets: Sets, member: int, tables: Tables) -> No
 
 @kernel
 def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables: Tables) -> bool:
-    """Find the best tree of a set and what the second-best loses; whether there is one."""
+    """Find the best tree of a set and the second-best's loss; return whether a tree exists."""
     constrain(scores, sets, member, tables)
     heads = np.empty(sets.best.shape[1], dtype=np.int64)
     roots, loss, worst = least_loss(tables.best, tables.second, single, heads)
@@ -172,12 +175,12 @@ def solve_set(scores: FloatArray, single: bool, sets: Sets, member: int, tables:
 
 @kernel
 def best_trees(scores: FloatArray, single: bool, trees: IntArray) -> int:
-    """Write up to k trees (k, n, 2) with labels, best first; return how many there are.
+    """Write up to k trees (k, n, 2) with labels, best first; return their number.
 
     scores : (n+1, n+1, y).
     """
     k, n = trees.shape[:2]
-    # a set is split k - 1 times at most, into two each time; one tree is found for each split
+    # at most k - 1 splits, each of one set into two; each split finds one tree
     most = 2 * k + 1
     sets = Sets(
         np.zeros(most, dtype=np.int64),

@@ -1,8 +1,8 @@
 """Steps of `elimination` on logarithms, with derivatives along up to two directions.
 
-A number is a column of slots: its logarithm l, the derivatives l_a and l_b of that along a and b,
-and the mixed one, l_ab; arrays have 1, 2 or 4 slots along axis 0.  Zero is (-inf, 0, 0, 0).
-Products add slots; a sum with shares p, q = 1 - p has
+A number is a column of slots: its logarithm l, the derivatives l_a and l_b of l along a and b, and
+the mixed derivative l_ab.  Arrays have 1, 2 or 4 slots along axis 0.  Zero is (-inf, 0, 0, 0).
+Products add slots.  A sum of x and y with the shares p and q = 1 - p has
 
     l_a = p x_a + q y_a,    l_ab = p x_ab + q y_ab + p q (x_a - y_a) (x_b - y_b).
 """
@@ -57,7 +57,7 @@ def multiply(factor: FloatArray, row: FloatArray, out: FloatArray) -> None:
 def eliminate(x: FloatArray, k: int, low: int, high: int, single: bool, work: FloatArray) -> float:
     """Eliminate node k from the nodes low .. high-1; return log s_k.
 
-    work : (slots, m), m at least the nodes of x.
+    work : (slots, m), m at least the number of nodes of x.
     """
     pivot = np.zeros((len(x), 1))
     pivot[0, 0] = -np.inf

@@ -1,10 +1,10 @@
 """The matrix-tree theorem: log Z, its gradient, entropies and Hessian-vector products.
 
 Tables have the layout of the scores, (m+1, m+1) with [head, dependent] and the root at 0; the
-diagonal, column 0 and what lies beyond a sentence's length hold zero weight.  The letters are
+diagonal, column 0 and the cells beyond a sentence's length have zero weight.  The letters are
 
     w  weights, each column divided by its largest (single root: by its largest non-root one),
-    g  the gradient of log Z in w: g_hj = B_jj - B_jh, the root's row B_jj, B the inverse Laplacian,
+    g  the gradient of log Z in w: g_hj = B_jj - B_jh, g_0j = B_jj, B the inverse Laplacian,
     mu marginals, w * g.
 """
 
@@ -15,15 +15,15 @@ from fstgrad.compiler import fused_kernel, kernel
 from fstgrad.trees.kernels.dense import invert
 from fstgrad.vectors import exponentiate
 
-# Above this gradient the subtractions B_jj - B_jh have lost too many digits: 1e-12 of a marginal.
+# Above this gradient, the subtractions B_jj - B_jh lose too many digits: 1e-12 of a marginal.
 CONDITION_LIMIT = 1e4
-# Above this the products of two gradients have an error beyond 1e-12.
+# Above this gradient, products of two gradients have an error above 1e-12.
 SECOND_LIMIT = 1e4
-# With root arcs so far from the others, marginals of 1e-17 in place of 0 would count, or digits of
-# the scores be lost.
+# If root arcs are this far (nats) from the others, marginals of 1e-17 instead of 0 would matter, or
+# the scores would lose digits.
 ROOT_LIMIT = 1e4
 
-# Scores between this and -inf are raised to it: sums of them stay finite.
+# Finite scores below this are raised to it, so that their sums stay finite.
 LEAST = -1e300
 
 
@@ -31,8 +31,8 @@ LEAST = -1e300
 def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
     """Return the index of the first NaN or score above LARGEST_SCORE.
 
-    scores : a flat view of (b, m+1, (m+1) * y).
-    Where there is none, -1, or -2 if a finite score is below LEAST.
+    scores : a view (b, m+1, (m+1) * y); the index is that of the flat array.
+    If there is none, return -2 if a finite score is below LEAST, otherwise -1.
     """
     size, width = scores.shape[1:]
     labels, low = width // size, 0
@@ -53,12 +53,12 @@ def find_unclean(scores: FloatArray, lengths: IntArray) -> int:
 
 @kernel
 def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[float, float, float]:
-    """Write scores - c_j (single root: the root's row less its maximum c_0).
+    """Write scores - c_j (single root: the root's row then also minus its maximum c_0).
 
     out : (n+1, n+1), -inf on the diagonal and in column 0.
     A column's constant c_j is its largest score, over non-root heads if only one arc may leave
-    the root.  Return the sum of the constants, c_0, and how far the sum is below that of the
-    columns' largest scores over all heads.
+    the root.  Return the sum of the constants with c_0, c_0 itself, and this sum minus the sum of
+    the columns' largest scores over all heads, which is at most 0.
     """
     top = np.full(n + 1, -np.inf)
     for i in range(1 if single else 0, n + 1):
@@ -83,7 +83,7 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
         row[i] = -np.inf
     for j in range(n + 1):
         out[0, j] -= largest
-    # the constants of the child and of the root add up to one score, whose digits they may lack
+    # root[child] is the sum of the child's and the root's constants, which may have lost its digits
     shift = root[child] if child > 0 else 0.0
     below = min(root[child] - top[child], 0.0) if child > 0 else 0.0
     for j in range(1, n + 1):
@@ -97,9 +97,9 @@ def center(scores: FloatArray, n: int, single: bool, out: FloatArray) -> tuple[f
 def laplacian(w: FloatArray, n: int, single: bool, out: FloatArray) -> None:
     """Write the Laplacian of the dependents; single root: its last row is the root's weights.
 
-    L_jj is the weight that enters j, L_ij = -w_ij.  With one root arc allowed the root's weight
-    stays out of the diagonal (Koo et al. 2007, section 3.2, there in the first row).  Rows past n
-    are those of the identity, columns past them zero.
+    L_jj is the total weight that enters j, and L_ij = -w_ij.  With a single root, the root's weight
+    is left out of the diagonal (Koo et al. 2007, section 3.2, where it is in the first row).  Rows
+    past n are those of the identity; further columns are zero.
     """
     total = np.zeros(n + 1)
     for i in range(1 if single else 0, n + 1):
@@ -135,11 +135,11 @@ def differentiate(
         for i in range(1, n + 1):
             g[i, j] = own - row[i - 1]
         g[0, j] = own
-        if single:  # the last row of the Laplacian is the root's, and not node n's
+        if single:  # the last row of the Laplacian is the root's, not node n's
             g[0, j] = row[n - 1]
             g[n, j] = own
     total = np.zeros(n + 1)
-    bad = 0  # counts NaN too
+    bad = 0  # also counts NaN
     for i in range(n + 1):
         weights, slopes, out = w[i], g[i], mu[i]
         slopes[0] = 0.0
@@ -159,7 +159,7 @@ def differentiate(
 def invert_laplacian(
     w: FloatArray, n: int, single: bool, buffer: FloatArray, g: FloatArray, mu: FloatArray
 ) -> float:
-    """Write g and mu by the inverse Laplacian; return log Z, NaN if it cannot be trusted.
+    """Write g and mu from the inverse Laplacian; return log Z, NaN if it cannot be trusted.
 
     buffer : room for (n + 4) (n + 8) numbers.
     """
@@ -181,10 +181,10 @@ def solve_batch(
     log_partition: FloatArray,
     relative: FloatArray,
 ) -> int:
-    """Solve every item by the inverse of its Laplacian; return how many cannot be trusted.
+    """Solve every item by the inverse of its Laplacian; return the number that cannot be trusted.
 
-    tables : (2, b, m+1, m+1), g and mu.  log_partition : NaN where an item is not trusted.
-    relative : log Z less the sum of the dependents' largest scores.
+    tables : (2, b, m+1, m+1), g and mu.  log_partition : NaN for items that are not trusted.
+    relative : log Z minus the sum of the dependents' largest scores.
     """
     size = scores.shape[1]
     buffer, weights = np.empty((size + 4) * (size + 8)), np.empty(size * size)
@@ -217,10 +217,11 @@ def entropies(
     regrets: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write entropies, and each dependent's largest score less the scores, 0 where they are -inf.
+    """Write entropies and regrets: each dependent's largest score minus the scores, 0 for -inf.
 
-    scores, marginals, regrets : (b, m+1, m+1).  relative : as in `solve_batch`.  The entropy is
-    log Z - <mu, scores>; without what every tree shares it keeps its digits.
+    scores, marginals, regrets : (b, m+1, m+1).  relative : as in `solve_batch`.  The entropy
+    log Z - <mu, scores> is computed as relative + <mu, regrets>, without the constant shared by all
+    trees, and so keeps its digits.
     """
     size = scores.shape[1]
     for item in range(len(lengths)):
@@ -262,9 +263,9 @@ def hessian_product(
 ) -> None:
     """Replace v by Cov v for one item: O(n^3), two matrix products.
 
-    With U = w v, less its column sums on the diagonal, and A = g U' g, Cov v is
-    mu v + w (1 diag(A) - A).  Single root: the root's row of U stays out of the sums and the root's
-    row of the result takes no diagonal.
+    With U = w v minus its column sums on the diagonal, and A = g U' g, Cov v is
+    mu v + w (1 diag(A) - A).  Single root: the sums leave out the root's row of U, and the root's
+    row of the result leaves out the diagonal.
     """
     gradient, weighted, product = work[0], work[1], work[2]
     total, diagonal = np.zeros((2, n + 1))
@@ -297,9 +298,9 @@ def hessian_batch(
     done: BoolArray,
     v: FloatArray,
 ) -> None:
-    """Replace v by Cov v for every item that is not `done`, g and mu being those of `solve_batch`.
+    """Replace v by Cov v for every item that is not `done`, with g and mu of `solve_batch`.
 
-    What lies beyond an item's length becomes 0 for all.
+    Cells beyond an item's length are set to 0 in all items.
     """
     size = scores.shape[1]
     buffer, weights = np.empty(3 * size * size), np.empty(size * size)
@@ -319,7 +320,7 @@ def hessian_batch(
 
 @kernel
 def find_delicate(tables: FloatArray, lengths: IntArray, delicate: BoolArray) -> None:
-    """Set which items have a gradient too large for `hessian_batch`, or none."""
+    """Set the mask of items whose gradient is too large for `hessian_batch`, or all 0."""
     for item in range(len(lengths)):
         n = lengths[item]
         used, large = 0, 0

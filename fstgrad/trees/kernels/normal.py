@@ -1,21 +1,22 @@
-"""Normal form of a table of scores: what no tree can use is gone, what all trees share is gone.
+"""Normal form of a table of scores: without negligible arcs and without a constant of all trees.
 
 The chosen scores y_c of a search for the best tree (`arborescence`) are a solution of the dual
 linear programme: with the reduced score r_ij = s_ij - sum of y_c over the components c that the arc
-i -> j enters, a tree scores
+i -> j enters, the score of a tree is
 
     sum of y_c over all c  +  sum of r over its arcs  +  sum of y_c (entries into c - 1),
 
-where r <= 0, y_c <= 0 for a contracted cycle c, and the best tree has 0 in both of the last sums.
-No tree weighs more than exp(r_ij + H) times the best if it uses the arc i -> j, nor more than
-exp(y_c + H) if it enters c twice, H = sum_j log sum_i exp(r_ij).  So arcs below a limit of
--(H + 50) are dropped and y_c is raised to the limit: log Z and marginals change by less than e^-50,
-and scores such as -1e30 that stand for "forbidden" leave nothing behind, wherever they are.
+where r <= 0, y_c <= 0 for a contracted cycle c, and both of the last sums are 0 for the best tree.
+Let H = sum_j log sum_i exp(r_ij).  All trees that use the arc i -> j together weigh at most
+exp(r_ij + H) times the best tree, and those that enter c twice at most exp(y_c + H) times.  So arcs
+below a limit of -(H + 50) are dropped, and y_c is raised to the limit: log Z and marginals change
+by less than e^-50.  Scores such as -1e30 that stand for "forbidden" then have no effect on the
+other numbers, in whichever cells they are.
 
-Single root: a closed component, which only root arcs enter, holds the root's one dependent.  All
-its trees enter it once, so its y_c is a constant, and root arcs to other nodes are dropped.
+Single root: a closed component, which only root arcs enter, contains the root's only dependent.
+All trees enter it once, so its y_c is a constant, and root arcs to other nodes are dropped.
 
-Sums of y_c are pairs (value, what rounding lost), as 0.3 - 1e30 + 1e30 has to be 0.3.
+Sums of y_c are pairs (value, rounding error), because 0.3 - 1e30 + 1e30 must be 0.3.
 """
 
 import numpy as np
@@ -25,15 +26,15 @@ from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.arborescence import best_heads, expand, search
 from fstgrad.trees.kernels.matrix_tree import LEAST
 
-# The weight below which arcs and second entries do not count, next to all trees: exp(-50).
+# Arcs and second entries are negligible if their weight relative to all trees is below exp(-50).
 MARGIN = 50.0
-# Scores beyond this may have hidden others: a best tree is then looked for in the normal form.
+# Scores beyond this may hide others by rounding; the best tree is then searched in the normal form.
 LARGE = 1e5
 
 
 @kernel
 def raise_least(scores: FloatArray, out: FloatArray) -> None:
-    """Write the scores, those below LEAST that are finite raised to it."""
+    """Write the scores, with finite ones below LEAST raised to LEAST."""
     for i in range(len(out)):
         for j in range(len(out)):
             value = scores[i, j]
@@ -52,13 +53,13 @@ def add_exactly(high: float, low: float, value: float) -> tuple[float, float]:
 def tour(
     count: int, n: int, parent: IntArray, order: IntArray, begin: IntArray, end: IntArray
 ) -> None:
-    """Lay the dependents out so that every component c is order[begin[c]:end[c]]."""
+    """Order the dependents so that those of every component c are order[begin[c]:end[c]]."""
     size = np.zeros(count, dtype=np.int64)
     size[1 : n + 1] = 1
     for c in range(1, count):
         if parent[c] >= 0:
             size[parent[c]] += size[c]
-    free = np.zeros(count, dtype=np.int64)  # the next place inside each component
+    free = np.zeros(count, dtype=np.int64)  # the next free position inside each component
     place = 0
     for c in range(count - 1, 0, -1):
         if parent[c] < 0:
@@ -107,10 +108,10 @@ def reduce_scores(
 
 @kernel
 def lowest_of(reduced: FloatArray, heads: IntArray) -> float:
-    """Return the limit below which arcs and second entries do not count.
+    """Return the limit below which arcs and second entries are negligible: T - (H + 50).
 
-    A tree whose reduced scores add up to T is at hand, `heads`: 0 for the best, but for scores that
-    rounding hid from the search.  So the limit is T - (H + 50).
+    T is the sum of the reduced scores of the tree `heads`.  It is 0 for the best tree, unless
+    rounding hid scores from the search.
     """
     n = len(heads)
     total = np.zeros(n + 1)
@@ -132,11 +133,13 @@ def normalise(
     out: FloatArray,
     closed: BoolArray,
 ) -> tuple[float, int]:
-    """Write the normal form (n+1, n+1); return what it lacks of log Z, and the best root arc.
+    """Write the normal form (n+1, n+1); return its constant and the best tree's root dependent.
 
-    limit : how far below the best an arc may be, < 0; 0 for -(H + 50).
-    closed : (n+1,) the nodes of a closed component, if that is not all of them; single root only.
-    The best tree's dependent of the root is 0 if no tree is allowed.
+    limit : the lowest reduced score of an arc, < 0; 0 for -(H + 50).
+    closed : (n+1,) a mask of the nodes of a closed component, unless it has all nodes; single root
+        only.
+    The constant is the log Z of the scores minus that of the normal form.  The root's dependent is
+    0 if no tree is allowed.
     """
     score = np.empty((2 * n + 1, n + 1))
     entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
@@ -189,7 +192,7 @@ def restore(
     end: IntArray,
     out: FloatArray,
 ) -> None:
-    """Drop arcs below the limit; add what is kept of the cycles' y_c to the arcs into them."""
+    """Drop arcs below the limit; add the kept part of each cycle's y_c to the arcs into it."""
     for j in range(1, n + 1):
         c = j
         total = 0.0
@@ -216,9 +219,9 @@ def laminar(
 ) -> tuple[int, float]:
     """Write reduced scores (n+1, n+1), and y_c (2n+1,) and members (2n+1, n+1) of components.
 
-    Components from n+1 are contracted cycles; y_c is 0 for one that holds the single root's
-    dependent, as all trees enter it once.  Return the number of components and the sum of the y_c
-    of cycles that `normalise` keeps.
+    Components from n+1 are contracted cycles; y_c is 0 for a cycle that contains the single root's
+    dependent, because all trees enter it once.  Return `count`, one more than the last component,
+    and the sum of the cycles' y_c that `normalise` keeps.
     """
     score = np.empty((2 * n + 1, n + 1))
     entry = np.empty((2 * n + 1, n + 1), dtype=np.int64)
@@ -246,9 +249,9 @@ def laminar(
 
 @kernel
 def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
-    """Write the heads (n,) of the best tree of a table (m+1, m+1), m >= n; whether there is one.
+    """Write the best heads (n,) of a table (m+1, m+1), m >= n; return whether a tree exists.
 
-    Where rounding may have hidden a tree from the search, the normal form is searched again.
+    If rounding may have hidden a tree from the search, the normal form is searched again.
     """
     roots, largest = best_heads(scores, n, single, heads)
     if largest > LARGE or roots < 0:
@@ -264,7 +267,8 @@ def best_of(scores: FloatArray, n: int, single: bool, heads: IntArray) -> bool:
 def best_checked(scores: FloatArray, single: bool, heads: IntArray) -> bool:
     """Write the heads (n,) of the best tree of a table (n+1, n+1), in one call.
 
-    False, and no heads, where a score is NaN or above LARGEST_SCORE, or no tree is allowed.
+    Return False, without valid heads, if a score is NaN or above LARGEST_SCORE, or if no tree is
+    allowed.
     """
     bad = 0
     for value in scores.reshape(-1):
@@ -274,7 +278,7 @@ def best_checked(scores: FloatArray, single: bool, heads: IntArray) -> bool:
 
 @kernel
 def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray) -> int:
-    """Write the best heads of every item, -1 past its length and in items that allow no tree.
+    """Write the best heads of every item, -1 past its length and in items without a tree.
 
     Return the first item without a tree, -1 if there is none.
     """

@@ -1,7 +1,7 @@
-"""Projective trees by Eisner's spans: inside sums, their derivatives backward, samples, best trees.
+"""Projective trees by Eisner's spans: inside sums, backward derivatives, samples, best trees.
 
-A cell (kind, i, j) stands for the words i .. j.  Complete spans: all descendants of i (RIGHT) or of
-j (LEFT) in it; open spans: the same once the arc i -> j or j -> i is drawn.
+A cell (kind, i, j) stands for the words i .. j.  In a complete span, all other words are
+descendants of i (RIGHT) or of j (LEFT).  An open span has, in addition, the arc i -> j or j -> i.
 
     open(i, j)     = sum over k of RIGHT(i, k) LEFT(k+1, j), times the weight of the arc
     RIGHT(i, j)    = sum over k of OPEN_RIGHT(i, k) RIGHT(k, j)
@@ -9,7 +9,7 @@ j (LEFT) in it; open spans: the same once the arc i -> j or j -> i is drawn.
 
 Many roots: the root is word 0 and Z = RIGHT(0, n).  Single root: Z is the sum over the root's
 dependent r of w_0r LEFT(1, r) RIGHT(r, n).  Cells hold logarithms; each also has a derivative along
-one direction.  Eisner (1996); backward quantities are probabilities, so that nothing overflows.
+one direction.  Backward quantities are probabilities, so they cannot overflow.  Eisner (1996).
 """
 
 import numpy as np
@@ -56,7 +56,7 @@ def add(terms: FloatArray, count: int, best: bool) -> float:
 
 @kernel
 def tangent(terms: FloatArray, slopes: FloatArray, count: int, value: float) -> float:
-    """Return the derivative of the sum, the mean of the terms' by their shares."""
+    """Return the derivative of the sum: the mean of the terms' derivatives by their shares."""
     total = 0.0
     if value > -np.inf:
         for k in range(count):
@@ -67,7 +67,7 @@ def tangent(terms: FloatArray, slopes: FloatArray, count: int, value: float) -> 
 
 @kernel
 def gather_root(s: FloatArray, cells: FloatArray, n: int, terms: FloatArray) -> int:
-    """Write the terms of Z over the root's one dependent."""
+    """Write the terms of Z, one for each choice of the root's dependent; return their number."""
     for r in range(1, n + 1):
         terms[r - 1] = s[0, r] + cells[LEFT, 1, r] + cells[RIGHT, r, n]
     return n
@@ -120,7 +120,7 @@ def hand_down(
     work: FloatArray,
     arc: FloatArray,
 ) -> None:
-    """Hand the mass of a cell, a probability and its derivative, down to the cells of its terms."""
+    """Add the mass of a cell, a probability and its derivative, to the cells of its terms."""
     own, change = mass[0, kind, i, j], mass[1, kind, i, j]
     if own == 0.0 and change == 0.0:
         return
@@ -213,7 +213,7 @@ def solve_batch(
 
 @kernel
 def pick(terms: FloatArray, count: int, target: float) -> int:
-    """Return the index of the largest term if target < 0, else one drawn by its weight."""
+    """Return the index of the largest term if target < 0, otherwise one drawn by its weight."""
     top = 0
     for k in range(count):
         if terms[k] > terms[top]:
@@ -237,10 +237,10 @@ def descend(
 ) -> None:
     """Write heads (n,) by choosing a term of every cell from the top: the best, or by `draws`.
 
-    draws : (3n,) uniform numbers, or negative for the best terms.
+    draws : (3n+1,) uniform numbers, or negative numbers for the best terms.
     """
-    # at most n incomplete and 2 n complete cells are longer than one node, and each draws once and
-    # leaves two: never more than 4 n + 4 wait; heads are of nodes 1 .. n
+    # At most n open and 2 n complete cells are longer than one node.  Each uses one draw and pushes
+    # two cells, so the stack never has more than 4 n + 4.
     stack = np.empty((4 * n + 4, 3), dtype=np.int64)
     terms = np.empty(n + 1)
     size = 0
@@ -279,7 +279,7 @@ def descend(
 
 @kernel
 def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntArray) -> int:
-    """Write the best heads of every item, -1 past its length and in items that allow no tree.
+    """Write the best heads of every item, -1 past its length and in items without a tree.
 
     Return the first item without a tree, -1 if there is none.
     """
@@ -300,7 +300,7 @@ def best_batch(scores: FloatArray, lengths: IntArray, single: bool, heads: IntAr
 def sample_batch(
     scores: FloatArray, lengths: IntArray, single: bool, rng: np.random.Generator, heads: IntArray
 ) -> None:
-    """Write heads (k, b, m), -1 past an item's length."""
+    """Write heads (k, b, m) of k independent trees per item, -1 past an item's length."""
     heads[:] = -1
     for item in range(len(lengths)):
         n = lengths[item]

@@ -1,4 +1,4 @@
-"""Random spanning trees: Wilson's loop-erased walks, and head by head after Colbourn."""
+"""Random spanning trees: Wilson's loop-erased walks, and Colbourn's draws head by head."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from fstgrad.trees.kernels.elimination import eliminate, substitute
 
 @kernel
 def draw(cumulative: FloatArray, rng: np.random.Generator) -> int:
-    """Return an index by its cumulative weights, the last of which is the total."""
+    """Return an index drawn by the cumulative weights, whose last entry is the total."""
     last = len(cumulative) - 1
     return first_above(rng.random() * cumulative[last], cumulative, 0, last)
 
 
 @inner_kernel
 def first_above(value: float, ascending: FloatArray, low: int, high: int) -> int:
-    """Return the first index from low to high whose entry is larger than a value, else high."""
+    """Return the first index in low .. high-1 whose entry is above the value, otherwise high."""
     while low < high:
         middle = (low + high) // 2
         if ascending[middle] > value:
@@ -37,10 +37,11 @@ def wilson(
     rng: np.random.Generator,
     heads: IntArray,
 ) -> bool:
-    """Write trees (k, n): from each dependent walk to heads until the tree; loops are overwritten.
+    """Write trees (k, n) by walks along random heads, from each dependent to the tree so far.
 
-    root_chance : (n+1,) the marginals of the root arcs, from which a single one is drawn first.
-    steps : how many steps all walks together may take; False, and no trees, if they need more.
+    Loops are overwritten.  root_chance : (n+1,) the marginals of the root arcs; a single root's
+    arc is drawn from them first.  steps : the number of steps that all walks together may take;
+    return False, without valid trees, if they need more.
     """
     cumulative = np.zeros((n + 1, n + 1))
     for j in range(1, n + 1):
@@ -77,11 +78,12 @@ def wilson(
 def last_column(
     a: FloatArray, w: FloatArray, holder: IntArray, j: int, logs: bool, out: FloatArray
 ) -> bool:
-    """Write the chance of every head of dependent j + 1, given those of the dependents after it.
+    """Write weights of the heads of dependent j + 1, given the heads of the dependents after it.
 
-    a : (j + 2, j + 1) the weights [root and nodes, nodes] left; later nodes' have been added.
-    w : (n+1, n+1) all weights.  holder : (n+1,) the node of a that each node is part of.
-    out : (n+1,) chances in proportion; logarithms if w and a are.
+    a : (j + 2, j + 1) the weights [root and nodes, nodes] of the remaining nodes, to which those of
+        the later nodes have been added.
+    w : (n+1, n+1) all weights.  holder : (n+1,) the node of a to which each node belongs.
+    out : (n+1,) proportional to the probabilities; logarithms if w and a are.
     Return whether all pivots were safe.
     """
     n = len(w) - 1
@@ -116,7 +118,7 @@ def last_column(
 
 @kernel
 def join(a: FloatArray, holder: IntArray, j: int, head: int, logs: bool) -> None:
-    """Make dependent j + 1, and what it holds, part of what holds its head."""
+    """Merge dependent j + 1 and the nodes that belong to it into the node that holds its head."""
     above = holder[head]
     for h in range(len(holder)):
         if holder[h] == j + 1:
@@ -131,9 +133,9 @@ def join(a: FloatArray, holder: IntArray, j: int, head: int, logs: bool) -> None
 
 @kernel
 def rooted(w: FloatArray, child: int, logs: bool) -> FloatArray:
-    """Return weights (n+1, n+1) whose root is the dependent `child`, exchanged with the last node.
+    """Return weights (n+1, n+1) in which `child`, exchanged with node n, is the root's dependent.
 
-    Node `child` is node n of the result, whose head is the root with weight 1.
+    Node n of the result, the former `child`, has the root as its only head, with weight 1.
     """
     n = len(w) - 1
     out = w.copy()
@@ -158,12 +160,13 @@ def colbourn(
     rng: np.random.Generator,
     heads: IntArray,
 ) -> bool:
-    """Write trees (k, n); return whether all pivots were safe.  O(n^4 / 12) a tree.
+    """Write trees (k, n); return whether all pivots were safe.  O(n^4 / 12) per tree.
 
     w : weights or, with `logs`, their logarithms.
-    The last node draws its head from its exact marginals, given the heads drawn before, and is
-    contracted into it: the arcs out of it become arcs out of its head.  Marginals come from the
-    elimination of all other nodes, without subtractions.  A single root's dependent is drawn first.
+    In each step, the head of the last node is drawn from its exact marginals given the heads drawn
+    before.  The node is then contracted into its head: the arcs out of it become arcs out of its
+    head.  Marginals come from the elimination of all other nodes, without subtractions.  A single
+    root's dependent is drawn first.
     """
     n = len(w) - 1
     roots = np.cumsum(root_chance)

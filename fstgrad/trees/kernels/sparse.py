@@ -1,10 +1,10 @@
 """Node elimination and selected inverses of sparse graphs, without subtractions.
 
-Nodes are numbered in the order of their elimination.  The later neighbours of node k, with the
-fill, are later[begin[k]:begin[k + 1]], ascending; beside them lie `into`, the weights of the arcs
-from them to k, and `out`, those from k to them.  Node k goes as in `elimination`: its head i takes
-the share p = w_ik / s_k of every arc that leaves k.  s_k is a sum of weights, never a difference,
-and log Z the sum of log s_k.
+Nodes are numbered in the order of their elimination.  The later neighbours of node k, including the
+fill, are later[begin[k]:begin[k + 1]], ascending.  The arrays `into` and `out` have the same layout
+and hold the weights of the arcs from these neighbours to k and from k to them.  Node k is
+eliminated as in `elimination`: its head i takes over the share p = w_ik / s_k of every arc that
+leaves k.  s_k is a sum of weights, never a difference, and log Z is the sum of log s_k.
 """
 
 import numpy as np
@@ -18,7 +18,8 @@ from fstgrad.trees.kernels.sampling import first_above
 def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
     """Write `begin` (n+1,), return `later`, of symmetric neighbours (CSR) in elimination order.
 
-    What follows k are its own later neighbours and those of the nodes whose first one is k.
+    With the fill, the later neighbours of k are its own and those of all nodes whose first later
+    neighbour is k.
     """
     n = len(starts) - 1
     later = np.empty(4 * len(neighbours) + n, dtype=np.int64)
@@ -31,7 +32,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
             longer = np.empty(2 * len(later) + n, dtype=np.int64)
             longer[:size] = later[:size]
             later = longer
-        # each i is marked once for k: n places suffice
+        # each i is marked once for k, so n entries suffice
         mark[k] = k
         for at in range(starts[k], starts[k + 1]):
             i = neighbours[at]
@@ -59,7 +60,7 @@ def fill(starts: IntArray, neighbours: IntArray, begin: IntArray) -> IntArray:
 
 @kernel
 def place(begin: IntArray, later: IntArray, k: int, i: int) -> int:
-    """Return where the later neighbour i of k is."""
+    """Return the index in `later` of the later neighbour i of k."""
     low, high = begin[k], begin[k + 1]
     while low < high:
         middle = (low + high) // 2
@@ -80,7 +81,7 @@ def scatter(
     into: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write the weights of arcs (m,) between nodes where they belong."""
+    """Write the weights (m,) of arcs between nodes into `into` and `out`."""
     for arc in range(len(heads)):
         h, d = heads[arc], dependents[arc]
         if h > d:
@@ -94,9 +95,10 @@ def eliminate(
     begin: IntArray, later: IntArray, into: FloatArray, out: FloatArray, root: FloatArray,
     pivots: FloatArray,
 ) -> bool:  # fmt: skip
-    """Eliminate all nodes in place; whether every one could reach the root.
+    """Eliminate all nodes in place; return False if no weight enters some node.
 
-    into becomes the shares p, root (n,) the weights of root arcs when their node goes.
+    into is replaced by the shares p, and root (n,) by the weight of each node's root arc at its
+    elimination.
     """
     n = len(root)
     where = np.full(n, -1)
@@ -119,7 +121,7 @@ def eliminate(
                 where[later[own]] = own
             for other in range(at + 1, last):
                 own = where[later[other]]
-                out[own] += into[at] * out[other]  # a -> b by a -> k -> b
+                out[own] += into[at] * out[other]  # a -> b from a -> k -> b
                 into[own] += into[other] * out[at]  # b -> a
     return True
 
@@ -132,7 +134,7 @@ def select_inverse(
     """Write the inverse B of the Laplacian on its diagonal and the filled pattern.
 
     own (n,) : B_kk.  to_later : B_ki, to_earlier : B_ik for the later neighbours i of k.
-    Takahashi's recurrences (1973), of which all terms are positive here.
+    Takahashi's recurrences (1973); all terms are positive here.
     """
     n = len(pivots)
     where = np.full(n, -1)
@@ -188,10 +190,11 @@ def wilson(
     rng: np.random.Generator,
     trees: IntArray,
 ) -> bool:
-    """Write trees (k, n) as arcs: from each dependent walk to heads until the tree.
+    """Write trees (k, n) as arc numbers, by walks along random heads to the tree so far.
 
-    starts (n+1,) : the arcs into each dependent; heads (m,) its head, -1 the root; cumulative (m,)
-    the sums of their weights.  steps : how many all walks may take; False if they need more.
+    starts (n+1,) : the first arc into each dependent.  heads (m,) : the head of each arc, -1 for
+    the root.  cumulative (m,) : the cumulative weights of the arcs into each dependent.
+    steps : the number of steps that all walks together may take; return False if they need more.
     """
     n = len(starts) - 1
     for item in range(len(trees)):

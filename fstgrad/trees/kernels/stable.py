@@ -1,13 +1,13 @@
-"""Tables that `matrix_tree.solve_batch` cannot vouch for, by ever safer and slower methods.
+"""Solve tables that `matrix_tree.solve_batch` does not trust, by ever safer and slower methods.
 
 1. Single root: the same inverse with the best tree's root dependent as the last node, whose row of
-   the Laplacian holds the root's weights.  The pivots before it then are those of a graph in which
-   every node can be reached, so sparse tables need no more than this.
-2. The same in normal form (`normal`), in which masks and offsets of any size are gone.
-3. Elimination without subtractions, which no ill-conditioning troubles.
-4. The same on logarithms, where a weight or a pivot may underflow.
+   the Laplacian holds the root's weights.  The pivots before it are then those of a graph in which
+   every node can be reached, so this is enough for sparse tables.
+2. The same in normal form (`normal`), which has no masks and offsets.
+3. Elimination without subtractions, which is accurate however ill-conditioned the table is.
+4. The same on logarithms, if a weight or a pivot may underflow.
 
-Each is trusted only if its columns of marginals sum to one.
+Methods 1 to 3 are trusted only if their columns of marginals sum to one.
 """
 
 import numpy as np
@@ -20,11 +20,11 @@ from fstgrad.trees.kernels.matrix_tree import ROOT_LIMIT, center, invert_laplaci
 from fstgrad.trees.kernels.normal import normalise, raise_least
 from fstgrad.vectors import exponentiate
 
-# Weights below exp(-600) of the largest are left to logarithms.
+# Weights below exp(-600) times the largest are handled on logarithms.
 LOWEST = -600.0
-# Marginals below this come from what the normal form keeps in place of masks, or do not count.
+# Marginals below this are negligible, or come from the limits that replace masks in normal form.
 NEGLIGIBLE = 1e-20
-# What columns of marginals may miss of 1.
+# The largest difference of a column of marginals from a sum of 1.
 SUM_TOLERANCE = 1e-10
 
 
@@ -41,7 +41,7 @@ def exchange(table: FloatArray, node: int, n: int) -> None:
 def invert_with_last(
     w: FloatArray, n: int, single: bool, last: int, g: FloatArray, mu: FloatArray
 ) -> float:
-    """Write g and mu by the inverse Laplacian with `last` as the last node; log Z or NaN."""
+    """Write g and mu from the inverse Laplacian with last node `last`; return log Z or NaN."""
     if single:
         exchange(w, last, n)
     value = invert_laplacian(w, n, single, np.empty((n + 4) * (n + 8)), g, mu)
@@ -54,7 +54,7 @@ def invert_with_last(
 
 @kernel
 def sums_to_one(mu: FloatArray) -> bool:
-    """Whether all columns of marginals (n+1, n+1) but the root's do."""
+    """Return whether all columns of marginals (n+1, n+1) except the root's sum to one."""
     for j in range(1, len(mu)):
         total = 0.0
         for i in range(len(mu)):
@@ -82,9 +82,9 @@ def solve_item(
     mu: FloatArray,
     logs: FloatArray,
 ) -> tuple[float, float, bool]:
-    """Solve one table (n+1, n+1); return log Z, the relative one, and if `effective` is used.
+    """Solve one table (n+1, n+1); return log Z, relative log Z, and whether `effective` is used.
 
-    effective : the normal form that was solved, where the scores were not.
+    effective : the normal form, if it was solved instead of the scores.
     logs : (2, n+1, n+1) work space.
     """
     n = len(scores) - 1
@@ -133,7 +133,7 @@ def solve_batch(
 ) -> None:
     """Solve the items whose log Z is NaN.
 
-    effective : (b, m+1, m+1), the scores or what takes their place.
+    effective : (b, m+1, m+1), the scores, replaced by their normal form in items that need it.
     tables, log_partition, relative : as in `matrix_tree.solve_batch`.
     """
     for item in range(len(lengths)):
@@ -176,7 +176,8 @@ def third_order(
 ) -> float:
     """Write mu, Cov v, Cov u and the derivative of Cov v along u (4, n+1, n+1); return log Z.
 
-    The scores (n+1, n+1) less what all trees share are taken on logarithms.
+    The scores (n+1, n+1) are solved in normal form and on logarithms.  The log Z returned lacks the
+    constant of the normal form.
     """
     n = len(scores) - 1
     tables = np.empty((3, n + 1, n + 1))

@@ -1,13 +1,13 @@
-"""The chances of heads from an inverse Laplacian that is updated as dependents take theirs.
+"""The probabilities of heads from an inverse Laplacian that is updated as heads are chosen.
 
-B is the inverse of the Laplacian of the dependents 1 .. j+1 that are left, rows and columns as in
-`matrix_tree`: the chance of head h for dependent d is w_hd (B_dd - B_dh), B_dd for the root.  Where
-d becomes part of what holds its head a, B loses a row and a column,
+B is the inverse of the Laplacian of the remaining dependents 1 .. j+1, with rows and columns as in
+`matrix_tree`: the probability of head h for dependent d is w_hd (B_dd - B_dh), or w_0d B_dd for the
+root.  If d is merged into the node a that holds its head, B loses a row and a column,
 
     B'_ki = B_ki - (B_kd - B_ka) B_di / (B_dd - B_da),
 
-Sherman and Morrison's formula (Stanojevic, EMNLP 2022), O(n^2) where an elimination takes O(n^3).
-The differences lose digits next to improbable heads; `heads_of` and `contract` say where.
+by Sherman and Morrison's formula (Stanojevic, EMNLP 2022), in O(n^2) instead of the O(n^3) of an
+elimination.  The differences lose digits for improbable heads; `heads_of` and `contract` report it.
 """
 
 import numpy as np
@@ -16,15 +16,15 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.trees.kernels.matrix_tree import invert_laplacian
 
-# A difference of entries is trusted above this part of them: it then has half of its digits.
+# A difference above this fraction of the diagonal entry is trusted: it keeps half of its digits.
 LEAST_SLOPE = 1e-8
-# What the chances of all heads may miss of 1.
+# The largest difference of the probabilities of all heads from a sum of 1.
 TOLERANCE = 1e-9
 
 
 @kernel
 def invert_weights(w: FloatArray, b: FloatArray) -> bool:
-    """Write B (n, n) of weights (n+1, n+1); whether it can be trusted."""
+    """Write B (n, n) of weights (n+1, n+1); return whether it can be trusted."""
     n = len(b)
     g, mu = np.empty((n + 1, n + 1)), np.empty((n + 1, n + 1))
     if np.isnan(invert_laplacian(w, n, False, np.empty((n + 4) * (n + 8)), g, mu)):
@@ -40,9 +40,9 @@ def invert_weights(w: FloatArray, b: FloatArray) -> bool:
 def heads_of(
     b: FloatArray, w: FloatArray, holder: IntArray, j: int, out: FloatArray
 ) -> tuple[bool, bool]:
-    """Write the chances (n+1,) of the heads of dependent j + 1, as `sampling.last_column`.
+    """Write the probabilities (n+1,) of the heads of dependent j + 1, as `sampling.last_column`.
 
-    Return whether all have their digits, and whether B does, whose chances then sum to one.
+    Return whether all of them keep their digits, and whether B does: they then sum to one.
     """
     total = 0.0
     good = True
@@ -60,7 +60,7 @@ def heads_of(
 
 @kernel
 def contract(b: FloatArray, j: int, above: int) -> bool:
-    """Let dependent j + 1 be part of `above`, 0 the root; whether B keeps its digits."""
+    """Merge dependent j + 1 into `above` (0 is the root); return whether B keeps its digits."""
     pivot = b[j, j] if above == 0 else b[j, j] - b[j, above - 1]
     if not pivot > LEAST_SLOPE * b[j, j]:
         return False
