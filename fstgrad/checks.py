@@ -256,15 +256,11 @@ def optional(name: str, value: Kind | None, kind: type[Kind], what: str) -> Kind
 
 
 def items(name: str, values: Any) -> list[Any]:
-    """Return the items of an iterable.
-
-    Raises
-    ------
-    InvalidInputError
-        It has none.
-    """
+    """Return the items of an iterable; raise InvalidInputError if it has none."""
     try:
         return list(values)
+    except InvalidInputError:  # of a generator: it says more
+        raise
     except Exception as error:  # whatever __iter__ of a stranger raises
         raise InvalidInputError(f"{name} is {values!r}; give a sequence") from error
 

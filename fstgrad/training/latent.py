@@ -183,7 +183,7 @@ def _fitted(pairs: list[Pair]) -> tuple[Aligner, list[Pair], list[int]]:
         if (len(x) + 2 * beside[i]) * len(y) > MOST_LINKS:
             raise InvalidInputError(
                 f"pair {i} has {len(x)} symbols of x and {len(y)} of y, too many to align "
-                "with the other pairs; leave it out, or give alignment='none'"
+                "with the other pairs; leave it out, or give alignment=None"
             )
     slots = dict.fromkeys(_between((), max(beside), max(beside)), 1)
     aligner = Aligner(1, 2, empty_x=False, normalization="conditional", longest=slots, start=_start)

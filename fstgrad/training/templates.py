@@ -59,6 +59,12 @@ def as_input(x: Sequence[str] | Tagged) -> Any:
     return symbols
 
 
+def check_symbols(x: Any) -> None:
+    """Raise InvalidInputError if x is a `Tagged` without symbols: no symbol is at its centre."""
+    if isinstance(x, Tagged) and not x.symbols:
+        raise InvalidInputError("an input with tags has no symbols; give at least one")
+
+
 def symbols_of(x: Any) -> Sequence[str]:
     """Return the symbols of an input, without tags."""
     return x.symbols if isinstance(x, Tagged) else x
@@ -120,9 +126,8 @@ class Window:
 
     def _tagged(self, x: Tagged, s: int, length: int) -> Iterable[str]:
         """Yield the names of the symbols, and each tag and all tags with those at the centre."""
+        check_symbols(x)
         centre = (2 * s + 1) * len(x.symbols) // (2 * length)
-        if not x.symbols:
-            raise InvalidInputError("an input with tags has no symbols; give at least one")
         near = [f"0 {x.symbols[centre]}", f"end {min(len(x.symbols) - centre, 4)}"]
         near.append(" ".join(["-2..0", *x.symbols[max(centre - 2, 0) : centre + 1]]))
         yield from self(x.symbols, s, length)

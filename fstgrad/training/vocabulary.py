@@ -24,7 +24,7 @@ from fstgrad.checks import (
 from fstgrad.errors import InvalidInputError, MemoryLimitError
 from fstgrad.io import memory_limit
 from fstgrad.training import kernels
-from fstgrad.training.templates import Tagged, Template, Window, as_input, symbols_of
+from fstgrad.training.templates import Tagged, Template, Window, as_input, check_symbols, symbols_of
 
 _KEPT = 2**16  # training inputs whose names are kept as numbers
 _POSITION = 16  # the least number of bytes kept per position
@@ -184,6 +184,8 @@ class WindowNames:
                 f"spans of {self.template.span} of {len(self.symbols):,} symbols are more than can "
                 "be numbered; use a smaller span"
             )
+        for x, _ in inputs:
+            check_symbols(x)
         digit, side = self._digit, self._side
         xs = [[digit.get(symbol, -1) for symbol in symbols_of(x)] for x, _ in inputs]
         sides = [[side.get(name, -1) for name in _sides(x)] for x, _ in inputs]

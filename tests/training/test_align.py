@@ -203,6 +203,8 @@ def test_a_pair_of_which_one_side_is_far_longer():
         assert latent.read(latent.symbols.encode(z)) == y
     with pytest.raises(fg.InvalidInputError, match="marks the slots"):
         LatentOutputs.fit([(("a", "<s2>"), ("x",))], fg.Alphabet("xyz"))
+    with pytest.raises(fg.InvalidInputError, match=r"3300 of y, too many .* alignment=None"):
+        LatentOutputs.fit([(("a",) * 3300, ("x",) * 3300)], fg.Alphabet("xyz"))
 
 
 def test_settings_are_those_of_scikit_learn():

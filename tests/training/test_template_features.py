@@ -35,6 +35,16 @@ def test_numbered_names_are_those_of_the_template(window):
             )
 
 
+def test_an_input_with_tags_needs_a_symbol():
+    window, empty = Window(1, 2), (Tagged((), ("N",)), 1)
+    inputs = [(x, len(y)) for x, y in DATA]
+    for vocabulary in (WindowNames.of(window, inputs, 1), Names.of(window, inputs, 1)):
+        with pytest.raises(InvalidInputError, match="no symbols; give at least one"):
+            vocabulary.active([*inputs, empty])
+    with pytest.raises(InvalidInputError, match="no symbols; give at least one"):
+        WindowNames.of(window, [*inputs, empty], 1)
+
+
 def test_spans_that_cannot_be_numbered_are_refused():
     inputs = [([str(i) for i in range(500)], 500)]
     with pytest.raises(InvalidInputError, match="smaller span"):
