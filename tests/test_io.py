@@ -7,6 +7,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.io import (
     Pair,
+    arrays,
     check_writable,
     read_alphabet,
     read_confusion,
@@ -188,3 +189,10 @@ def test_text_is_not_written_as_bytes(tmp_path):
     with pytest.raises(fg.InvalidInputError, match="data"):
         fg.io.write_bytes(path, "text")
     assert path.read_bytes() == b"whole"
+
+
+def test_arrays_of_just_the_allowed_size_are_read(monkeypatch):
+    monkeypatch.setattr(arrays, "memory_limit", lambda: 100)
+    arrays._check_total(100)
+    with pytest.raises(fg.MemoryLimitError, match="need 101 bytes"):
+        arrays._check_total(101)

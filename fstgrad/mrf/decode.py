@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from fstgrad.checks import IntArray, Seed, generator, positive_integer
-from fstgrad.errors import InfeasibleError
 from fstgrad.mrf import kernels
 from fstgrad.mrf.exact.engine import exact
 from fstgrad.mrf.expansion import alpha_expansion
@@ -70,18 +69,16 @@ def iterated_modes(
     rng : Generator, int or None
     """
     random = generator(rng)
-    best: Decoded | None = None
-    for number in range(positive_integer("restarts", restarts)):
+
+    def decoded(number: int) -> Decoded:
         labels = model.scores.node.argmax(axis=1).astype(np.int64)
         if number > 0 or model.score(labels) == -np.inf:
             labels = start_labels(model, random)
         converged = _improve(model, labels, positive_integer("max_iter", max_iter))
-        score = model.score(labels)
-        if best is None or score > best.score:
-            best = Decoded("icm", labels, score, float("inf"), converged)
-    if best is None:
-        raise InfeasibleError("no start was found")
-    return best
+        return Decoded("icm", labels, model.score(labels), float("inf"), converged)
+
+    found = map(decoded, range(positive_integer("restarts", restarts)))
+    return max(found, key=lambda decoded: decoded.score)
 
 
 def _improve(model: ScoredGraph, labels: IntArray, max_iter: int = 1000) -> bool:

@@ -88,7 +88,7 @@ class _Tokens:
             raise self.fail(f"{what} has {count:,} values; the file has {self.left:,} words left")
         values = np.empty(count)
         for k in range(count):
-            word = self.word(f"value {k + 1} of {count} of {what}")
+            word = self.word(what)
             try:
                 values[k] = float(word)
             except ValueError:

@@ -82,6 +82,8 @@ def test_choose_cap_says_why_it_stopped():
     assert found.reason == "tolerance"
     assert found.lower <= exact <= found.upper <= found.lower + 0.5
     assert found.cap < 9
+    gap = found.upper - found.lower  # a gap of just the tolerance is close enough
+    assert fg.choose_cap(scores, loss, target, tolerance=gap).cap == found.cap
     found = fg.choose_cap(scores, loss, target, tolerance=0.0, max_states=100)
     assert found.reason == "state limit"
     assert found.automaton.num_states <= 100

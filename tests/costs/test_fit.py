@@ -377,6 +377,18 @@ def test_a_pair_transducer_of_lists():
         assert getattr(again, name).dtype == getattr(made, name).dtype
 
 
+def test_a_grammar_of_one_rule_may_be_tied_by_rule():
+    made = pair_transducer(fg.EditDistance(ABC))
+    names = ("ilabel", "olabel", "source", "nextstate")
+    lists = {name: getattr(made, name) for name in names}
+    one = PairTransducer(
+        made.alphabet, made.start, cost=made.cost, rules=("any",), rule=0 * made.rule, **lists
+    )
+    assert Ties.of(one, "rule", "nothing").names == ("any", "(end)")
+    with pytest.raises(fg.InvalidInputError, match="no arc of the transducer names a rule"):
+        Ties.of(made, "rule", "nothing")
+
+
 def test_progress_is_the_likelihood_of_each_step():
     seen = []
     schedule = Schedule(max_iterations=3, progress=lambda *step: seen.append(step))

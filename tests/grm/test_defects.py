@@ -12,6 +12,7 @@ from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.kernels import counts
 from fstgrad.grm.kernels.moments import empty_moments
 from fstgrad.grm.kernels.sampling import draw_count
+from fstgrad.grm.normalization import _negative_quotient
 from fstgrad.grm.sampling import gibbs
 from tests.grm.test_inference import parameters
 
@@ -251,3 +252,17 @@ def test_counts_are_added_one_by_one_near_the_highest_only(monkeypatch):
     room = np.empty(counts.NODES)
     counts.sum_counts.py_func(np.array([350.0, -57_213.0]), table, room, moments)
     assert len(added) <= 20  # of 2,000 panels, half a million counts
+
+
+def test_a_law_that_is_given_is_not_fitted():
+    base = families.NegativeBinomial(3.0, 0.5)
+    assert base.fitted_to(np.array([1.0, 5.0, 9.0])) is base
+    hurdle = families.Hurdle(families.NegativeBinomial()).fitted_to(np.array([0.0, 1.0, 5.0, 30.0]))
+    assert hurdle.inner.law_mean > 0
+
+
+def test_directions_of_any_spread_have_a_growth():
+    model = parameters("poisson", [[1.0], [2.0]])
+    value, gradient = _negative_quotient(np.array([0.0, 800.0]), model, np.ones(2))
+    assert value == pytest.approx(-2.0, rel=1e-12)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-12)

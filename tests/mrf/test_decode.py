@@ -7,6 +7,7 @@ import fstgrad as fg
 from fstgrad.mrf import uai
 from fstgrad.mrf.factors import Factor
 from fstgrad.mrf.kernels import sequential
+from fstgrad.mrf.sequential import _Best
 from tests.mrf.models import masked_model, random_grid, random_model
 from tests.mrf.test_factors import model_of
 
@@ -18,6 +19,14 @@ def submodular_grid(height, width, seed):
     excess = edge[:, 0, 1] + edge[:, 1, 0] - edge[:, 0, 0] - edge[:, 1, 1]
     edge[:, 0, 0] += np.maximum(excess, 0)
     return model.with_scores(model.scores.node, edge)
+
+
+@pytest.mark.parametrize("score", [-5.0, 5.0])
+def test_a_labeling_closes_the_gap_only_at_the_upper_bound(score):
+    best = _Best(random_grid(2, 2, 2))
+    best.score = score
+    assert best.closes(score)
+    assert not best.closes(score + 1e-3)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -121,6 +121,7 @@ def test_malformed_files_name_the_line(small, old, new, message):
         ("1 0 2", "the value of variable 0 is 2; it must be in 0 .. 1"),
         ("2 0 1 0 0", "variable 0 is observed as 1 and as 0"),
         ("", "the file ends where the number of observed variables"),
+        ("1 0 1 2", "line 1: "),
     ],
 )
 def test_bad_evidence(tmp_path, text, message):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.strings.consensus import _representatives
 from tests.oracles import strings as oracle
 from tests.strings.test_exact import make_loss
 
@@ -212,3 +213,11 @@ def test_sums_of_costs_of_very_different_size_keep_their_digits_or_are_refused(s
     expected = loss.matrix(ys, [np.array([0, 1])])[:, 0]
     b = loss.compile("ab", 3)
     np.testing.assert_allclose(b.losses_of(np.array(ys)), expected, rtol=1e-9, atol=1e-8)
+
+
+def test_draws_leave_one_degree_of_freedom_less():
+    strings, share, freedom = _representatives(fg.StringDistribution(np.zeros((6, 3))), 50, 0)
+    assert freedom == 49.0
+    assert len(strings) == len(share) <= 50
+    assert share.sum() == pytest.approx(1.0, abs=1e-12)
+    assert _representatives(fg.StringDistribution(np.zeros((2, 3))), 50, 0)[2] == np.inf

@@ -242,3 +242,11 @@ def test_discouraged_are_rare_strings_of_several_symbols_alone():
     aligner.discourage(1e6)  # more than any count
     change = [-50.0 if len(strings[y]) > 1 else 0.0 for _, y in aligner._number]
     np.testing.assert_allclose(aligner.log_p_ - before, change, atol=1e-10)
+
+
+def test_symbols_of_aligned_pairs_are_copies():
+    pairs = [("ab", "ab"), ("ba", "bb")]
+    for settings in ({"features": "aligned"}, {"alignment": "given"}):
+        model = SequenceModel(epochs=1, **settings).fit(*zip(*pairs, strict=True))
+        assert model.features_.copies == {"a": 0, "b": 1}
+    assert not SequenceModel(epochs=1).fit(*zip(*pairs, strict=True)).features_.copies
