@@ -9,6 +9,7 @@ import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import bounds, families, measures, newton, partition
 from fstgrad.grm.bounds import log_moment
+from fstgrad.grm.conditionals import NodeConditional
 from fstgrad.grm.kernels import counts
 from fstgrad.grm.kernels.moments import empty_moments
 from fstgrad.grm.kernels.sampling import draw_count
@@ -257,8 +258,18 @@ def test_counts_are_added_one_by_one_near_the_highest_only(monkeypatch):
 def test_a_law_that_is_given_is_not_fitted():
     base = families.NegativeBinomial(3.0, 0.5)
     assert base.fitted_to(np.array([1.0, 5.0, 9.0])) is base
+    assert families.NegativeBinomial(3.0).fitted_to(np.array([1.0, 5.0, 30.0])).dispersion > 0
     hurdle = families.Hurdle(families.NegativeBinomial()).fitted_to(np.array([0.0, 1.0, 5.0, 30.0]))
     assert hurdle.inner.law_mean > 0
+
+
+def test_draws_of_a_conditional_with_many_zeros_have_its_mean():
+    base = families.Hurdle(families.NegativeBinomial(3.0, 0.5))
+    conditional = NodeConditional(base, np.array([0.1, -0.5, 1.0]))  # two powers and 1[x = 0]
+    draws = conditional.sample(20_000, 0)
+    assert draws.mean() == pytest.approx(conditional.mean(), abs=5 * draws.std() / 20_000**0.5)
+    zero = float(np.exp(conditional.log_prob(0.0)))
+    assert (draws == 0).mean() == pytest.approx(zero, abs=5 * 0.5 / 20_000**0.5)
 
 
 def test_directions_of_any_spread_have_a_growth():

@@ -229,6 +229,11 @@ def test_dot_draws(form, start):
     assert plot.render(plot.automaton_source(b), form).startswith(start)
 
 
+def test_pictures_of_other_forms_are_refused():
+    with pytest.raises(fg.InvalidInputError, match="form is 'gif'; choose one of svg, pdf, png"):
+        plot.render("digraph {}", "gif")
+
+
 def test_notebooks_show_what_fits():
     abc = fg.Alphabet("ab")
     small = [

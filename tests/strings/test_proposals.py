@@ -291,3 +291,10 @@ def test_the_control_of_a_band_is_the_band_of_two():
         for band in (None, 2)
     ]
     assert found[0].value == found[1].value
+
+
+def test_a_budget_of_twice_the_seconds_draws_twice_as_many():
+    few, many = (
+        fg.Budget(seconds=seconds).most_samples(np.zeros((20, 3)), 20) for seconds in (0.1, 0.2)
+    )
+    assert 2 * few == pytest.approx(many, abs=2)

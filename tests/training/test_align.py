@@ -239,6 +239,8 @@ def test_discouraged_are_rare_strings_of_several_symbols_alone():
     aligner = Aligner(iterations=3).fit([("ab", "abb"), ("a", "a"), ("b", "bb"), ("ab", "ab")])
     before = aligner.log_p_.copy()
     strings = aligner._y.strings()
+    before = aligner.log_p_.copy()
+    np.testing.assert_array_equal(aligner.discourage(0.0).log_p_, before)
     aligner.discourage(1e6)  # more than any count
     change = [-50.0 if len(strings[y]) > 1 else 0.0 for _, y in aligner._number]
     np.testing.assert_allclose(aligner.log_p_ - before, change, atol=1e-10)

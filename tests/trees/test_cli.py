@@ -145,6 +145,7 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
         (["entropy", "SCORES", "--order", "0"], 1, ["order"]),
         (["sample", "SCORES", "--distinct", "--projective"], 2, ["--projective"]),
         (["kl", "SCORES", "ONE"], 1, ["2 sentences", "has 1"]),
+        (["kl", "ONE", "TWO"], 1, ["shape (3, 3)", "(2, 2)"]),
         (["evaluate", "GOLD", "--scores", "ONE"], 1, ["2 sentences", "1 tables"]),
         (["decode", "SCORES", "-o", "x.conllu"], 2, ["--conllu"]),
         (["decode", "SCORES", "--conllu", "GOLD"], 2, ["--output"]),
@@ -156,9 +157,11 @@ def test_a_bad_sentence_is_named_and_the_lines_before_it_stand(run, tmp_path, ta
     ],
 )
 def test_failures_are_one_line(run, scores, tmp_path, arguments, code, words):
-    files = {name: tmp_path / name for name in ("ONE", "GOLD", "FLAT", "OUT")}
+    files = {name: tmp_path / name for name in ("ONE", "TWO", "GOLD", "FLAT", "OUT")}
     with open(files["ONE"], "wb") as file:
         np.savez(file, only=np.zeros((2, 2)))
+    with open(files["TWO"], "wb") as file:
+        np.savez(file, only=np.zeros((3, 3)))
     with open(files["FLAT"], "wb") as file:
         np.savez(file, only=np.zeros(4))
     files["GOLD"].write_text(CONLLU)
