@@ -8,6 +8,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.grammars import NAMES, Grammar
 from fstgrad.plot import automata
+from grammars import ipa
 
 OWN = '''"""A vowel for another costs a quarter."""
 
@@ -229,3 +230,10 @@ def test_only_punctuation_is_cheap_to_leave_out():
     loss = Grammar.load("code_tokens").loss()
     assert loss(["x", "("], ["x"]) == loss(["x"], ["x", "("]) == 0.5
     assert loss(["x", "+"], ["x"]) == loss(["x"], ["x", "+"]) == 1.0
+
+
+def test_confusions_of_sounds_cost_at_most_a_substitution():
+    sounds = list(fg.Alphabet(ipa.ALPHABET))
+    costs = [ipa._confusion(read, written) for read in sounds for written in sounds]
+    assert (min(costs), max(costs)) == (0.125, 1.0)
+    assert ipa._confusion("p", "a") == 1.0

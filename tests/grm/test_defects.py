@@ -8,6 +8,7 @@ from scipy.special import gammaln, logsumexp
 import fstgrad as fg
 from fstgrad.errors import InfeasibleError, InvalidInputError
 from fstgrad.grm import bounds, families, measures, newton, partition
+from fstgrad.grm.blocks import binomials
 from fstgrad.grm.bounds import log_moment
 from fstgrad.grm.conditionals import NodeConditional
 from fstgrad.grm.kernels import counts
@@ -277,3 +278,21 @@ def test_directions_of_any_spread_have_a_growth():
     value, gradient = _negative_quotient(np.array([0.0, 800.0]), model, np.ones(2))
     assert value == pytest.approx(-2.0, rel=1e-12)
     np.testing.assert_allclose(gradient, 0.0, atol=1e-12)
+
+
+def test_counts_beyond_the_largest_are_refused():
+    model = fg.GeneralizedRootModel(k=2, alpha=1.0)
+    with pytest.raises(InvalidInputError, match="up to 1,000,000"):
+        model.fit(np.array([[1_000_001.0, 2.0], [3.0, 4.0], [0.0, 1.0]]))
+
+
+def test_numbers_of_sets_and_inverses_of_blocks():
+    assert binomials(20, 5)[20].tolist() == [1, 20, 190, 1140, 4845, 15504]
+    with pytest.raises(InvalidInputError, match="use fewer features"):
+        binomials(10_000, 6)
+    matrices = np.array([[[2.0, 1.0], [1.0, 3.0]], [[4.0, 0.0], [0.0, 0.0]]])
+    np.testing.assert_allclose(
+        newton._inverses(matrices),
+        [[[0.6, -0.2], [-0.2, 0.4]], [[0.25, 0.0], [0.0, 0.0]]],
+        atol=1e-14,
+    )

@@ -278,3 +278,21 @@ def test_masks_of_the_least_float_in_third_derivatives_and_lists(single_root):
     assert len(trees.kbest(len(best) + 1)) == len(best) + 1  # one that needs a mask
     one = fg.SpanningTrees([[-1e300, 26.8], [-1e300, -1e300]], single_root=single_root)
     assert one.sample_without_replacement(2, rng=0)[0][0].tolist() == [0]
+
+
+@pytest.mark.parametrize("family", [fg.SpanningTrees, fg.ProjectiveTrees])
+def test_masks_of_every_sentence_of_a_batch_are_dropped(family):
+    rng = np.random.default_rng(5)
+    scores = rng.normal(size=(3, 5, 5))
+    scores[:, 1, 3] = -1e30  # trees can avoid it
+    scores[2, :, 4] = -1e30  # every tree needs one of these
+    batch = family(scores, single_root=False)
+    for i in range(3):
+        np.testing.assert_allclose(
+            batch.marginals()[i],
+            family(scores[i], single_root=False).marginals(),
+            atol=1e-12,
+            rtol=0,
+        )
+    assert not batch.marginals()[:2, 1, 3].any()
+    np.testing.assert_allclose(batch.marginals()[2, :, 4].sum(), 1.0, atol=1e-12)
