@@ -239,3 +239,13 @@ def test_classic3_gives_the_published_values(shared_data):
     assert [s.names for s in found] == list(PUBLISHED)
     for weighted in found:  # the published values come of a looser fit with bounds of A
         assert weighted.value == pytest.approx(PUBLISHED[weighted.names], abs=0.01)
+
+
+def test_a_warm_start_of_another_family_is_a_cold_one():
+    x = np.random.default_rng(0).poisson(2.0, (60, 3))
+    warm = fg.GeneralizedRootModel(k=2, alpha=0.05, warm_start=True).fit(x)
+    warm.set_params(base="exponential").fit(x + 1.0)
+    cold = fg.GeneralizedRootModel(k=2, alpha=0.05, base="exponential").fit(x + 1.0)
+    np.testing.assert_array_equal(warm.parameters_.intercepts, cold.parameters_.intercepts)
+    for own, other in zip(warm.parameters_.flat, cold.parameters_.flat, strict=True):
+        np.testing.assert_array_equal(own, other)

@@ -78,6 +78,7 @@ def test_a_report_tells_the_right_model_from_independence():
     assert report.spearman_difference(x, x) == 0.0
     rows = joint.supporting_rows(x, ("x0", "x1"), 3)
     assert x[rows[0], :2].prod() == x[:, :2].prod(axis=1).max()
+    assert len(joint.supporting_rows(x, ("x0", "x1"))) == 5
     with pytest.raises(InvalidInputError, match="not a column"):
         joint.supporting_rows(x, ("x0", "y"))
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import fstgrad as fg
+from fstgrad.mrf import clamping
+from fstgrad.mrf import factors as factors_module
 from fstgrad.mrf.factors import Factor, pairwise_form
 from fstgrad.mrf.sampling.chains import Chain, start_labels
 from fstgrad.mrf.table import Table
@@ -238,3 +240,18 @@ def test_many_labels_beside_few_are_not_padded():
     model = fg.PairwiseMRF.from_factors(sizes, factors)
     assert model.factors.number == 60
     assert model.log_partition() == pytest.approx(np.log(2000) + 60 * np.log(2), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_that_are_not_padded_are_counted_once(monkeypatch, seed):
+    padded = model_of(seed)[0]
+    given = padded.condition({0: 1})
+    log_z, below = padded.log_partition(), given.log_partition()
+    monkeypatch.setattr(factors_module, "PADDED_CELLS", 0)
+    monkeypatch.setattr(clamping, "PADDED_CELLS", 0)
+    separate = model_of(seed)[0]
+    assert separate.graph.num_edges == 0
+    assert separate.log_partition() == pytest.approx(log_z, abs=1e-10)
+    clamped = clamping.clamp(separate, np.array([1, -1, -1, -1, -1]))
+    log_rest = fg.PairwiseMRF.log_partition(clamped.rest)
+    assert clamped.value + log_rest == pytest.approx(below, abs=1e-10)

@@ -269,3 +269,8 @@ def test_bars_of_one_group_need_no_name():
     assert widths == [[1.0, 2.0]] * 2
     with pytest.raises(fg.InvalidInputError, match="groups is empty or mixed"):
         plot.bars({"before": 1.0, "more": {"after": 2.0}}, xlabel="errors")
+
+
+def test_pictures_of_sentences_grow_up_to_eight_words():
+    heights = [plot.trees(np.full((n + 1, n + 1), 0.5)).get_size_inches()[1] for n in (2, 4, 8, 12)]
+    assert heights[0] < heights[1] < heights[2] == heights[3]

@@ -252,3 +252,8 @@ def test_symbols_of_aligned_pairs_are_copies():
         model = SequenceModel(epochs=1, **settings).fit(*zip(*pairs, strict=True))
         assert model.features_.copies == {"a": 0, "b": 1}
     assert not SequenceModel(epochs=1).fit(*zip(*pairs, strict=True)).features_.copies
+
+
+def test_alignment_ends_with_the_first_iteration_without_gain():
+    aligner = Aligner(1, 1, empty_x=False, empty_y=False).fit([("a", "x")])
+    assert len(aligner.log_likelihood_) == 2
