@@ -184,7 +184,7 @@ def pair_discrepancy(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> 
     return float(np.mean(found))
 
 
-def supporting_rows(model: Any, x: FloatArray, names: tuple[str, ...], top: int = 5) -> list[int]:
+def supporting_rows(model: Any, x: FloatArray, names: tuple[str, ...], top: int) -> list[int]:
     """Return the rows in which the product of the columns `names` is largest, the largest first."""
     columns = [model.names_.index(name) for name in names]
     product = np.abs(x[:, columns]).prod(axis=1)
