@@ -70,14 +70,14 @@ def iterated_modes(
     """
     random = generator(rng)
 
-    def decoded(number: int) -> Decoded:
+    def from_start(number: int) -> Decoded:
         labels = model.scores.node.argmax(axis=1).astype(np.int64)
         if number > 0 or model.score(labels) == -np.inf:
             labels = start_labels(model, random)
         converged = _improve(model, labels, positive_integer("max_iter", max_iter))
         return Decoded("icm", labels, model.score(labels), float("inf"), converged)
 
-    found = map(decoded, range(positive_integer("restarts", restarts)))
+    found = map(from_start, range(positive_integer("restarts", restarts)))
     return max(found, key=lambda decoded: decoded.score)
 
 

@@ -49,8 +49,13 @@ def breadth_first(
 def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) -> None:
     """Move the edges of a spanning forest to the end of `queue`, the others before them.
 
-    An edge of the queue is in the forest if the edges before it do not join its ends.  size : the
-    number of edges of a spanning forest.  group (I,) : room.
+    An edge of the queue is in the forest if the edges before it do not join its ends (Kruskal).
+    O(E) up to a logarithm.
+
+    edges : (E, 2) int64
+    size : the number of edges of a spanning forest
+    queue : (E,) int64, the edges in the order in which they are tried, reordered in place
+    group : (I,) int64, scratch memory
     """
     # `kept` has room for `size` edges, and no forest has more
     for i in range(len(group)):
@@ -72,7 +77,7 @@ def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) ->
 
 @part_kernel
 def find(group: IntArray, node: int) -> int:
-    """Return the root of the tree of `node`; the path to it is halved."""
+    """Return the root of the tree of `node` in `group` (I,), and halve the path to it."""
     while group[node] != node:
         group[node] = group[group[node]]
         node = group[node]
