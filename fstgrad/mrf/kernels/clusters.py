@@ -12,17 +12,8 @@ from fstgrad.checks import FloatArray, IntArray
 from fstgrad.compiler import kernel
 from fstgrad.mrf.arrays import Pieces
 from fstgrad.mrf.kernels.forests import choose
+from fstgrad.mrf.kernels.graphs import find
 from fstgrad.mrf.kernels.sites import uniform
-
-
-@kernel
-def find(root: IntArray, i: int) -> int:
-    """Return the representative of i's cluster, halving the path to it."""
-    # what `root` (nodes,) holds are nodes, so that i stays within it
-    while root[i] != i:
-        root[i] = root[root[i]]
-        i = root[i]
-    return i
 
 
 @kernel

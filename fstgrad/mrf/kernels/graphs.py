@@ -78,6 +78,7 @@ def next_forest(edges: IntArray, size: int, queue: IntArray, group: IntArray) ->
 @part_kernel
 def find(group: IntArray, node: int) -> int:
     """Return the root of the tree of `node` in `group` (I,), and halve the path to it."""
+    # what `group` holds are nodes, so that `node` stays within it
     while group[node] != node:
         group[node] = group[group[node]]
         node = group[node]
