@@ -4,6 +4,8 @@ A change of that file is one that users see and that CHANGELOG.md names.
 `python -m tests.test_signatures` writes it.
 """
 
+import contextlib
+import importlib
 import inspect
 import pathlib
 import re
@@ -11,10 +13,14 @@ import re
 import click
 import pytest
 
+from fstgrad.mrf import decode, losses, methods
 from tests.cli.test_help import LEAVES
 from tests.test_api_pages import MODULES, NEEDED, public
 
 FILE = pathlib.Path(__file__).parent / "signatures.txt"
+DOCS = [*FILE.parents[1].glob("docs/**/*.md"), FILE.parents[1] / "README.md"]
+IMPORT = re.compile(r"^from (fstgrad\.[\w.]+) import ([\w, ]+)", re.MULTILINE)
+NAME = re.compile(r"`(fstgrad\.[\w.]+)\.(\w+)(?:\(.*?\))?`")
 
 
 def shown(name, function):
@@ -39,6 +45,27 @@ def of_module(module):
                     yield shown(f"{module}.{name}.{method}", code)
 
 
+def of_documents():
+    """Yield the signatures of what the documentation names in modules within the packages."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in DOCS)
+    named = {(module, name) for module, names in IMPORT.findall(text) for name in names.split(", ")}
+    for module, name in sorted(named | set(NAME.findall(text))):
+        with contextlib.suppress(ModuleNotFoundError):  # the name of a method with its class
+            thing = getattr(importlib.import_module(module), name, None)
+            if module not in MODULES and (inspect.isfunction(thing) or inspect.isclass(thing)):
+                yield shown(f"{module}.{name}", thing)
+
+
+def of_methods():
+    """Yield the methods of random fields, whose arguments users give by the name of the method."""
+    tables = {
+        "infer": methods.METHODS, "decode": decode.DECODERS, "nll": losses.LOSSES,
+    }  # fmt: skip
+    for facade, table in tables.items():
+        for name, method in table.items():
+            yield shown(f"{facade} {name}: ", method.function)
+
+
 def of_commands():
     """Yield the options of all commands, with their defaults."""
     for name, command in LEAVES.items():
@@ -50,12 +77,16 @@ def of_commands():
                 yield f"fstgrad {name} {'/'.join(option.opts)}={shown_default}"
 
 
+LISTED = {"documents": of_documents, "methods": of_methods, "command line": of_commands}
+PARTS = [*MODULES, *LISTED]
+
+
 def lines_of(part):
-    """Return the lines of a module or of the command line."""
-    return list(of_commands() if part == "command line" else of_module(part))
+    """Return the lines of a module, or of another part."""
+    return list(LISTED[part]() if part in LISTED else of_module(part))
 
 
-@pytest.mark.parametrize("part", [*MODULES, "command line"])
+@pytest.mark.parametrize("part", PARTS)
 def test_signatures_are_those_of_the_file(part):
     if part in NEEDED:
         pytest.importorskip(NEEDED[part])
@@ -65,7 +96,5 @@ def test_signatures_are_those_of_the_file(part):
 
 
 if __name__ == "__main__":
-    parts = [
-        f"# {part}\n" + "\n".join(lines_of(part)) + "\n" for part in [*MODULES, "command line"]
-    ]
+    parts = [f"# {part}\n" + "\n".join(lines_of(part)) + "\n" for part in PARTS]
     FILE.write_text("".join(parts), encoding="utf-8")

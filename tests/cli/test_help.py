@@ -99,3 +99,12 @@ def test_examples_run(name, program, tmp_path):
     done = shell(program, EXAMPLES[name], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout or list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_shows_every_default(name):
+    for option in LEAVES[name].params:
+        value = option.default
+        has_value = isinstance(value, int | float | str) and not isinstance(value, bool)
+        if isinstance(option, click.Option) and has_value:
+            assert option.show_default or "default" in option.help, (option.opts, value)
