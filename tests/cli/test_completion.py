@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 
+import click
 import pytest
+
+from fstgrad.cli.main import fstgrad
 
 pty = pytest.importorskip("pty", reason="shells at a terminal are tested on Unix")
 
@@ -123,3 +126,10 @@ def test_fish_completes(environment, tmp_path, words, expected):
     )  # fmt: skip
     found = sorted(line.partition("\t")[0] for line in done.stdout.splitlines())
     assert [name for name in found if name] == expected
+
+
+def test_commands_and_options_are_completed():
+    found = fstgrad.shell_complete(click.Context(fstgrad), "")
+    assert [item.value for item in found] == [*fstgrad.table]
+    assert all(item.help for item in found)
+    assert "--version" in [i.value for i in fstgrad.shell_complete(click.Context(fstgrad), "--")]

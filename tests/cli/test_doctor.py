@@ -65,3 +65,14 @@ def test_doctor_tells_of_a_failure(run, monkeypatch):
     code, out, _ = run("doctor")
     assert code == 1
     assert "FAILED empty compositions are seen" in out
+
+
+def test_every_result_of_trees_is_warmed(monkeypatch):
+    called = []
+    for family in (fg.SpanningTrees, fg.ProjectiveTrees):
+        for name in ("marginals", "entropy", "sample", "kbest", "mode"):
+            monkeypatch.setattr(
+                family, name, lambda *a, _key=(family, name), **k: called.append(_key)
+            )
+    STEPS["trees"]()
+    assert len(set(called)) == 10

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -251,3 +252,10 @@ def test_proposal_and_seconds(run, tmp_path):
     code, _, err = run(path, "--objective", "hinge", "--method", "sampled")
     assert code == 1
     assert "exactly" in err
+
+
+def test_the_seconds_of_a_run_are_told(run, pairs):
+    began = time.perf_counter()
+    said = "".join(run(pairs)[1:])
+    seconds = float(re.search(r"over\s+50\s+pairs\s+in\s+([\d.]+)\s+s;", said)[1])
+    assert 0.0 <= seconds <= time.perf_counter() - began + 0.05

@@ -79,3 +79,9 @@ def test_the_memory_of_compiled_losses_is_bounded_by_default(name, megabytes):
     command = fstgrad.get_command(click.Context(fstgrad), name)
     (option,) = [p for p in command.params if p.name == "cache_memory"]
     assert option.default == megabytes
+
+
+def test_arguments_named_as_the_flag_are_options_too():
+    assert in_options("raise max_states=3", [click.Option(["limit", "--max-states"])]) == (
+        "raise --max-states 3"
+    )

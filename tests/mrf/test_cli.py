@@ -6,6 +6,7 @@ import pytest
 import fstgrad as fg
 from fstgrad.cli.main import main
 from fstgrad.mrf import images, uai
+from fstgrad.mrf.sampling.marginals import draw
 from tests.mrf.models import masked_model, random_grid
 
 pytest.importorskip("PIL", reason="images need Pillow")
@@ -212,3 +213,19 @@ def test_partition_between_bounds_and_by_annealing(run, path, model, tmp_path):
     uai.write_model(tmp_path / "s.uai", smooth)
     out = run("partition", tmp_path / "s.uai", "--method", "ais")[1]
     assert "(standard error" in out
+
+
+def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):
+    (tmp_path / "m.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n\n4\n1 1e-30 1e-30 1\n")
+    options = ("--method", "gibbs", "--chains", 4, "--samples", 40, "--seed", 0)
+    code, out, err = run("marginals", tmp_path / "m.uai", *options)
+    assert (code, out.count("\n")) == (0, 2)
+    assert "the chains disagree; use more --samples or --burn-in" in err
+
+
+def test_draws_of_a_chain_begin_after_100_sweeps(run, path, model):
+    drawn = draw(model, 3, burn_in=100, thin=10, rng=5)
+    np.testing.assert_array_equal(draw(model, 3, rng=5), drawn)
+    assert run("sample", path, "-k", 3, "--method", "chromatic", "--seed", 5)[1] == "".join(
+        " ".join(map(str, labels)) + "\n" for labels in drawn.tolist()
+    )

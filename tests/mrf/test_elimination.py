@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 import fstgrad as fg
+from fstgrad.mrf.budget import Budget
 from fstgrad.mrf.exact.elimination import Elimination
 from fstgrad.mrf.exact.wiring import Wiring
+from fstgrad.mrf.parts import engine_of
 from tests.mrf.models import random_grid, random_model
 from tests.mrf.test_factors import model_of
 
@@ -56,3 +59,25 @@ def test_tables_of_four_gib_are_the_limit():
     model = fg.PairwiseMRF(np.zeros((30, 2)), np.zeros((len(pairs), 2, 2)), pairs)
     with pytest.raises(fg.MemoryLimitError, match=r"max_memory = 4\.00 GiB"):
         model.log_partition()
+
+
+def test_a_ladder_of_many_rungs_is_a_product_of_matrices(monkeypatch):
+    monkeypatch.setattr("fstgrad.mrf.exact.plan.LARGEST_BITS", 10)  # more nodes: sets, not bits
+    rng = np.random.default_rng(0)
+    node, edge = rng.normal(size=(40, 2, 2)), rng.normal(size=(2, 2))
+    states = [(a, b) for a in (0, 1) for b in (0, 1)]
+    own = [[left[a] + right[b] + edge[a, b] for a, b in states] for left, right in node]
+    step = np.array([[edge[a, c] + edge[b, d] for c, d in states] for a, b in states])
+    alpha = np.array(own[0])
+    for scores in own[1:]:
+        alpha = logsumexp(alpha[:, None] + step, axis=0) + scores
+    model = fg.PairwiseMRF.grid(40, 2, node.reshape(80, 2), edge)
+    assert model.log_partition() == pytest.approx(logsumexp(alpha), rel=1e-12)
+
+
+def test_the_largest_table_of_an_exact_part_has_max_cells():
+    pairs = [(a, b) for b in range(4) for a in range(b)]
+    model = fg.PairwiseMRF(np.zeros((4, 2)), np.eye(2), pairs)
+    assert engine_of(model, 16, Budget()).log_partition() == pytest.approx(model.log_partition())
+    with pytest.raises(fg.MemoryLimitError):
+        engine_of(model, 15, Budget())

@@ -125,3 +125,12 @@ def test_a_missing_package_has_the_name_that_pip_knows(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(fg.MissingDependencyError, match="the package 'Pillow'"):
         images.read_image(tmp_path / "a.png")
+
+
+def test_node_scores_are_gaussian_log_densities_without_the_constant():
+    image = np.array([[0.0, 0.1, 1.0], [0.05, 0.95, 0.9]])
+    found = images.segmentation(image, 2)
+    distance = (image[:, :, None] - found.means) ** 2
+    variance = distance.min(axis=2).mean()
+    expected = (-distance / (2 * variance)).reshape(6, 2)
+    np.testing.assert_allclose(found.model.scores.node, expected, rtol=1e-12)
