@@ -316,3 +316,16 @@ def test_calibration_refuses_a_model_without_a_normalizer():
             broken, np.zeros((2, 2)), np.array([0, 1]), sweeps=2, chains=2,
             rng=np.random.default_rng(0),
         )  # fmt: skip
+
+
+def test_the_best_of_several_searches_for_a_direction_counts():
+    """The search from equal shares ends at a hill below zero; others find a direction above."""
+    intercepts = [[a, 0.0, 0.0] for a in (-0.96, -0.31, -0.25, -2.48, -2.76, -1.9)]
+    sets = {
+        (0, 2, 3): -9.3, (0, 2, 4): -4.98, (0, 2, 5): -2.18, (0, 3, 5): 4.17, (0, 4, 5): 5.47,
+        (1, 3, 4): -2.97, (2, 4, 5): -0.64,
+    }  # fmt: skip
+    model = parameters("exponential", intercepts, ((3, 3), sets))
+    answer = is_normalizable(model)
+    assert not answer
+    assert conditionals.radial_conditional(model, answer.direction).coefficients[0] > 0.8

@@ -128,3 +128,16 @@ def test_a_path_finds_the_models_of_single_fits_with_fewer_evaluations(symmetriz
         assert found.score(x) == pytest.approx(alone.fit(x).score(x), abs=1e-6)
     if symmetrize == "joint":
         assert along < 0.5 * done[0]
+
+
+def test_a_set_that_no_resampled_fit_has_is_not_stable(monkeypatch):
+    x = counts(n=100, p=3)
+    model = fg.GeneralizedRootModel(k=2, alpha=0.01).fit(x)
+    fit = fg.GeneralizedRootModel.fit
+    monkeypatch.setattr(
+        fg.GeneralizedRootModel, "fit",
+        lambda self, x, **given: fit(self.set_params(alpha=1e6), x, **given),
+    )  # fmt: skip
+    sets = model.report(x, samples=20, bootstrap=2).sets
+    assert any(found.value > 0 for found in sets)
+    assert [found.stability for found in sets] == [0.0] * len(sets)

@@ -337,3 +337,11 @@ def test_sums_of_losses_along_lattices(seed):
     compiled = lattice.compile(loss, np.array(target))
     log_z, _ = compiled.augmented(lattice.graph, lattice.scores)
     assert log_z == pytest.approx(np.logaddexp.reduce(paths.totals + losses), abs=1e-10)
+
+
+def test_a_sum_of_losses_of_the_empty_string():
+    loss = fg.EditDistance(ABC) + 0.5 * fg.EditDistance(ABC, delete_cost=3.0)
+    value, gradient = fg.risk(fg.Lattice.from_text("0\n", ABC), "abca", loss)
+    assert value == pytest.approx(loss("", "abca"), abs=1e-12)
+    assert value > 0
+    assert gradient.shape == (0,)

@@ -9,6 +9,7 @@ import fstgrad as fg
 from fstgrad.automata.pairs import Strings
 from fstgrad.losses import pairs
 from fstgrad.losses.pairs import losses_of_pairs
+from fstgrad.openfst import to_arrays
 from fstgrad.training.measures import errors, evaluate
 from tests.oracles import losses as alignments
 from tests.oracles import strings as oracle
@@ -238,3 +239,8 @@ def test_an_alignment_that_passes_the_memory(monkeypatch):
     assert loss.align("aba", "ab").loss == 1.0
     with pytest.raises(fg.MemoryLimitError, match="4 with 3 symbols needs 160 bytes"):
         loss.align("abab", "aba")
+
+
+def test_losses_of_300_symbols_have_tables():
+    fst = to_arrays(fg.EditDistance(fg.Alphabet([f"s{i}" for i in range(300)])).transducer)
+    assert isinstance(pairs.pair_loss(fst, 300), pairs.LinearCosts)

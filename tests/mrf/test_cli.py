@@ -224,8 +224,8 @@ def test_chains_that_disagree_are_said_to_beside_the_result(run, tmp_path):
 
 
 def test_draws_of_a_chain_begin_after_100_sweeps(run, path, model):
-    drawn = draw(model, 3, burn_in=100, thin=10, rng=5)
-    np.testing.assert_array_equal(draw(model, 3, rng=5), drawn)
-    assert run("sample", path, "-k", 3, "--method", "chromatic", "--seed", 5)[1] == "".join(
+    drawn = draw(model, 20, burn_in=100, thin=10, rng=5)
+    np.testing.assert_array_equal(draw(model, 20, rng=5), drawn)
+    assert run("sample", path, "-k", 20, "--method", "chromatic", "--seed", 5)[1] == "".join(
         " ".join(map(str, labels)) + "\n" for labels in drawn.tolist()
     )

@@ -11,6 +11,7 @@ import pywrapfst
 
 import fstgrad as fg
 from fstgrad import openfst
+from fstgrad.openfst import binary
 from fstgrad.openfst.messages import caught_messages
 
 ARC_TYPES = ("standard", "log", "log64")
@@ -338,3 +339,12 @@ def test_messages_without_a_place_for_a_file(monkeypatch):
     with caught_messages() as reasons:
         os.write(2, b"ERROR: lost\n")
     assert reasons == []
+
+
+def test_an_unknown_arc_type_is_refused():
+    class Other:
+        def arc_type(self):
+            return "signed_log"
+
+    with pytest.raises(fg.FstError, match="'signed_log'; use one of standard, log"):
+        binary._checked_arc_type(Other())

@@ -7,7 +7,7 @@ import pytest
 
 import fstgrad as fg
 from fstgrad.training.align import Aligner, Link, _distinct, per_symbol
-from fstgrad.training.latent import LatentOutputs
+from fstgrad.training.latent import _SLOT, LatentOutputs, _fitted
 from fstgrad.training.sequence import SequenceModel
 from fstgrad.training.templates import Tagged
 
@@ -257,3 +257,10 @@ def test_symbols_of_aligned_pairs_are_copies():
 def test_alignment_ends_with_the_first_iteration_without_gain():
     aligner = Aligner(1, 1, empty_x=False, empty_y=False).fit([("a", "x")])
     assert len(aligner.log_likelihood_) == 2
+
+
+def test_a_slot_produces_at_most_one_symbol():
+    pairs = [(("a",), ("x", "y") * 10), (("a", "a", "b"), ("x",)), (("b",), ("y",))]
+    aligner, cut, _ = _fitted(pairs)
+    for pair in aligner.align_all(cut):
+        assert all(len(link.y) <= 1 for link in pair.links if _SLOT.fullmatch(link.x[0]))

@@ -250,6 +250,9 @@ def test_trees_are_written_into_the_treebank(run, rich, tmp_path):
     text = out.read_text(encoding="utf-8")
     assert text.count("sent_id = b") == text.count("1-2\tvamonos") == 3
     assert [f"# sample = {i}" in text for i in (1, 2, 3, 4)] == [True, True, True, False]
+    for count in (1, 2):
+        run("sample", scores, "--conllu", gold, "-o", out, "-k", count, "--seed", 1)
+        assert ("# sample = 1" in out.read_text(encoding="utf-8")) == (count == 2)
 
 
 def test_labels_become_relations(run, rich, tmp_path):
