@@ -23,7 +23,7 @@ GRID_BITS = 20  # weights that are multiples of 2^-20 are taken as exact
 ANYWHERE = 2**40  # beyond all positions
 _FRACTION_BITS = 44  # resolution of costs that are not, relative to the largest one
 _LARGEST = 2.0**44  # units of one cost; sums along strings stay below the semiring's infinity
-_MOST_UNITS = 2.0**62  # below the semiring's infinity
+_MOST_UNITS = 2.0**59  # what is larger is read as the semiring's infinity
 _PRECISION = 2.0**-30  # nats, or the share of itself, by which a cost may be off
 _DIGITS = 9  # after the point, of costs that are decimal numbers
 

@@ -302,8 +302,8 @@ class _Problem(NamedTuple):
             value = float((top + np.log(total)).mean())
             share = np.exp(score - (top + np.log(total))[number]) / len(right)
         else:
-            share = ((score > 0) & (away > 0)).astype(np.float64) / len(right)
-            value = float((np.maximum(score, 0.0) * (away > 0)).sum() / len(right))
+            share = (score > 0).astype(np.float64) / len(right)
+            value = float(np.maximum(score, 0.0).sum() / len(right))
         mass = -share
         mass[right] += np.bincount(number, share, minlength=len(right))
         counts = _counts(self.pair_transducer, pairs, cost, self.semiring, mass)[1]

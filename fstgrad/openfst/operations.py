@@ -79,8 +79,16 @@ def connect(fst: Fst) -> Fst:
 
 
 def topsort(fst: Fst) -> Fst:
-    """Return the FST with its states in topological order; it must be acyclic."""
+    """Return the FST with its states in topological order.
+
+    Raises
+    ------
+    FstError
+        The FST has a cycle.
+    """
     result = read(fst)
+    if not is_acyclic(result):
+        raise FstError("fst has a cycle; states of an acyclic one alone have a topological order")
     _call(result.topsort)
     return result
 

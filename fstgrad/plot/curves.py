@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from fstgrad.checks import fields, flag, float_array, instance, items, real_number
+from fstgrad.checks import (
+    fields,
+    flag,
+    float_array,
+    instance,
+    items,
+    positive_number,
+    real_number,
+)
 from fstgrad.errors import InvalidInputError
 from fstgrad.plot.look import MARK, MARKERS, blank, look
 
@@ -198,7 +206,8 @@ def bars(
     log = flag("log", log)
     for group in groups.values():
         for value in group.values() if isinstance(group, Mapping) else (group,):
-            real_number("a value of groups", value)
+            check = positive_number if log else real_number
+            check("a value of groups", value)
     single = {name: value for name, value in groups.items() if not isinstance(value, Mapping)}
     grouped = {"": single} if single else cast(Mapping[str, Mapping[str, float]], groups)
     if not any(grouped.values()) or 0 < len(single) < len(groups):

@@ -79,7 +79,7 @@ def mbr(
         "distribution", distribution, (StringDistribution, Lattice), "a distribution of strings"
     )
     instance("loss", loss, Loss, "a Loss")
-    if isinstance(candidates, int):
+    if isinstance(candidates, int | np.integer):
         candidates = positive_integer("candidates", candidates)
         chosen = [ids for ids, _ in distribution.kbest(candidates)]
     else:

@@ -20,18 +20,20 @@ def questions(rng, count=6):
     return [(word(), int(rng.integers(0, 4)), [word() for _ in range(4)]) for _ in range(count)]
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.5])
 @pytest.mark.parametrize("objective", ["softmax", "hinge"])
 @pytest.mark.parametrize("semiring", ["probability", "tropical"])
-def test_the_gradient_is_that_of_differences(objective, semiring):
+def test_the_gradient_is_that_of_differences(objective, semiring, margin):
     rng = np.random.default_rng(1)
     transducer = pair_transducer(fg.EditDistance(ABC))
     ties = Ties.of(transducer, "pair", "nothing")
     # costs at random, so that no two alignments are the best and no hinge is at its corner
     first = transducer.cost + rng.uniform(0.1, 0.9, size=len(transducer.cost))
     asked = Questions.encode(ABC, questions(rng))
-    problem = _Problem(transducer, ties, first, asked, objective, 0.5, semiring, 0.01)
+    problem = _Problem(transducer, ties, first, asked, objective, margin, semiring, 0.01)
     change = rng.uniform(0.0, 0.1, size=len(ties.names))
-    _, slope = problem.value(change)
+    value, slope = problem.value(change)
+    assert value > 0.005 * float(change @ change)  # some answer is not the nearest
     for k in range(len(change)):
         step = np.zeros(len(change))
         step[k] = 1e-5
@@ -141,3 +143,12 @@ def test_a_penalty_of_zero_leaves_the_costs_free():
     held = fg.fit_ranking(fg.EditDistance(ABC), asked, penalty=10.0)
     moved = [np.abs(fit.cost - fit.initial_cost).sum() for fit in (free, held)]
     assert moved[0] > moved[1] > 0
+
+
+def test_a_hinge_without_margin_corrects_what_is_wrong():
+    asked = [("abc", 0, ["aca", "abb"])]
+    loss = fg.EditDistance(ABC, substitute_cost=1.5)
+    before = [loss("abc", candidate) for candidate in asked[0][2]]
+    assert before[0] > before[1]
+    learned = fg.fit_ranking(loss, asked, objective="hinge", semiring="tropical").loss("tropical")
+    assert learned("abc", "aca") <= learned("abc", "abb") + 0.1

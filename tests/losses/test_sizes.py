@@ -138,3 +138,15 @@ def test_ngrams_of_targets_with_many_distinct_symbols(order, size):
     for y in (target, rng.permutation(target), rng.integers(0, 61, size)):
         expected = oracle.ngram_loss(tuple(y), tuple(target), order, smoothing=0.5)
         assert automaton.loss(y) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("cap", [5e17, 6e17, 1e18, 4e18, 1e300])
+def test_a_huge_cap_is_counted_or_refused(cap):
+    never = {name: np.inf for name in ("insert_cost", "delete_cost", "substitute_cost")}
+    loss = fg.EditDistance(fg.Alphabet("ab"), **never)
+    if cap > 2.0**59:
+        with pytest.raises(fg.InvalidInputError, match=r"cap is .* too large to be counted"):
+            loss.compile("a", cap=cap)
+    else:
+        b = loss.compile("a", cap=cap)
+        assert [b.loss(y) for y in "ab"] == [0.0, cap]

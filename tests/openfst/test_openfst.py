@@ -348,3 +348,10 @@ def test_an_unknown_arc_type_is_refused():
 
     with pytest.raises(fg.FstError, match="'signed_log'; use one of standard, log"):
         binary._checked_arc_type(Other())
+
+
+def test_a_cycle_has_no_topological_order():
+    loop = pynini.closure(pynini.accep("a"))
+    for operation in (openfst.topsort, openfst.string_lengths):
+        with pytest.raises(fg.FstError, match="has a cycle"):
+            operation(loop)

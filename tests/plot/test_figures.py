@@ -193,6 +193,10 @@ def test_bounds_and_bars_need_values():
         plot.bounds([1, 2], [0.0], [1.0])
     with pytest.raises(fg.InvalidInputError, match="groups is empty"):
         plot.bars({"a": {}}, xlabel="s")
+    for value in (0.0, -1.0):
+        with pytest.raises(fg.InvalidInputError, match=f"a value of groups is {value}"):
+            plot.bars({"a": {"b": value}}, xlabel="s")
+        assert plot.bars({"a": {"b": value}}, xlabel="s", log=False)
 
 
 def test_dark_figures_have_dark_paper_and_light_labels():

@@ -221,3 +221,11 @@ def test_draws_leave_one_degree_of_freedom_less():
     assert len(strings) == len(share) <= 50
     assert share.sum() == pytest.approx(1.0, abs=1e-12)
     assert _representatives(fg.StringDistribution(np.zeros((2, 3))), 50, 0)[2] == np.inf
+
+
+def test_the_number_of_candidates_may_be_a_number_of_numpy():
+    p = fg.StringDistribution(np.random.default_rng(0).normal(size=(4, 3)))
+    loss = fg.Hamming(fg.Alphabet("abc"))
+    np.testing.assert_array_equal(
+        fg.mbr(p, loss, candidates=np.int64(9)).ids, fg.mbr(p, loss, candidates=9).ids
+    )
