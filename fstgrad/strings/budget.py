@@ -39,7 +39,7 @@ class Budget(NamedTuple):
     memory : float
         Approximate memory in bytes, > 0.
     width : float
-        Width of the interval in nats, > 0: sampling stops once the interval is this narrow.
+        Wanted width of the interval in nats, > 0: no more samples are drawn than it needs.
     """
 
     seconds: float = 1.0
@@ -59,7 +59,7 @@ class Budget(NamedTuple):
     def states(self, scores: FloatArray) -> int:
         """Return how many states an automaton may have, for scores (l, n), (l, n+1, n), ...
 
-        The smaller of seconds / 2 and memory / 2, in states; at least 1.
+        Half of `seconds` and half of `memory` are enough for them; at least 1.
         """
         _check_table(scores)
         n, contexts = scores.shape[-1], scores[0].size // scores.shape[-1]
