@@ -3,8 +3,8 @@
 
 A BiLSTM tagger is trained with the bigram loss, so that predicted tags share bigrams with gold.
 
-The sentences are synthetic.  A word's tag is its number modulo the number of tags.  The exception is
-one word in five, whose tag depends on the word before it, so that context matters.
+The sentences are synthetic.  A word's tag is its number modulo the number of tags.  Every fifth
+word is an exception: its tag depends on the word before it, so that context matters.
 
     python examples/torch_tagger.py
 """
