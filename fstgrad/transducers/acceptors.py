@@ -14,8 +14,8 @@ def string_acceptor(
 ) -> FstArrays:
     """Return the acceptor of one string.
 
-    States 0 .. l, state s after s symbols, l final; one arc of cost 0 from s to s + 1.
-    l + 1 states and l arcs: Y_i of Cortes et al. 2018.
+    This is Y_i of Cortes et al. 2018, with l + 1 states and l arcs.  State s = 0 .. l follows s
+    symbols; l is final.  One arc of cost 0 leads from s to s + 1.
 
     Examples
     --------
@@ -34,8 +34,8 @@ def string_acceptor(
 def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standard") -> FstArrays:
     """Return the acceptor Ybar of Delta^l, all strings of `length` symbols.
 
-    States 0 .. l, l final; from s to s + 1 one arc of cost 0 for each of the n symbols.
-    l + 1 states and l * n arcs: Ybar of Cortes et al. 2018.
+    This is Ybar of Cortes et al. 2018, with l + 1 states and l n arcs.  The states are 0 .. l; l is
+    final.  From s to s + 1 leads one arc of cost 0 for each of the n symbols.
 
     Examples
     --------
