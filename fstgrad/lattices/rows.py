@@ -90,7 +90,7 @@ class TropicalRows:
         return self._machine.value(np.where(self._barred[-1], INF, rows).T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
-        """Read a symbol."""
+        """Return the rows after a symbol of the class."""
         arcs = self._machine.arcs[symbol_class]
         return kernels.rows.advance(rows, arcs.source, arcs.nextstate, arcs.weight, True)
 
@@ -130,7 +130,7 @@ class CountingRows:
         return self._machine.value(rows.T)
 
     def advance(self, rows: Rows, symbol_class: int) -> Rows:
-        """Read a symbol."""
+        """Return the rows after a symbol of the class."""
         return np.ascontiguousarray(self._machine.advance(rows.T, symbol_class).T)
 
     def canonical(self, rows: Rows, state: int) -> tuple[Rows, npt.NDArray[Any], BoolArray]:

@@ -20,8 +20,8 @@ class SmithWaterman(TransducerLoss):
     L(y, y_i) is the least total cost over all substrings of y and y_i and their alignments; the
     empty alignment costs 0.  There are two forms:
 
-    - linear gaps, without `gap_open`: each symbol costs `match`, `substitute`, `insert` or
-      `delete`; a negative cost is a reward;
+    - linear gaps, without `gap_open`: an aligned pair costs `match` or `substitute`, any other
+      symbol `insert` or `delete`; a negative cost is a reward;
     - affine gaps, with `gap_open`: an aligned pair costs minus its score in `matrix` (without a
       matrix, `match` or `substitute`), and a gap of k symbols costs
       gap_open + (k - 1) gap_extend.

@@ -145,7 +145,10 @@ class Loss(PairEvaluation):
 
         Raises
         ------
-        StateLimitError, InfeasibleError, AlphabetError, InvalidInputError, NotSupportedError
+        StateLimitError, InfeasibleError
+            B has too many states; no loss is finite, or a band leaves out a finite one.
+        AlphabetError, InvalidInputError, NotSupportedError
+            A symbol is unknown; an argument is invalid; the loss has no band or no such engine.
         """
         one_of("engine", engine, ("layered", "openfst"))
         max_states = positive_integer("max_states", max_states)
@@ -218,7 +221,7 @@ class Loss(PairEvaluation):
     __rmul__ = __mul__
 
     def __add__(self, other: "Loss") -> "Loss":
-        """Return the sum of two losses over one alphabet."""
+        """Return the sum of two losses; AlphabetError if their alphabets differ."""
         return SumLoss([self, other])
 
     def _size(self, target: Target) -> int:
@@ -236,8 +239,7 @@ class ScaledLoss(Loss):
     Parameters
     ----------
     loss : Loss
-    factor : float
-        Above 0.
+    factor : float, finite and > 0
 
     Examples
     --------

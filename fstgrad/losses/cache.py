@@ -30,7 +30,7 @@ from fstgrad.io import Field, read_arrays, write_arrays
 from fstgrad.losses import MAX_STATES, Engine, Loss
 
 MAX_BYTES = 2**30
-_WORKING_COPIES = 3  # an automaton in use keeps more copies of its arrays, laid out for the passes
+_WORKING_COPIES = 3  # factor of the counted bytes: in use, an automaton holds copies for the passes
 _PATIENCE = 10  # an entry may be dropped once unused for this many requests per entry
 _ARRAYS = {
     "class_of": Field("integer", (None,), lower=0),
@@ -102,7 +102,7 @@ class AutomatonCache:
                 ) from error
         self.nbytes = self.misses = 0
         self._requests = 0
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # by last use
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()  # ordered by last use
 
     def __repr__(self) -> str:
         return (

@@ -55,6 +55,8 @@ class _Constraint(Loss):
 class NoLoss(_Constraint):
     """L(y, y_i) = 0: with `CollapsedLoss`, a distribution over strings y of any length.
 
+    The target only gives the default length of `compile`.
+
     Parameters
     ----------
     alphabet : Alphabet

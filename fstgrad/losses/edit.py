@@ -213,7 +213,7 @@ class OptimalStringAlignment(TransducerLoss):
 class Normalized(ScaledLoss):
     """A loss divided by the number of symbols of the target: L(y, y_i) / |y_i|.
 
-    A target acceptor may hold several references if all have one length; otherwise compiling raises
+    A target acceptor may hold several references if all have one length; otherwise the loss raises
     NotSupportedError.  An empty target raises InvalidInputError.
 
     Parameters

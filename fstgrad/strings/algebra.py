@@ -28,7 +28,7 @@ class Algebra(Protocol):
     zero: float
 
     def weights(self, log_weight: FloatArray, tangent: FloatArray | None) -> FloatArray:
-        """Return the weights (D, ...) of log-weights; `tangent` is the derivative of these."""
+        """Return the weights (D, ...); D = 2 if the derivative of `log_weight` is given."""
 
     def times(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the product of two weight arrays (D, ...), entry by entry."""

@@ -14,7 +14,7 @@ from fstgrad.losses import EditDistance, Loss
 from fstgrad.strings.distribution import StringDistribution
 from fstgrad.summary import short_repr
 
-_CANDIDATES = 50  # candidates: this many best strings
+_CANDIDATES = 50  # default number of candidates
 
 
 class Consensus(NamedTuple):
@@ -34,7 +34,7 @@ class Consensus(NamedTuple):
         The standard errors of `risks`; 0 if they are exact, nan if the risk is infinite.
     confidence : (l,) float64
         The posterior probability of each symbol of `ids`.  For a `StringDistribution`, that of the
-        symbol at its position (nan if the length of `ids` is another); for a `Lattice`, that of
+        symbol at its position (nan if `ids` has another length); for a `Lattice`, that of
         strings whose best alignment with `ids` matches the symbol.
     """
 

@@ -193,9 +193,9 @@ class StringDistribution(ArrayDistribution):
         return loss if loss < np.inf else -np.inf
 
     def expected_log_base(self, other: Distribution[FloatArray]) -> float:
-        """Return E[L'(y)] in nats for the loss L' of `other`; -inf if L' rules out a string.
+        """Return E[L'(y)] in nats for the loss L' of `other`; 0 if it has none.
 
-        That is, a string that this distribution allows.
+        -inf if L' is +inf for a string of positive probability, because `other` forbids it.
         """
         if not isinstance(other, StringDistribution) or other.b is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""Other objectives than the softmax margin: structured hinge, RAML, direct loss minimization.
+"""Objectives other than the softmax margin: structured hinge, RAML, direct loss minimization.
 
 Their arguments are those of `softmax_margin`: scores and the automaton of a loss, or a lattice and
 a loss compiled by `Lattice.compile`.

@@ -56,7 +56,7 @@ _SHIFTS = (1, 2, 3, 5, 8, 13, 21, 34)  # offsets, on both sides, of a mixture of
 _FEW = 5 * PILOT  # least number of strings of an answer with a width
 _SAFETY = 0.65  # the promised width must be below this share of the wanted width
 _SPREAD = 4.0  # width of a 95 percent interval in standard errors
-_RARE = 5.0  # an interval from k values is wider by this times the largest weight over k
+_RARE = 5.0  # this times the largest weight, over k, is added to the width from k strings
 
 
 class Compiled(Protocol):

@@ -105,6 +105,8 @@ def sampled_softmax_margin(
         The gold string has a score of -inf, or all drawn strings have the loss +inf.
     NotSupportedError
         A band or a cap is requested, but the loss has none ("auto" skips these).
+    InvalidInputError
+        An argument has the wrong type, shape or range.
 
     Notes
     -----

@@ -73,7 +73,10 @@ def kbest(scores: FloatArray, paths: PathWeights, k: int) -> list[tuple[IntArray
 
 
 class _Ways:
-    """Log-weights of all continuations of every prefix (sums, or maxima with `MaxPlus`)."""
+    """Log-weights of all continuations of every prefix: sums, or maxima with `MaxPlus`.
+
+    Sums are exact up to a constant per position, maxima are exact.
+    """
 
     def __init__(
         self, scores: FloatArray, paths: PathWeights, algebra: Algebra | None = None
@@ -89,7 +92,7 @@ class _Ways:
         self._shift = still + float(paths.final.max())
 
     def through(self, t: int, context: IntArray, state: IntArray) -> FloatArray:
-        """Return log-weights (k, n) of each symbol at t and its continuations, in nats.
+        """Return log-weights (k, n) in nats of each symbol at t with all its continuations.
 
         context : (k, q - 1) ids, oldest first, n before the start
         state : (k,) states of level t

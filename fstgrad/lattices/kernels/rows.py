@@ -1,4 +1,4 @@
-"""Kernels for rows of a target machine along a lattice, in the tropical semiring; see `rows`."""
+"""Kernels for rows of a target machine along a lattice, in the tropical semiring."""
 
 import numpy as np
 
