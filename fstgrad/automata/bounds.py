@@ -84,7 +84,7 @@ def check_cap(cap: float | str) -> float:
             "tolerance=t).automaton or fg.PairObjective(..., cap='auto', tolerance=t); here, and "
             "on lattices, give a number"
         )
-    return real_number("cap", cap)  # type: ignore[arg-type]  # or an error
+    return real_number("cap", cap)  # type: ignore[arg-type]  # real_number checks it
 
 
 def in_nats(

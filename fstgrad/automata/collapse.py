@@ -91,8 +91,8 @@ def ctc_machine(machine: TargetMachine, blank: BoolArray) -> TargetMachine:
 def ended_machine(machine: TargetMachine, end: BoolArray) -> TargetMachine:
     """Return the machine in which the symbols of `end` (n,) bool end the hypothesis.
 
-    Only end symbols may follow an end symbol.  One state is added: the end has been read.  A string
-    without an end symbol is a whole hypothesis.
+    Only end symbols may follow an end symbol.  One state is added, which the end leads to.  A
+    string without an end symbol is a whole hypothesis.
     """
     over = machine.num_states
     states = np.append(np.arange(over), over)

@@ -18,8 +18,8 @@ from fstgrad.automata.machine import (
 from fstgrad.automata.semiring import TROPICAL
 from fstgrad.checks import IntArray
 
-_CELLS = 2**27  # of closed rows that all rounds may compute: about two seconds
-_ARCS = 2**28  # that all rounds may hash: about ten seconds
+_CELLS = 2**27  # limit of the cells of closed rows in all rounds: about two seconds
+_ARCS = 2**28  # limit of the arcs hashed in all rounds: about ten seconds
 
 
 def merge_equivalent_states(machine: TargetMachine) -> TargetMachine:
@@ -147,7 +147,7 @@ def _spanned(place: IntArray, block: IntArray, blocks: int) -> IntArray:
 
 
 def _last_members(machine: TargetMachine, block: IntArray) -> IntArray:
-    """Return, for each block, a member without epsilon arcs to other members."""
+    """Return, for each block, a member without epsilon arcs to others of the block."""
     rank = np.zeros(machine.num_states, dtype=np.int64)
     for source, nextstate in zip(machine.epsilon.source, machine.epsilon.nextstate, strict=True):
         rank[nextstate] = max(rank[nextstate], rank[source] + 1)

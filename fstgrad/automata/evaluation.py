@@ -42,7 +42,7 @@ class TargetLoss:
     alphabet : Alphabet of n symbols.
     machine : TargetMachine, M with K states.
     finished : function from path sums (k,) and their machine to losses (k,) in nats.
-    programme : function from strings (k, l) to losses (k,) in nats, if a faster one is known.
+    programme : function from strings (k, l) to losses (k,) in nats, if there is a faster algorithm.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class TargetLoss:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arcs."""
+        """Bytes of the arcs of M."""
         first, ends, weights = self._arcs
         return first.nbytes + ends.nbytes + weights.nbytes + sum(a.nbytes for a in self._epsilon)
 

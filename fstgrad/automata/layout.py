@@ -50,7 +50,7 @@ class Layout:
     dense : (l + 1,) int64, the number of states of a level with an entry per context
     symbol : (N + S_l,) int32, the symbol that enters a state with one entry; 0 for other states
     next_entry : (N, C) int32
-        The arc that reads b leads to the entry next_entry + b of the next level; 0 if dead.
+        The arc that reads symbol b leads to the entry next_entry + b of the next level; 0 if dead.
     weight : (N, C) float64
         e^cost, divided by the largest of the level; 0 if dead.
     alive : (N, C) bool, whether there is an arc

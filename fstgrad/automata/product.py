@@ -16,7 +16,7 @@ from fstgrad.errors import InfeasibleError, MemoryLimitError, StateLimitError
 from fstgrad.io import memory_limit
 
 _ARC_BYTES = 2**8  # memory of an arc while states are merged: its arrays, their order and hashes
-# memory that the arcs of a product may use: per state of the limit, and at least
+# bytes that the arcs of a product may use: per state of the limit, and at least
 _STATE_BYTES, _LEAST_BYTES = 2**8, 2**27
 _LARGEST_WEIGHT = 2**48  # leaves room for sums along strings below the semiring's infinity
 

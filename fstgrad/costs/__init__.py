@@ -41,7 +41,7 @@ __all__ = [
     "with_costs",
 ]  # fmt: skip
 
-_RENAMED = {"Aligner": "PairTransducer", "aligner_of": "pair_transducer"}  # for one release
+_RENAMED = {"Aligner": "PairTransducer", "aligner_of": "pair_transducer"}  # for one release only
 
 
 def __getattr__(name: str) -> object:

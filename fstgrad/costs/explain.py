@@ -150,8 +150,8 @@ def explain(source: Source, x: SequenceLike, y: SequenceLike, k: int = 3) -> Exp
     source : pynini.Fst, TransducerLoss or grammar
     x, y : sequences of symbols, the hypothesis and the target.
     k : int
-        The largest number of alignments.  Alignments that differ only in the order of consecutive
-        deletions and insertions count as one.
+        The largest number of alignments, of those among the 2,000 cheapest paths.  Alignments that
+        differ only in the order of consecutive deletions and insertions count as one.
 
     Raises
     ------

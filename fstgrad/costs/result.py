@@ -65,7 +65,7 @@ class LearnedCosts:
     def changes(self, count: int = 10) -> list[CostRow]:
         """Return the `count` classes that changed most, by times * |cost - was|.
 
-        Rows of one class are merged into one, which has `state` -1 and an empty `given`; its costs
+        Several rows of a class are merged into one with `state` -1 and an empty `given`; its costs
         are means weighted by `times`.  Rows with infinite costs are left out.
         """
         count = positive_integer("count", count, minimum=0)
@@ -118,7 +118,7 @@ class CostFit(LearnedCosts):
     pair_transducer, ties, cost, initial_cost, counts : as in `LearnedCosts`
         `initial_cost` holds the transducer's own costs, made -log of probabilities; `counts` are
         those of the step that was kept.
-    pairs : Pairs, the pairs to learn from.
+    pairs : Pairs, the pairs from which the costs were learned.
     theta : (K,) float64, the costs of the classes in nats, before normalization in each group.
     log_likelihood : tuple of float, of the pairs after 0, 1, 2, ... steps, in nats.
     held_out_log_likelihood : tuple of float, of the held-out pairs, likewise; () without them.

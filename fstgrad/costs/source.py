@@ -16,7 +16,7 @@ class HasLoss(Protocol):
     """An object with a loss over an alphabet, such as a grammar."""
 
     def loss(self, alphabet: Alphabet | None = None) -> TransducerLoss:
-        """Return the loss over `alphabet`, or over its own alphabet if left out."""
+        """Return the loss over `alphabet`, or over the object's own alphabet if left out."""
 
 
 Source: TypeAlias = TransducerLoss | HasLoss | Fst

@@ -63,7 +63,7 @@ def rows_of(
         rows.append(
             CostRow(
                 state, given, name, float(cost[event]) + 0.0, float(was[event]) + 0.0, float(count)
-            )  # no -0
+            )  # + 0.0 avoids -0.0
         )
     return rows
 

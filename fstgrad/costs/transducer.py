@@ -240,7 +240,7 @@ class PairTransducer:
         """Return the weights (A + S,) after checks; raise if the tables would be too large."""
         instance("pairs", pairs, Pairs, "Pairs, as Pairs.encode makes them")
         array = checks.float_array("weight", weight, (len(self.cost),))
-        if not (array < np.inf).all():  # NaN neither
+        if not (array < np.inf).all():  # also rejects NaN
             raise InvalidInputError("weight has NaN or inf; give log-weights, -inf forbids")
         check_labels(pairs, self.alphabet)
         x, y = (int(np.diff(f).max(initial=0)) + 1 for f in (pairs.x_first, pairs.y_first))

@@ -12,8 +12,8 @@ from fstgrad.io import memory_limit
 from fstgrad.openfst import Fst, FstArrays
 from fstgrad.reference.states import depths, least_states
 
-QUICK = 2**23  # arc visits of OpenFst (half a microsecond each) without a count of states ahead
-DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2: integers stay integers
+QUICK = 2**23  # arc visits (half a microsecond each) up to which no states are counted first
+DELTA = {"standard": 2.0**-24, "log64": 2.0**-33}  # powers of 2, so that integers stay integers
 
 
 def determinized(

@@ -11,7 +11,7 @@ from fstgrad.reference.hypotheses import EXACT
 
 
 def score_transducer(scores: FloatArray, alphabet: Alphabet) -> Fst:
-    """Return A: y has the weight exp(w . Psi(y)) = exp(sum_s score[s, ..., y[s]]).
+    """Return A: y has the weight exp(w . Psi(y)) = exp(sum_s scores[s, ..., y[s]]).
 
     A state is a pair (position, the q - 1 symbols before it).  The arc of position s, context c and
     symbol z has the cost -scores[s, c, z].  It writes z and reads the index of its entry in

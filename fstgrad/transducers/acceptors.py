@@ -17,6 +17,18 @@ def string_acceptor(
     This is Y_i of Cortes et al. 2018, with l + 1 states and l arcs.  State s = 0 .. l follows s
     symbols; l is final.  One arc of cost 0 leads from s to s + 1.
 
+    Parameters
+    ----------
+    alphabet : Alphabet
+    sequence : sequence of symbols
+        The string, of length l >= 0.
+    arc_type : {"standard", "log", "log64"}
+
+    Raises
+    ------
+    AlphabetError
+        A symbol is not in the alphabet.
+
     Examples
     --------
     >>> from fstgrad import Alphabet
@@ -36,6 +48,19 @@ def sigma_power(alphabet: Alphabet, length: int, *, arc_type: ArcType = "standar
 
     This is Ybar of Cortes et al. 2018, with l + 1 states and l n arcs.  The states are 0 .. l; l is
     final.  From s to s + 1 leads one arc of cost 0 for each of the n symbols.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        n symbols.
+    length : int
+        l >= 1.
+    arc_type : {"standard", "log", "log64"}
+
+    Raises
+    ------
+    InvalidInputError
+        `length` is below 1, or there would be more than 2^25 arcs.
 
     Examples
     --------

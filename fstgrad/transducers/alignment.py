@@ -50,6 +50,11 @@ def smith_waterman_transducer(
     arc_type : {"standard", "log64"}
         "standard" rounds costs to float32, "log64" keeps them.
 
+    Raises
+    ------
+    InvalidInputError
+        A cost is not finite, or there would be more than 2^25 arcs.
+
     Examples
     --------
     >>> from fstgrad import Alphabet
@@ -120,7 +125,7 @@ def alignment_transducer(
     Raises
     ------
     InvalidInputError
-        An argument is not as above.
+        An argument is not as above, or there would be more than 2^25 arcs.
 
     References
     ----------

@@ -43,7 +43,8 @@ def edit_transducer(
     Raises
     ------
     InvalidInputError
-        A cost is negative or NaN, or `confusion` has NaN, -inf or another shape.
+        A cost is negative or NaN; `confusion` has NaN, -inf or another shape; or there would be
+        more than 2^25 arcs.
 
     Examples
     --------
@@ -92,6 +93,11 @@ def edit_factors(
     ----------
     alphabet, insert_cost, delete_cost, substitute_cost, arc_type
         As in `edit_transducer`.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN.
 
     Examples
     --------
@@ -175,6 +181,11 @@ def transposition_transducer(
         As in `edit_transducer`.
     transpose_cost : float
         Cost >= 0 of ab for ba, or inf to forbid.
+
+    Raises
+    ------
+    InvalidInputError
+        A cost is negative or NaN, or there would be more than 2^25 arcs.
 
     References
     ----------

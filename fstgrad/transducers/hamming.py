@@ -33,7 +33,8 @@ def hamming_transducer(
     Raises
     ------
     InvalidInputError
-        A number is negative or NaN; or a matrix has NaN, -inf or another shape.
+        A number is negative or NaN; a matrix has NaN, -inf or another shape; or there would be
+        more than 2^25 arcs.
 
     Examples
     --------

@@ -6,7 +6,7 @@ from fstgrad.automata.kernels.tables import HEAD, hash_cells, lengthen, number_r
 from fstgrad.checks import BoolArray, IntArray
 from fstgrad.compiler import inner_kernel, kernel, part_kernel
 
-_STATE = HEAD + 3  # of a state in the pool: a pair of states, whether the right one has moved alone
+_STATE = HEAD + 3  # of a pool entry: head, two states, whether the right one has moved alone
 _ARC = 4
 
 

@@ -15,9 +15,11 @@ def merge_level(
     """Return (nextstate, cost, number, potential) of a level after merging its equal states.
 
     `number` is the new number of each state, -1 if no arc is left; `potential` is the cost of its
-    cheapest completion.  The arguments describe the next level, the results this level.  Costs are
-    pushed forward: cost'[s, c] = cost[s, c] + potential[nextstate[s, c]] - potential'[s], where
-    potential'[s] is the minimum over c of the first two terms.
+    cheapest completion.  The arguments describe the next level, the results (') this level.  Costs
+    are pushed towards the start:
+
+        potential'[s] = min_c cost[s, c] + potential[nextstate[s, c]]
+        cost'[s, c] = cost[s, c] + potential[nextstate[s, c]] - potential'[s]
     """
     states, classes = nextstate.shape
     width = 2 * classes

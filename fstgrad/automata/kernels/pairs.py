@@ -89,8 +89,8 @@ def unit_distances(y: Strings, z: Strings, pairs: IntArray, n: int) -> FloatArra
 def symbol_distances(y: Strings, z: Strings, pairs: IntArray, costs: FloatArray) -> FloatArray:
     """Return the least costs (N,), given `costs` (3,) of a substitution, a deletion, an insertion.
 
-    The recurrence is that of `linear_distances`.  Three numbers in registers make the loop 1.5
-    times faster than tables.
+    The recurrence is that of `linear_distances`.  With three numbers in registers, the loop has 1.5
+    times the speed of a loop over tables.
     """
     substitute, delete, insert = costs[0], costs[1], costs[2]
     result = np.empty(len(pairs))

@@ -73,7 +73,7 @@ def compile_rules(rules: RuleSet, alphabet: Alphabet | None = None) -> RuleTrans
     InvalidInputError
         Neither `rules` nor `alphabet` gives an alphabet.
     FstError
-        The transducer would be too large.
+        The transducer would be too large, or pynini rejects a rule.
     """
     instance("rules", rules, RuleSet, "a RuleSet")
     abc = optional("alphabet", alphabet, Alphabet, "an Alphabet") or rules.alphabet

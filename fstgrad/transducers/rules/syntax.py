@@ -1,7 +1,7 @@
 """The lines of a grammar of rules.
 
     # a comment                       the comments at the top describe the grammar
-    alphabet = abcdefgh               characters, or symbols between spaces
+    alphabet = abcdefgh               characters, or symbols with spaces between
     substitute = 1                    also insert, delete, edit (all three); "none" forbids
     V = a e i o u                     a class of symbols
     p : - labial stop                 features of a symbol
