@@ -45,7 +45,7 @@ class Beside:
     owner : int
         The id of the process that created this object.
     is_used : bool
-        Whether `start` has decided to start the process or not to.
+        Whether `start` has met a file of `before`; it then does nothing more.
     """
 
     before: tuple[str, ...] = ("automata/composition", "automata/reduction", "automata/tropical")
@@ -55,7 +55,7 @@ class Beside:
     is_used: bool = False
 
     def start(self, source: pathlib.Path) -> None:
-        """Start the process if `source` is a kernel file of `before`; only the first call acts."""
+        """Start the process at the first kernel file `source` that is in `before`, if allowed."""
         if self.is_used or _name(source) not in self.before:
             return
         self.is_used = True

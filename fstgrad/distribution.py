@@ -54,7 +54,7 @@ class Distribution(ABC, Generic[Table]):
 
     @abstractmethod
     def sample(self, k: int, rng: Seed = None) -> Any:
-        """Return k independent structures drawn exactly from the distribution."""
+        """Return k independent exact samples; `rng` is a Generator, a seed or None (entropy)."""
 
     @abstractmethod
     def mode(self) -> Any:

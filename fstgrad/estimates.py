@@ -150,13 +150,14 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Return a confidence interval of the mean of a variable in [0, 1], from k independent values.
 
-    The interval contains the mean with probability `confidence`, for any k and any distribution.  A
-    bet that the mean exceeds m multiplies the wealth by 1 + s (x - m) at each value x, where the
-    stake s depends only on earlier values; a bet that it is below m, by 1 + s (m - x).  If the mean
-    is m, the game is fair, and the wealth ever reaches 2 / (1 - confidence) with probability at
-    most (1 - confidence) / 2 (Ville's inequality).  So the interval excludes every m at which a
-    wealth reaches this.  Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
-    betting", J. R. Stat. Soc. B 86 (2024), section 4.  O(k log(1 / precision)).
+    The interval contains the mean with probability at least `confidence`, for any k and any
+    distribution.  A bet that the mean exceeds m multiplies the wealth by 1 + s (x - m) at each
+    value x, where the stake s depends only on earlier values; a bet that it is below m, by
+    1 + s (m - x).  If the mean is m, the game is fair, and the wealth ever reaches
+    2 / (1 - confidence) with probability at most (1 - confidence) / 2 (Ville's inequality).  The
+    interval therefore excludes every m at which the wealth of a bet reaches this.  Waudby-Smith and
+    Ramdas, "Estimating means of bounded random variables by betting", J. R. Stat. Soc. B 86 (2024),
+    section 4.  O(k log(1 / precision)).
 
     If not `bounded`, the variable is in [0, inf), the upper end is inf, and the lower end scales
     with the values.
@@ -210,7 +211,10 @@ def log_mean_interval(log_weights: FloatArray, low: float, high: float) -> tuple
 
 
 def bounded_mean_interval(values: FloatArray, low: float, high: float) -> tuple[float, float]:
-    """Return a confidence interval of the mean of a variable in [low, high]; `mean_interval`."""
+    """Return a confidence interval of the mean of a variable in [low, high], as `mean_interval`.
+
+    If an end is infinite or low >= high, return (low, high).
+    """
     if not np.isfinite([low, high]).all() or low >= high:
         return low, high
     ends = mean_interval(np.clip((values - low) / (high - low), 0.0, 1.0))

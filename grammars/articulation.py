@@ -1,8 +1,8 @@
 """Confusion of sounds in IPA by binary features: what differs in fewer features costs less.
 
-A substitution costs 1/8 for each feature whose values differ, or 1/16 if one of the two sounds has
-no value; at least 1/16 and at most 1.  A diacritic, a length mark or the first part of an affricate
-adds 1/8, unless the table has the whole sound.  An insertion or a deletion costs 1.
+A substitution costs 1/8 for each feature whose values differ, or 1/16 if only one of the two sounds
+has a value; at least 1/16 and at most 1.  A diacritic, a length mark or the first part of an
+affricate adds 1/8, unless the table has the whole sound.  An insertion or a deletion costs 1.
 
 Source: the features of 149 sounds in PanPhon 0.22 (MIT licence, `panphon-LICENSE.txt`): Mortensen
 et al., "PanPhon: A resource for mapping IPA segments to articulatory feature vectors", COLING 2016.

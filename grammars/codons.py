@@ -2,8 +2,8 @@
 
 The hypothesis consists of amino acids (capitals, * for a stop), the target of bases (a c g t).
 Aligning an amino acid with a codon costs 0.5 for each base in which the codon differs from the
-nearest codon of the amino acid.  An amino acid or a codon without partner costs 1.5; a single extra
-base, which shifts the frame, costs 2.
+nearest codon of the amino acid.  An unaligned amino acid or codon costs 1.5.  A single extra base,
+which shifts the frame, costs 2.
 
 Source: the standard genetic code (NCBI translation table 1); frame shifts as in Pearson, Wood,
 Zhang, Miller, "Comparison of DNA sequences with protein sequences", Genomics 46 (1997).

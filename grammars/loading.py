@@ -85,6 +85,8 @@ class Grammar(ABC):
             No grammar has this name; the message lists similar names.
         FstError
             The file cannot be imported, has no such builder, or has invalid lines.
+        MissingDependencyError
+            The grammar is a Python module, and pynini is not installed.
         OSError
             The file cannot be read.
         """
@@ -177,8 +179,7 @@ class Grammar(ABC):
     def explain(self, y: str, target: str, k: int = 3) -> "Explanation":
         """Return the k cheapest alignments, with rules and costs, and what would change them.
 
-        Strings are written as in `examples`.  `print` and notebooks show the explanation as
-        text.
+        Strings are written as in `examples`.  `print` and notebooks show the explanation.
 
         Examples
         --------
@@ -209,8 +210,7 @@ class ModuleGrammar(Grammar):
 
     Attributes
     ----------
-    name : the name of the module.
-    file : its path.
+    name, file : the name and the path of the module.
     module : the module.
     builder : the name of its function that returns the FST.
     """

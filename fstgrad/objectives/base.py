@@ -39,11 +39,11 @@ class Objective:
         raise NotImplementedError
 
     def check(self, scores: Arrays, constants: Arrays) -> None:
-        """Raise the error of `evaluate`, if any, for these constants and scores of zero."""
+        """Check the constants: raise the error of `evaluate`, if any, at scores of zero."""
         self.evaluate(scores, constants)
 
     def measure(self, constants: Arrays, team: Team = ALONE) -> Array:
-        """Return a float64 table that does not depend on scores."""
+        """Return a float64 table of the constants, for an objective that has no scores."""
         raise NotImplementedError
 
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:

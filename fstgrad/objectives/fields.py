@@ -67,8 +67,8 @@ class FieldNll(Objective):
     def hessian_product(self, scores: Arrays, constants: Arrays, directions: Arrays) -> Arrays:
         """Return (Cov[t] - Cov[t | known labels]) times the directions, for each item.
 
-        Log Z has the Hessian Cov[t]; log Z given the known labels has Cov[t | known labels], which
-        is 0 if all labels are known.
+        The first term is the Hessian of log Z.  The second is that of log Z given the known labels;
+        it is 0 if all labels are known, and `FieldLogPartition` omits it.
 
         Raises
         ------

@@ -17,7 +17,7 @@ METHODS: tuple[Method, ...] = ("exact", "sampled", "auto")
 
 
 class Estimate(NamedTuple):
-    """The value of one item, with its interval and standard error.
+    """The value of one item, with its interval and reliability.
 
     Attributes
     ----------

@@ -84,7 +84,10 @@ def connect(fst: Fst) -> Fst:
 
 
 def topsort(fst: Fst) -> Fst:
-    """Return an acyclic FST with its states in topological order."""
+    """Return an acyclic FST with its states in topological order.
+
+    A cyclic FST is returned unsorted, and pynini logs a warning.
+    """
     result = read(fst)
     _call(result.topsort)
     return result
