@@ -15,8 +15,8 @@ def merge_level(
     """Return (nextstate, cost, number, potential) of a level after merging its equal states.
 
     `number` is the new number of each state, -1 if no arc is left; `potential` is the cost of its
-    cheapest completion.  The arguments describe the next level, the results (') this level.  Costs
-    are pushed towards the start:
+    cheapest completion.  As arguments, both are those of the next level, and as results (') those
+    of this level.  Costs are pushed towards the start:
 
         potential'[s] = min_c cost[s, c] + potential[nextstate[s, c]]
         cost'[s, c] = cost[s, c] + potential[nextstate[s, c]] - potential'[s]
