@@ -214,9 +214,9 @@ def sample(
     "--covariates", type=INPUT, help="Table of the covariates of the rows, as in the fit."
 )
 def score(model: str, counts: str, variable: str | None, covariates: str | None) -> None:
-    """Print the mean log-probability (nats) under MODEL of an entry of COUNTS given its row.
+    """Print the mean log-probability (nats) of an entry of COUNTS given its row, under MODEL.
 
-    This is log p(x_s | the other columns), averaged over all rows and columns s.
+    This is log p(x_s | the other columns of the row), averaged over all rows and columns s.
     """
     from fstgrad.grm.model import GeneralizedRootModel
 
